@@ -15,11 +15,10 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 
 # The house, from the ground up. Imports go down only; tests/test_layers.py holds this.
 #
-#   L0  errors, error_text, clock, loop_budget, cancellation, snapshot, files, portable, fair_lock,
-#       daemon_executor, run_options, session_config, protobuf, tf_types, tfrecord,
-#       missing_names, missing_hints, tf1_names
-#                   the error tree; time; cancellation; a consistent state; blocking calls, and what
-#                   differs between systems; locks, threads; the wire format and numbers of TF files
+#   L0  errors, session_config
+#       system      time, cancellation, threads, locks, snapshots, blocking calls, and what differs
+#                   between systems
+#       protobuf    the wire format and messages of TF's files, TFRecords, numbers of types
 #   L1  graph       the embedded engine: a numpy dataflow graph and its raw session
 #       checkpoint  names -> arrays on disk; knows nothing of graphs
 #       summary     event files that TensorBoard reads; its ops sit on graph
@@ -29,11 +28,10 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #       programs    other engines behind the session protocol
 #       distributed clusters, and sessions that other processes run
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
-#   L5  tf1         TF1's own layout of names, for ports
+#   L5  tf1         TF1's own layout of names; advice on its names; the tool that ports a program
 #       monitor     a live page for runs and its API; imported at its first use
 #       testing     the public test bench
-#   L6  port        rewrites a program of TF1 for tf1
-#   L7  cli         the command line, one module a command
+#   L6  cli         the command line, one module a command
 
 import importlib as _importlib
 import types as _types
@@ -99,7 +97,6 @@ from asyncmon.hooks import stop_if_higher as stop_if_higher
 from asyncmon.hooks import stop_if_lower as stop_if_lower
 from asyncmon.hooks import stop_if_no_decrease as stop_if_no_decrease
 from asyncmon.hooks import stop_if_no_increase as stop_if_no_increase
-from asyncmon.missing_names import missing_name as _missing_name
 from asyncmon.runtime import Channel as Channel
 from asyncmon.runtime import ChiefSessionCreator as ChiefSessionCreator
 from asyncmon.runtime import Coordinator as Coordinator
@@ -123,6 +120,8 @@ from asyncmon.runtime import add_queue_runner as add_queue_runner
 from asyncmon.runtime import basic_train_loop as basic_train_loop
 from asyncmon.runtime import run as run
 from asyncmon.runtime import start_queue_runners as start_queue_runners
+from asyncmon.system.missing_names import missing_name as _missing_name
+from asyncmon.system.missing_names import register_missing_names as _register_missing_names
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 
 __version__ = "0.1.0"
@@ -131,6 +130,15 @@ _ROOMS = {
     "checkpoint", "data", "distributed", "errors", "graph", "hooks", "monitor", "programs", "runtime",
     "summary", "testing", "tf1",
 }  # fmt: skip
+
+
+def _load_adviser() -> _types.ModuleType:
+    from asyncmon.tf1.names import advice
+
+    return advice
+
+
+_register_missing_names(_load_adviser)
 
 if _typing.TYPE_CHECKING:
     from asyncmon import monitor as monitor

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 
 # The codes by name, to compare ``error.error_code`` with.
 OK = 0

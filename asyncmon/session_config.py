@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any, ClassVar
 
 logger = logging.getLogger(__name__)
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from enum import Enum
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
+from asyncmon.checkpoint import Saver
 from asyncmon.hooks import CheckpointSaverHook, ClusterHook, StepCounterHook, SummarySaverHook
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,
     Recovery,
     Scaffold,
+    SessionRunHook,
     WorkerSessionCreator,
 )
 from asyncmon.runtime.hook_check import check_hooks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from asyncmon.checkpoint import Saver
-    from asyncmon.runtime import SessionRunHook
 
 
 class _Default(Enum):

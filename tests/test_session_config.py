@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon import errors, run_options, session_config
+from asyncmon import errors, session_config
 from asyncmon import graph as tf
 from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.parallel import CORES
+from asyncmon.protobuf import run_options
 from asyncmon.session_config import GPUOptions, GraphOptions, OptimizerOptions, SessionConfig
 
 pytestmark = pytest.mark.asyncio

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import remove
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
 from asyncmon.checkpoint.state_file import CheckpointState, encode_state, load_state
+from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError, OpError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.checkpoint.store import Store
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import google_crc32c
 
@@ -26,16 +27,11 @@ from asyncmon.checkpoint import tensor_file
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
 from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile
 from asyncmon.checkpoint.os_errors import describe, op_errors
+from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
-from asyncmon.files import BESIDE, FileCalls, beside
-from asyncmon.snapshot import HeldArray
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from asyncmon.checkpoint.store import Store
-    from asyncmon.snapshot import Holder
+from asyncmon.system.files import BESIDE, FileCalls, beside
+from asyncmon.system.snapshot import HeldArray, Holder
 
 logger = logging.getLogger(__name__)
 

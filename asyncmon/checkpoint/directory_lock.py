@@ -16,16 +16,13 @@ import os
 import socket
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from asyncmon import clock, portable
 from asyncmon.errors import FailedPreconditionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.files import FileCalls
+from asyncmon.system import clock, portable
+from asyncmon.system.files import FileCalls
 
 LOCK_NAME = ".asyncmon.lock"
 

@@ -20,16 +20,12 @@ package ``ml_dtypes`` where it is installed, else as float32, which holds every 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
+from numpy.typing import NDArray
 
 Array: TypeAlias = "NDArray[Any]"
 

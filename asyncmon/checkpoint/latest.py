@@ -6,20 +6,17 @@ import contextlib
 import logging
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
+from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
 from asyncmon.errors import DataLossError, NotFoundError, OpError
-from asyncmon.files import BESIDE, in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from asyncmon.checkpoint.store import Store
+from asyncmon.system.files import BESIDE, in_thread
 
 logger = logging.getLogger(__name__)
 

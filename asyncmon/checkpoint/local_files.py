@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon import portable
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.mapped_file import MappedFile
 from asyncmon.checkpoint.os_errors import describe
-from asyncmon.files import FileCalls, read_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+from asyncmon.system import portable
+from asyncmon.system.files import FileCalls, read_bytes
 
 
 class LocalFiles:

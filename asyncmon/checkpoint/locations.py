@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import weakref
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from asyncmon.checkpoint.commit import clean_up
+from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.local_files import LocalFiles
 from asyncmon.checkpoint.os_errors import op_errors
-from asyncmon.files import FileCalls
-
-if TYPE_CHECKING:
-    from asyncmon.checkpoint.directory_lock import DirectoryLock
-    from asyncmon.checkpoint.store import Store
+from asyncmon.checkpoint.store import Store
+from asyncmon.system.files import FileCalls
 
 
 def is_url(path: str) -> bool:

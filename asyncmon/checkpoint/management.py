@@ -6,26 +6,23 @@ import asyncio
 import inspect
 import logging
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
 
-from asyncmon import clock
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import remove
+from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.latest import Finder, candidates, latest_checkpoint
+from asyncmon.checkpoint.manifest_reader import Facts
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.saveable_session import RESERVED
 from asyncmon.checkpoint.state_file import get_checkpoint_state
+from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError, NotFoundError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-
-    from asyncmon.checkpoint.dtypes import Array
-    from asyncmon.checkpoint.manifest_reader import Facts
-    from asyncmon.checkpoint.store import Store
+from asyncmon.system import clock
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

@@ -40,19 +40,15 @@ import base64
 import json
 import math
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
 
-from asyncmon.checkpoint.dtypes import Element, element_named
+from asyncmon.checkpoint.dtypes import Array, Element, element_named
 from asyncmon.errors import DataLossError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from asyncmon.checkpoint.dtypes import Array
 
 FORMAT = "asyncmon.checkpoint"
 VERSION = 1

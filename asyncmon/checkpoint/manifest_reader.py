@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
 from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TextEntry, decode_text
 from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
+from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError, NotFoundError
-from asyncmon.files import in_thread
-from asyncmon.snapshot import assembled
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from asyncmon.checkpoint.store import DataFile, Store
+from asyncmon.system.files import in_thread
+from asyncmon.system.snapshot import assembled
 
 
 class Facts(NamedTuple):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import google_crc32c
 import numpy as np
 
-from asyncmon import portable
 from asyncmon.checkpoint.store import Piece
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from asyncmon.system import portable
+from asyncmon.system.files import in_thread
 
 _CHUNK = 1 << 20
 

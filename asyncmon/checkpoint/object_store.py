@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -23,13 +23,12 @@ except ImportError as error:
         "Checkpoints in an object store need the package obstore: pip install 'asyncmon[cloud]'"
     ) from error
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 from asyncmon.checkpoint.cloud import mounted
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.store import Piece
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+from asyncmon.system.files import in_thread
 
 _PART = 8 << 20  # the least size of a part that all stores accept is 5 MiB
 

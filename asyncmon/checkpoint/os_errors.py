@@ -6,9 +6,9 @@ import contextlib
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from asyncmon import portable
 from asyncmon.errors import (
     FailedPreconditionError,
     NotFoundError,
@@ -17,10 +17,7 @@ from asyncmon.errors import (
     ResourceExhaustedError,
     UnknownError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+from asyncmon.system import portable
 
 _CLASSES: dict[int, type[OpError]] = {
     errno.EACCES: PermissionDeniedError,

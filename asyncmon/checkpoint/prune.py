@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from asyncmon.checkpoint.commit import put_file, remove
 from asyncmon.checkpoint.locations import Claims, identity, join, split
 from asyncmon.checkpoint.management import Inspected, verify
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, encode_state, read_state
+from asyncmon.checkpoint.store import Store
 from asyncmon.errors import NotFoundError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from asyncmon.checkpoint.store import Store
+from asyncmon.system.files import in_thread
 
 
 class Pruned(NamedTuple):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Collection, Iterable
+from typing import Any, Self
+
+import numpy as np
 
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.manifest_reader import Contents, Facts, ManifestContents
 from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
 from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name
 from asyncmon.errors import NotFoundError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    import numpy as np
-
-    from asyncmon.checkpoint.dtypes import Array
+from asyncmon.system.files import in_thread
 
 
 class CheckpointReader:

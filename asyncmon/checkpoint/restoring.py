@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +15,10 @@ from asyncmon.checkpoint.latest import candidates, skip_message
 from asyncmon.checkpoint.management import load_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec, raw_session, state_spec
-from asyncmon.checkpoint.variable_selection import name_of
+from asyncmon.checkpoint.stateful import StatefulRegistry
+from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection, Iterable
-
-    from asyncmon.checkpoint.stateful import StatefulRegistry
-    from asyncmon.checkpoint.variable_selection import Selection
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 
 class Kept(NamedTuple):

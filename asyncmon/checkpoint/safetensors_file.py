@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -18,13 +19,9 @@ import safetensors
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
 from asyncmon.checkpoint.manifest_reader import Contents, Facts
+from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from asyncmon.checkpoint.store import Store
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

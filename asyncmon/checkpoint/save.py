@@ -6,11 +6,11 @@ import asyncio
 import operator
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncmon import clock
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
@@ -24,17 +24,12 @@ from asyncmon.checkpoint.saveable_session import (
     release,
 )
 from asyncmon.checkpoint.state_file import STATE_NAME
+from asyncmon.checkpoint.stateful import StatefulRegistry
 from asyncmon.checkpoint.throttle import Control
-from asyncmon.checkpoint.variable_selection import name_of
+from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.snapshot import HeldArray, ShardedArray
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from asyncmon.checkpoint.stateful import StatefulRegistry
-    from asyncmon.checkpoint.variable_selection import Selection
-    from asyncmon.snapshot import Holder
+from asyncmon.system import clock
+from asyncmon.system.snapshot import HeldArray, Holder, ShardedArray
 
 _SHARDS = 4
 _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
+from collections.abc import Generator
+from typing import Any
 
 
 class SaveHandle:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
-from asyncmon.cancellation import outlast
-from asyncmon.error_text import add_note, phrase, text_of
+from asyncmon.checkpoint.save import Save
+from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.errors import CancelledError
-from asyncmon.fair_lock import FairLock
-
-if TYPE_CHECKING:
-    from asyncmon.checkpoint.save import Save
-    from asyncmon.checkpoint.save_handle import SaveHandle
+from asyncmon.system.cancellation import outlast
+from asyncmon.system.error_text import add_note, phrase, text_of
+from asyncmon.system.fair_lock import FairLock
 
 logger = logging.getLogger(__name__)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 RESERVED = "__"
 """State that begins with this is the engine's own (random generators): restored where it was saved."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
-from asyncmon import clock
 from asyncmon.checkpoint import commit, locations
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
+from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
@@ -18,17 +19,11 @@ from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.save_queue import SaveQueue
 from asyncmon.checkpoint.saveable_session import raw_session
 from asyncmon.checkpoint.state_file import STATE_NAME
-from asyncmon.checkpoint.stateful import StatefulRegistry
+from asyncmon.checkpoint.stateful import Stateful, StatefulRegistry
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from asyncmon.checkpoint.commit import Draft
-    from asyncmon.checkpoint.stateful import Stateful
-    from asyncmon.files import FileCalls
+from asyncmon.system import clock
+from asyncmon.system.files import FileCalls, in_thread
 
 _IN_TIME = 0.8  # of the time between two saves, for the writing of one
 

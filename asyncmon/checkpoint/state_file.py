@@ -16,16 +16,13 @@ import logging
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import put_file
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.checkpoint.store import Store
+from asyncmon.checkpoint.store import Store
+from asyncmon.system.files import in_thread
 
 STATE_NAME = "checkpoint"
 

@@ -22,12 +22,11 @@ import base64
 import logging
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.dtypes import Array
 
 logger = logging.getLogger(__name__)
 

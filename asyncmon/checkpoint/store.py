@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from asyncmon.checkpoint.directory_lock import DirectoryLock
-    from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.directory_lock import DirectoryLock
+from asyncmon.checkpoint.dtypes import Array
 
 
 class Piece(NamedTuple):
@@ -34,8 +32,8 @@ class DataFile(Protocol):
 class Store(Protocol):
     """One directory of checkpoints. Names are those of files in it, never paths.
 
-    All methods but :meth:`read` block: call them by :func:`~asyncmon.files.in_thread`. They raise
-    :class:`OSError` as the system does.
+    All methods but :meth:`read` block: call them by :func:`~asyncmon.system.files.in_thread`. They
+    raise :class:`OSError` as the system does.
     """
 
     directory: str

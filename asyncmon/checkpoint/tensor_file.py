@@ -25,15 +25,13 @@ and verified.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import google_crc32c
 
 from asyncmon.checkpoint.dtypes import Array, element_of
 from asyncmon.checkpoint.manifest import FORMAT, TensorEntry, TensorFile
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 _ALIGNMENT = 64
 
@@ -51,7 +49,7 @@ class Part(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Which process writes it, see :class:`~asyncmon.snapshot.HeldArray`."""
+        """Which process writes it, see :class:`~asyncmon.system.snapshot.HeldArray`."""
         return max((getattr(array, "rank", 0) for array in self.arrays.values()), default=0)
 
     def describe(self, name: str) -> TensorFile:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Collection
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -23,16 +24,12 @@ import numpy as np
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
 from asyncmon.checkpoint.manifest_reader import Contents, Facts, close_files, open_files, read_main_file
+from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, read_bundle
 from asyncmon.errors import DataLossError
-from asyncmon.files import in_thread
 from asyncmon.protobuf import read_varint
-from asyncmon.tf_types import DTYPES, QUANTIZED, masked
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from asyncmon.checkpoint.store import DataFile, Store
+from asyncmon.protobuf.tf_types import DTYPES, QUANTIZED, masked
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

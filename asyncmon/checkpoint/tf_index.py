@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import google_crc32c
 
 from asyncmon.protobuf import DELIMITED, fields, read_varint, signed
-from asyncmon.tf_types import masked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from asyncmon.protobuf.tf_types import masked
 
 Slice = tuple[tuple[int, int | None], ...]
 """For each dimension where a slice begins and how long it is; None is the whole dimension."""

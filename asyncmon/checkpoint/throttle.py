@@ -6,13 +6,10 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from asyncmon.errors import CancelledError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """Threads that one save uses: the steps that go on meanwhile keep the other half of the machine."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from asyncmon.cli.monitor import TOKEN, read_token
 from asyncmon.cli.output import add_json_option, write_json
-
-if TYPE_CHECKING:
-    import argparse
 
 DESCRIPTION = """\
 Act on a run of another process, by the URL of its monitor: ask it to stop, to save a checkpoint now and

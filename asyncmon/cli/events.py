@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from asyncmon.cli.output import write_table
 from asyncmon.cli.scalars import add_selection, selected
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from asyncmon.summary.scalars import Scalar
+from asyncmon.summary.scalars import Scalar
 
 DESCRIPTION = """\
 Print which scalars there are, or with --csv or --json all their points: run, tag, step, wall_time

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
 from asyncmon import checkpoint
 from asyncmon.cli.output import add_json_option, moment, write_json, write_table
-
-if TYPE_CHECKING:
-    import argparse
 
 DESCRIPTION = "List what a checkpoint holds, or the newest one of a directory."
 

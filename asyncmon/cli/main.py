@@ -6,14 +6,11 @@ import argparse
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from asyncmon.errors import OpError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COMMANDS = {
     "run": ("asyncmon.cli.run", "train until it is done or a signal comes"),
@@ -28,7 +25,7 @@ COMMANDS = {
     "pause": ("asyncmon.cli.act", "let a run wait before its next step"),
     "resume": ("asyncmon.cli.act", "let a run go on after a pause"),
     "watch": ("asyncmon.cli.watch", "show runs at the terminal"),
-    "port": ("asyncmon.port.command", "port a program of TensorFlow 1"),
+    "port": ("asyncmon.tf1.port.command", "port a program of TensorFlow 1"),
     "server": ("asyncmon.distributed.command", "run a task of a cluster"),
 }
 """The module of each command, and what it does."""

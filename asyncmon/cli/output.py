@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import Any
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

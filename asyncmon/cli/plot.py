@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from asyncmon.cli.scalars import add_selection, selected
 
 if TYPE_CHECKING:
-    import argparse
-
-    import numpy as np
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
 DESCRIPTION = """\
 Draw scalars into a PNG, one chart a tag with a line for each run. Needs matplotlib: pip install

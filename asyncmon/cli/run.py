@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import inspect
 import logging
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from asyncmon import runtime
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
 
 DESCRIPTION = """\
 Run a function of a module until it is done or a signal stops it.

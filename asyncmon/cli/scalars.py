@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from asyncmon.cli.output import unreadable
-from asyncmon.summary.scalars import find_event_files, read_scalars
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from asyncmon.summary.scalars import Scalar
+from asyncmon.summary.scalars import Scalar, find_event_files, read_scalars
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-from typing import TYPE_CHECKING
 
 from asyncmon import checkpoint
 from asyncmon.cli.inspect import PATH
 from asyncmon.cli.output import add_json_option, moment, write_json, write_table
-
-if TYPE_CHECKING:
-    import argparse
 
 DESCRIPTION = "Check every byte of a checkpoint, or of all those of a directory."
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import fnmatch
 import math
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from asyncmon import clock
+import numpy as np
+from numpy.typing import NDArray
+
 from asyncmon.cli.output import unreadable
 from asyncmon.monitor.log_directory import LogDirectory
+from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Room, downsample
+from asyncmon.system import clock
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.console import Console, Group
-
-    from asyncmon.monitor.run_directory import RunDirectory
 
 DESCRIPTION = """\
 Show the runs of a log directory at the terminal: state, step, rate, newest checkpoint, and each scalar

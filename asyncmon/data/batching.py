@@ -10,8 +10,8 @@ import numpy as np
 
 from asyncmon.data.indexed import Rows, joined
 from asyncmon.data.stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
-from asyncmon.files import in_thread
-from asyncmon.loop_budget import LoopBudget
+from asyncmon.system.files import in_thread
+from asyncmon.system.loop_budget import LoopBudget
 
 _INLINE_SECONDS = 0.0003  # stacking that takes longer, by its own average, is done in a thread
 

@@ -6,13 +6,11 @@ import functools
 import inspect
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from asyncmon.daemon_executor import DaemonExecutor, no_stop_iteration
 from asyncmon.data.stage import CHUNK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from asyncmon.system.daemon_executor import DaemonExecutor, no_stop_iteration
 
 _JOB_SECONDS = 0.001  # what is done by then leaves and does not wait for the rest
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.cancellation import shielded
 from asyncmon.data.stage import Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+from asyncmon.system.cancellation import shielded
 
 
 class Repeat(Node):

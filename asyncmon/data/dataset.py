@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from asyncmon.data.mapping import Map
 from asyncmon.data.prefetch import Prefetch
 from asyncmon.data.shuffling import Shuffle
 from asyncmon.data.sources import AnyIterable, Source
+from asyncmon.data.stage import Node, Stage, State
 from asyncmon.errors import OutOfRangeError
-
-if TYPE_CHECKING:
-    from asyncmon.data.stage import Node, Stage, State
 
 
 class Dataset:

@@ -8,16 +8,14 @@ batch of rows is one fancy indexing for each array.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asyncmon.data.calls import caller_of
 from asyncmon.data.mapping import OrderedMapStage
 from asyncmon.data.stage import Chunk, Epoch, Mark, Node, Stage, State, open_node, too_short
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Arrays: TypeAlias = Any
 """One array, or a tuple, a named tuple or a mapping of :data:`Arrays`, with rows of the same number."""

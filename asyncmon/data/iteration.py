@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from asyncmon.cancellation import shielded
-from asyncmon.data.stage import Mark, Stage, State, open_node, skipped
-from asyncmon.loop_budget import LoopBudget
-
-if TYPE_CHECKING:
-    from asyncmon.data.stage import Node
+from asyncmon.data.stage import Mark, Node, Stage, State, open_node, skipped
+from asyncmon.system.cancellation import shielded
+from asyncmon.system.loop_budget import LoopBudget
 
 _FORMAT = 1
 

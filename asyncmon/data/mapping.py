@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from asyncmon.data.calls import Caller, caller_of, name_of
-from asyncmon.data.stage import CHUNK, Node, Stage, Waiter, end_tasks, mark_before, open_node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.data.stage import Chunk, Epoch, Mark, State
-
+from asyncmon.data.stage import (
+    CHUNK,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    Waiter,
+    end_tasks,
+    mark_before,
+    open_node,
+)
 
 _UNORDERED = "map(ordered=False)"
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from asyncmon.data.indexed import joined
 from asyncmon.data.sources import SourceStage
-from asyncmon.data.stage import CHUNK, Backlog, Node, Stage, Waiter, end_tasks, open_node
-from asyncmon.loop_budget import LoopBudget
-
-if TYPE_CHECKING:
-    from asyncmon.data.stage import Chunk, Epoch, Mark, State
+from asyncmon.data.stage import (
+    CHUNK,
+    Backlog,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    Waiter,
+    end_tasks,
+    open_node,
+)
+from asyncmon.system.loop_budget import LoopBudget
 
 
 class Prefetch(Node):

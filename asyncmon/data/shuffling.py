@@ -10,16 +10,25 @@ from __future__ import annotations
 import random
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from asyncmon.data.stage import CHUNK, Node, Stage, mark_before, open_node, skipped, too_short
-from asyncmon.files import in_thread
-from asyncmon.loop_budget import LoopBudget
-
-if TYPE_CHECKING:
-    from asyncmon.data.stage import Chunk, Epoch, Mark, State
+from asyncmon.data.stage import (
+    CHUNK,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    mark_before,
+    open_node,
+    skipped,
+    too_short,
+)
+from asyncmon.system.files import in_thread
+from asyncmon.system.loop_budget import LoopBudget
 
 _TAIL = 2**32
 """The segment number of the last draw of a pass, out of reach of the others."""

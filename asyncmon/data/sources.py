@@ -7,15 +7,24 @@ import inspect
 from abc import abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from asyncmon.daemon_executor import DaemonExecutor
-from asyncmon.data.stage import CLOSE_SECONDS, Node, Stage, Waiter, end_tasks, logger, too_short
+from asyncmon.data.stage import (
+    CLOSE_SECONDS,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    Waiter,
+    end_tasks,
+    logger,
+    too_short,
+)
 from asyncmon.errors import OutOfRangeError
-from asyncmon.loop_budget import LoopBudget
-
-if TYPE_CHECKING:
-    from asyncmon.data.stage import Chunk, Epoch, Mark, State
+from asyncmon.system.daemon_executor import DaemonExecutor
+from asyncmon.system.loop_budget import LoopBudget
 
 AnyIterable: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 

@@ -15,13 +15,10 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
-from asyncmon.cancellation import shielded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from asyncmon.system.cancellation import shielded
 
 Chunk: TypeAlias = Sequence[Any]
 """Elements on their way: a list, or :class:`~asyncmon.data.indexed.Rows`, which are read later."""

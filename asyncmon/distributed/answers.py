@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from asyncmon.distributed.error_data import error_data
 from asyncmon.distributed.job import off_loop
-from asyncmon.distributed.wire import Encoder
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.distributed.wire import Decoder, Message
-    from asyncmon.graph.session.backend import Backend
-    from asyncmon.run_options import RunMetadata
-    from asyncmon.snapshot import Snapshot
+from asyncmon.distributed.wire import Decoder, Encoder, Message
+from asyncmon.graph.session.backend import Backend
+from asyncmon.protobuf.run_options import RunMetadata
+from asyncmon.system.snapshot import Snapshot
 
 
 def answer(value: dict[str, Any]) -> Message:

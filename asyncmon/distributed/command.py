@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib
 import json
@@ -10,15 +11,11 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.server import Server
 from asyncmon.protobuf.server_def import ServerDef
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    import argparse
 
 DESCRIPTION = """\
 Run a task of a cluster until SIGTERM or SIGINT. Its target, grpc://host:port, is printed once it takes

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
-from asyncmon.graph import DeviceSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph import Operation
+from asyncmon.graph import DeviceSpec, Operation
 
 _log = logging.getLogger("asyncmon.distributed")
 _PS_OPS = ("VariableV2",)

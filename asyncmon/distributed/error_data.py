@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon import errors
-from asyncmon.error_text import add_note, phrase, text_of
 from asyncmon.errors import InternalError, OpError
-
-if TYPE_CHECKING:
-    from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.system.error_text import add_note, phrase, text_of
 
 _BUILTINS = ("MemoryError", "NotImplementedError", "RuntimeError", "TypeError", "ValueError")
 

@@ -11,21 +11,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.distributed.wire import is_of_engine
+from asyncmon.distributed.wire import Decoder, Encoder, is_of_engine
 from asyncmon.errors import InvalidArgumentError, NotFoundError
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.control.subgraph import SubGraph
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import RandomOpDef, table
+from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.op import OpRecord, RandomOpDef, table
 from asyncmon.graph.variables.global_step import step_counter
-
-if TYPE_CHECKING:
-    from asyncmon.distributed.wire import Decoder, Encoder
-    from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.core.op import OpRecord
 
 CALLS = frozenset({"PyFunc", "PurePyFunc", "AsyncPyFunc"})
 """Ops that call a function of the client's."""

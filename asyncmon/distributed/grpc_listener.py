@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 
 from asyncmon import errors
 from asyncmon.distributed.grpc_transport import (
@@ -23,14 +24,9 @@ from asyncmon.distributed.grpc_transport import (
     grpc,
     read_file,
 )
-from asyncmon.distributed.wire import frame, unframe
+from asyncmon.distributed.wire import Message, frame, unframe
 from asyncmon.errors import InvalidArgumentError, OpError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.distributed.wire import Message
-    from asyncmon.session_config import RPCOptions
+from asyncmon.session_config import RPCOptions
 
 _abandoned: list[Any] = []
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import mmap
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon import errors
 from asyncmon.distributed.remote_backend import RemoteBackend
@@ -25,13 +25,11 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "Targets and servers of gRPC need the package grpcio: pip install 'asyncmon[grpc]'"
     ) from error
+from collections.abc import Iterator, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from asyncmon.distributed.wire import Buffer, Message
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.session_config import RPCOptions, SessionConfig
+from asyncmon.distributed.wire import Buffer, Message
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.session_config import RPCOptions, SessionConfig
 
 CHUNK = 1 << 20
 """Bytes of a message that is sent at once, and of a part of a larger one."""

@@ -10,27 +10,23 @@ import asyncio
 import contextlib
 import itertools
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.checkpoint import commit
 from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
-from asyncmon.distributed.wire import Encoder
+from asyncmon.distributed.wire import Decoder, Encoder, Message
 from asyncmon.errors import OpError
-from asyncmon.files import in_thread
-from asyncmon.snapshot import HeldArray, Snapshot
+from asyncmon.graph.session.backend import Backend
+from asyncmon.system.files import in_thread
+from asyncmon.system.snapshot import HeldArray, Snapshot
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from asyncmon.distributed.wire import Decoder, Message
-    from asyncmon.graph.session.backend import Backend
-
-    Work = Callable[[], Awaitable[Message]]
-    Ask = Callable[[dict[str, Any], Encoder], Awaitable[dict[str, Any]]]
+Work = Callable[[], Awaitable[Message]]
+Ask = Callable[[dict[str, Any], Encoder], Awaitable[dict[str, Any]]]
 
 _SMALL = 1 << 16  # bytes: shorter arrays are sent
 
@@ -72,7 +68,7 @@ _releases: set[asyncio.Task[None]] = set()
 
 
 class _Held:
-    """The other process, as the holder of one snapshot. See :class:`asyncmon.snapshot.Holder`."""
+    """The other process, a :class:`~asyncmon.system.snapshot.Holder` of one snapshot."""
 
     def __init__(
         self,

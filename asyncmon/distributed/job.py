@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from asyncmon.distributed.wire import Message
+from asyncmon.distributed.wire import Message
 
 T = TypeVar("T")
 

@@ -17,11 +17,10 @@ import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
 
-from asyncmon.cancellation import outlast
 from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, Stream
 from asyncmon.distributed.remote_backend import RemoteBackend
+from asyncmon.distributed.wire import Message
 from asyncmon.errors import (
     AbortedError,
     CancelledError,
@@ -31,12 +30,10 @@ from asyncmon.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from asyncmon.portable import SharedMemory, give_socket, inherited
-
-if TYPE_CHECKING:
-    from asyncmon.distributed.wire import Message
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.session_config import SessionConfig
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.cancellation import outlast
+from asyncmon.system.portable import SharedMemory, give_socket, inherited
 
 logger = logging.getLogger(__name__)
 

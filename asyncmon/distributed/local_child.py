@@ -15,23 +15,21 @@ import random
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon import portable
-from asyncmon.daemon_executor import at_start_of_threads
 from asyncmon.distributed.error_data import error_data
 from asyncmon.distributed.held_snapshots import HeldSnapshots
 from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, Stream
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.wire import Encoder, Message
 from asyncmon.errors import ResourceExhaustedError
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend
-
-if TYPE_CHECKING:
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.session_config import SessionConfig
+from asyncmon.session_config import SessionConfig
+from asyncmon.system import portable
+from asyncmon.system.daemon_executor import at_start_of_threads
 
 _SWITCH_SECS = 0.0005  # for which a step may keep a peek from Python's lock
 

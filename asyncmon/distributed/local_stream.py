@@ -8,21 +8,19 @@ these arrays is gone. So there is one copy, and the arrays are the receiver's ow
 from __future__ import annotations
 
 import asyncio
+import mmap
 import struct
 import threading
 import weakref
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from asyncmon.distributed.wire import Buffer, Message
-from asyncmon.files import in_thread
-from asyncmon.portable import SharedMemory, give_back
-
-if TYPE_CHECKING:
-    import mmap
-    from collections.abc import Callable, Iterable, Sequence
+from asyncmon.system.files import in_thread
+from asyncmon.system.portable import SharedMemory, give_back
 
 CALL, LOG, READY = range(3)
 """Kinds of frames: a request or an answer, a log record of the child, and that the child is ready."""

@@ -13,20 +13,15 @@ writes is sent to all servers at once.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.distributed.placement import OWN, is_constant
-from asyncmon.graph.core.node import Tensor
+from asyncmon.distributed.placement import OWN, Placement, is_constant
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.execution.analysis import Access, needed_ops
 from asyncmon.graph.execution.awaits import BEFORE_LOCK, stages_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from asyncmon.distributed.placement import Placement
-    from asyncmon.graph.core.node import Operation
 
 
 @dataclass(slots=True, eq=False)

@@ -10,33 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.cancellation import outlast
-from asyncmon.distributed.partition import partition
-from asyncmon.distributed.placement import OWN
+from asyncmon.distributed.partition import Part, Partition, partition
+from asyncmon.distributed.peers import Peers
+from asyncmon.distributed.placement import OWN, Placement
+from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.update_barrier import LATE
 from asyncmon.errors import AbortedError, DeadlineExceededError
-from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.execution.feeds import Feed
+from asyncmon.graph.session.backend import Backend, QueueSize
 from asyncmon.graph.variables.global_step import step_counter
-from asyncmon.run_options import RunMetadata, RunOptions
-from asyncmon.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-
-    from asyncmon.distributed.partition import Part, Partition
-    from asyncmon.distributed.peers import Peers
-    from asyncmon.distributed.placement import Placement
-    from asyncmon.distributed.remote_backend import RemoteBackend
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.session.backend import Backend, QueueSize
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
+from asyncmon.system.cancellation import outlast
+from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.errors import InvalidArgumentError
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    Step = Callable[[], int | None]
+Step = Callable[[], int | None]
 
 
 _LEASE_SECS = 5.0

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import DeviceSpec
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, OpDef
 from asyncmon.graph.execution.analysis import Access
-
-if TYPE_CHECKING:
-    from asyncmon.distributed.cluster_spec import ClusterSpec
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.node import Operation, Tensor
 
 OWN = ""
 """The place of the session itself."""

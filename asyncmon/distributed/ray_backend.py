@@ -18,11 +18,12 @@ import logging
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import numpy as np
 
-from asyncmon.daemon_executor import DaemonExecutor
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.wire import Message, frame, unframe
@@ -35,16 +36,12 @@ from asyncmon.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Future
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.session_config import SessionConfig
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.daemon_executor import DaemonExecutor
 
 T = TypeVar("T")
 

@@ -12,20 +12,16 @@ import copy
 import inspect
 import logging
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
-from asyncmon.cancellation import shielded
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.ray_backend import NAMESPACE, connected, in_thread, require_ray, watch
-from asyncmon.distributed.ray_task import TaskActor
+from asyncmon.distributed.ray_task import ClusterTask, TaskActor
 from asyncmon.errors import AbortedError, ResourceExhaustedError, UnknownError
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from pathlib import Path
-
-    from asyncmon.distributed.ray_task import ClusterTask
+from asyncmon.system.cancellation import shielded
 
 T = TypeVar("T")
 

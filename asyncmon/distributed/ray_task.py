@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.server import Server
 from asyncmon.errors import OpError
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from asyncmon.cancellation import outlast
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
@@ -17,19 +17,15 @@ from asyncmon.distributed.job import off_loop
 from asyncmon.distributed.peers import RemotePeers
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError
-from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.ops.py_func import called
-from asyncmon.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.session.backend import QueueSize
-    from asyncmon.run_options import RunMetadata, RunOptions
-    from asyncmon.session_config import SessionConfig
+from asyncmon.graph.session.backend import QueueSize
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.cancellation import outlast
+from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 

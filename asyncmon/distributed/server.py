@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import random
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import Any, Self
 
-from asyncmon.cancellation import outlast
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.partitioned_backend import PartitionedBackend
 from asyncmon.distributed.placement import Placement
@@ -22,17 +22,13 @@ from asyncmon.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
-from asyncmon.graph.session.backend import DirectBackend
+from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.server_def import ServerDef
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.session.backend import Backend
+from asyncmon.system.cancellation import outlast
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.distributed.answers import answer, failure, lent_results, results_of, take_snapshot
 from asyncmon.distributed.error_data import error_of
@@ -33,18 +34,13 @@ from asyncmon.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
-from asyncmon.graph.session.backend import DirectBackend
-from asyncmon.run_options import RunMetadata, RunOptions
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.session.backend import Backend, DirectBackend
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.session.backend import Backend
-
-    Work = Callable[[], Awaitable[Message]]
-    Kind = Callable[[Backend, Decoder], Work]
+Work = Callable[[], Awaitable[Message]]
+Kind = Callable[[Backend, Decoder], Work]
 
 logger = logging.getLogger(__name__)
 

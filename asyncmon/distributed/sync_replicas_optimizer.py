@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon import graph
-from asyncmon.clock import monotonic
 from asyncmon.errors import CancelledError, OutOfRangeError
-from asyncmon.runtime import QueueRunner, SessionRunArgs, SessionRunHook
+from asyncmon.graph import Operation, Tensor, Variable
+from asyncmon.runtime import (
+    Coordinator,
+    QueueRunner,
+    Session,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 from asyncmon.runtime.queue_runner import ProducerTask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from asyncmon.graph import Operation, Tensor, Variable
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
+from asyncmon.system.clock import monotonic
 
 logger = logging.getLogger(__name__)
 

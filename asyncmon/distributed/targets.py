@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from asyncmon.graph.session.backend import register_session_factory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.session.backend import Backend
-    from asyncmon.session_config import SessionConfig
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.session.backend import Backend, register_session_factory
+from asyncmon.session_config import SessionConfig
 
 _MODULES = {
     "grpc": "asyncmon.distributed.grpc_transport",

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from asyncmon.errors import AbortedError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 _WORKERS = 10_000  # remembered; the one that updated last stays
 

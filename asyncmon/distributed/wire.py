@@ -11,19 +11,17 @@ import dataclasses
 import importlib
 import json
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.tensor_shape import Dimension, TensorShape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 VERSION = 1
 """Of this form, and of graphs and requests that are written in it. Both sides must have the same."""
@@ -32,7 +30,7 @@ MAX_HEADER = 1 << 28
 """Bytes of a header; more is refused."""
 
 _SHORT = 1 << 10  # bytes: shorter ones are in the header
-_MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.run_options.")
+_MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.protobuf.run_options.")
 _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
 _START = struct.Struct("<II")

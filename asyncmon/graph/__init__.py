@@ -119,9 +119,9 @@ from asyncmon.graph.variables.variable import (
     local_variables_initializer, model_variables, moving_average_variables,
     report_uninitialized_variables, trainable_variables, variables_initializer,
 )
-from asyncmon.run_options import NodeStats, RunMetadata, RunOptions
+from asyncmon.protobuf.run_options import NodeStats, RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
-from asyncmon.missing_names import missing_name as _missing_name
+from asyncmon.system.missing_names import missing_name as _missing_name
 # isort: on
 
 __all__ = [

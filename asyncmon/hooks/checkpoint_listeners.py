@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon import clock
-from asyncmon.error_text import text_of
+from asyncmon.checkpoint import SaveHandle
 from asyncmon.errors import PREEMPTION
 from asyncmon.hooks.hook_support import created_session, log_errors
+from asyncmon.runtime import Coordinator, Session, SessionRunHook
 from asyncmon.runtime.hook_check import check_methods
+from asyncmon.runtime.observation import Observers, Span
 from asyncmon.summary.events import SessionLog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from asyncmon.checkpoint import SaveHandle
-    from asyncmon.runtime import Coordinator, Session, SessionRunHook
-    from asyncmon.runtime.observation import Observers, Span
-    from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.system import clock
+from asyncmon.system.error_text import text_of
 
 logger = logging.getLogger(__name__)
 

@@ -6,26 +6,29 @@ import logging
 import math
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
-from asyncmon import files
+from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.directory_lock import DirectoryLock
+from asyncmon.graph import Graph
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, PendingSaves, check_listeners
 from asyncmon.hooks.hook_support import created_session, current_graph, log_errors, next_sample
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
-from asyncmon.runtime import SAVER, SessionRunHook
+from asyncmon.runtime import (
+    SAVER,
+    Coordinator,
+    Scaffold,
+    Session,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 from asyncmon.runtime.graph_program import saver_of
+from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from asyncmon.checkpoint import SaveHandle, Saver
-    from asyncmon.graph import Graph
-    from asyncmon.runtime import Coordinator, Scaffold, Session, SessionRunContext, SessionRunValues
-    from asyncmon.runtime.step_boundary import StepBoundary
-    from asyncmon.snapshot import Snapshot
+from asyncmon.system import files
+from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 

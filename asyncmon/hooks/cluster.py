@@ -6,14 +6,19 @@ import asyncio
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.errors import AbortedError, UnavailableError
 from asyncmon.hooks.hook_support import created_session
-from asyncmon.runtime import SAVER, SessionRunHook, as_program
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
+from asyncmon.runtime import (
+    SAVER,
+    Coordinator,
+    Session,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    as_program,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from asyncmon.hooks.eval_hook import Evaluations
 from asyncmon.hooks.hook_support import whole_number
-from asyncmon.runtime import SessionRunHook
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from asyncmon.hooks.eval_hook import Evaluations
-    from asyncmon.runtime import Coordinator, Session
+from asyncmon.runtime import Coordinator, Session, SessionRunHook
 
 
 class StopRule(Protocol):

@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
-from asyncmon.hooks.evaluation import Evaluator
+from asyncmon.hooks.evaluation import Evaluator, Source
 from asyncmon.hooks.hook_support import created_session, leave_out, log_errors, whole_number
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
-from asyncmon.runtime import SessionRunHook, current_program
+from asyncmon.runtime import (
+    Coordinator,
+    Session,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    current_program,
+)
 from asyncmon.runtime.call_scope import CallScope
 from asyncmon.runtime.stop_control import EvaluationEndedError
-from asyncmon.snapshot import Snapshot
-from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
+from asyncmon.system.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from asyncmon.hooks.evaluation import Source
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
-    from asyncmon.summary.shared_writer import SummaryWriter
-
-    Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
+Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +16,11 @@ from asyncmon.checkpoint.saveable_session import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.hook_support import named_tensor, whole_number
-from asyncmon.runtime import as_program
+from asyncmon.runtime import Session, as_program
 from asyncmon.runtime.program import program_scope
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Awaitable
-
-    from asyncmon.runtime import Session
-
-    Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
-    Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
+Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
+Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
 
 logger = logging.getLogger(__name__)
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from asyncmon.hooks.hook_support import log_errors
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
-from asyncmon.runtime import SessionRunHook
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
+from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
 
 
 class EveryHook(SessionRunHook):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from asyncmon.errors import OutOfRangeError
 from asyncmon.hooks.hook_support import whole_number
 from asyncmon.hooks.step_schedule import global_step_of, require_global_step
-from asyncmon.runtime import SessionRunHook, as_program
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext
+from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, as_program
 
 logger = logging.getLogger(__name__)
 

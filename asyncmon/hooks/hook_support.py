@@ -5,19 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from typing import Any
 
-from asyncmon import clock
-from asyncmon.runtime import SessionRunHook, current_program
+from asyncmon.graph import Graph
+from asyncmon.runtime import Coordinator, SessionRunHook, current_program
+from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.hook import hook_name
 from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator
-
-    from asyncmon.graph import Graph
-    from asyncmon.runtime import Coordinator
-    from asyncmon.runtime.created_session import CreatedSession
+from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 

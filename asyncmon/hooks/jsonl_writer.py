@@ -8,16 +8,11 @@ import json
 import logging
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-from asyncmon import clock, files
-from asyncmon.cancellation import shielded
-from asyncmon.summary.events import SessionLog, Summary
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from asyncmon.summary.events import Value
+from asyncmon.summary.events import SessionLog, Summary, Value
+from asyncmon.system import clock, files
+from asyncmon.system.cancellation import shielded
 
 logger = logging.getLogger(__name__)
 

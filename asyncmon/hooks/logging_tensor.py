@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from asyncmon import clock
 from asyncmon.hooks.hook_support import (
     current_graph,
     leave_out,
@@ -17,10 +16,15 @@ from asyncmon.hooks.hook_support import (
     samples_every,
     whole_number,
 )
-from asyncmon.runtime import SessionRunArgs, SessionRunHook
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
+from asyncmon.runtime import (
+    Coordinator,
+    Session,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 

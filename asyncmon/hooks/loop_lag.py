@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Collection
+from types import FrameType
 
 import numpy as np
 
-from asyncmon import clock
 from asyncmon.hooks.hook_support import log_errors, positive
-from asyncmon.runtime import SessionRunHook
-from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import AsyncGenerator, Collection
-    from types import FrameType
-
-    from asyncmon.runtime import Coordinator, Session
-    from asyncmon.summary.shared_writer import SummaryWriter
+from asyncmon.runtime import Coordinator, Session, SessionRunHook
+from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
+from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 

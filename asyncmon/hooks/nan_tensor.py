@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.hooks.hook_support import named_tensor, veto_saving
-from asyncmon.runtime import GUARD, SessionRunArgs, SessionRunHook
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
+from asyncmon.runtime import (
+    GUARD,
+    Coordinator,
+    Session,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 
 logger = logging.getLogger(__name__)
 

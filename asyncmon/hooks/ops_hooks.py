@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from asyncmon.errors import END_OF_DATA, OutOfRangeError
-from asyncmon.runtime import SessionRunArgs, SessionRunHook
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from asyncmon.runtime import Session, SessionRunContext
+from asyncmon.runtime import Session, SessionRunArgs, SessionRunContext, SessionRunHook
 
 logger = logging.getLogger(__name__)
 

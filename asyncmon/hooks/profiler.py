@@ -7,20 +7,23 @@ import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from asyncmon import files
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks.chrome_trace import chrome_trace
 from asyncmon.hooks.hook_support import log_errors
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
-from asyncmon.runtime import SessionRunArgs, SessionRunHook
+from asyncmon.runtime import (
+    Coordinator,
+    Session,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
+from asyncmon.system import files
 
 logger = logging.getLogger(__name__)
 

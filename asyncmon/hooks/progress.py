@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from asyncmon import clock, files
 from asyncmon.hooks.hook_support import (
     created_session,
     log_errors,
@@ -15,14 +15,11 @@ from asyncmon.hooks.hook_support import (
     whole_number,
 )
 from asyncmon.hooks.stop_at_step import StopAtStepHook
-from asyncmon.runtime import SessionRunHook
+from asyncmon.runtime import Coordinator, Session, SessionRunHook
+from asyncmon.system import clock, files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
-
-    from asyncmon.runtime import Coordinator, Session
 
 _SAMPLE_SECS = 1.0
 _SMOOTHING = 0.3  # the weight of the newest interval in the rate

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+import os
+from typing import Final
 
 from asyncmon.graph import get_global_step
 from asyncmon.hooks.hook_support import current_graph, log_errors, next_sample
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
-from asyncmon.runtime import SessionRunHook
-from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    import os
-
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
-    from asyncmon.summary.shared_writer import SummaryWriter
+from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 
 logger = logging.getLogger(__name__)
 

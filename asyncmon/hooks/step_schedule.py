@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from asyncmon.hooks.hook_support import leave_out, positive, whole_number
-from asyncmon.runtime import SecondOrStepTimer, current_program
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session, SessionRunHook, SessionRunValues
-    from asyncmon.runtime.timer import Ticks
+from asyncmon.runtime import (
+    Coordinator,
+    SecondOrStepTimer,
+    Session,
+    SessionRunHook,
+    SessionRunValues,
+    current_program,
+)
+from asyncmon.runtime.timer import Ticks
 
 
 def require_global_step(hook: SessionRunHook) -> None:

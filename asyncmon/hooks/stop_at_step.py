@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from asyncmon.hooks.hook_support import whole_number
 from asyncmon.hooks.step_schedule import (
     global_step_of,
@@ -12,10 +10,7 @@ from asyncmon.hooks.step_schedule import (
     require_global_step,
     step_after,
 )
-from asyncmon.runtime import SessionRunHook
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
+from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
 
 
 class StopAtStepHook(SessionRunHook):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from asyncmon.hooks.hook_support import samples_every
 from asyncmon.hooks.step_schedule import (
@@ -15,14 +16,16 @@ from asyncmon.hooks.step_schedule import (
     require_global_step,
     step_after,
 )
-from asyncmon.runtime import SessionRunArgs, SessionRunHook
-from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    import os
-
-    from asyncmon.runtime import Coordinator, Scaffold, Session, SessionRunContext, SessionRunValues
-    from asyncmon.summary.shared_writer import SummaryWriter
+from asyncmon.runtime import (
+    Coordinator,
+    Scaffold,
+    Session,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 
 logger = logging.getLogger(__name__)
 

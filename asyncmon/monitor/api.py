@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Awaitable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,25 +13,21 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from asyncmon.errors import OpError
-from asyncmon.files import in_thread
 from asyncmon.monitor.encoding import encode_series, members, to_json
 from asyncmon.monitor.endpoints import ACTIONS, openapi
 from asyncmon.monitor.event_stream import EventStream
+from asyncmon.monitor.feed import Feed
 from asyncmon.monitor.graph_picture import graph_svg
-from asyncmon.monitor.guard import Failure, client_of
+from asyncmon.monitor.guard import Credentials, Failure, client_of
+from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.page_files import page_files
 from asyncmon.monitor.run import ActionError
+from asyncmon.monitor.runs import Entry, Runs
 from asyncmon.monitor.scalars import Part, downsample, means
+from asyncmon.system.files import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from starlette.requests import Request
-
-    from asyncmon.monitor.feed import Feed
-    from asyncmon.monitor.guard import Credentials
-    from asyncmon.monitor.log_lines import LogLines
-    from asyncmon.monitor.runs import Entry, Runs
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,8 @@ try:
 except ImportError as missing:
     raise ImportError("The monitor needs Starlette: pip install 'asyncmon[web]'") from missing
 
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+
 from asyncmon.monitor.api import Api
 from asyncmon.monitor.endpoints import ENDPOINTS
 from asyncmon.monitor.feed import Feed
@@ -22,8 +24,6 @@ from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp

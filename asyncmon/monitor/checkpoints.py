@@ -6,19 +6,17 @@ import asyncio
 import os
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from asyncmon import checkpoint
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
+from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError
-from asyncmon.files import BESIDE, in_thread
 from asyncmon.monitor.run import CheckpointFacts
-
-if TYPE_CHECKING:
-    from asyncmon.checkpoint.store import Store
+from asyncmon.system.files import BESIDE, in_thread
 
 
 class _Known(NamedTuple):

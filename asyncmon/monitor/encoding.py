@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from asyncmon.monitor.scalars import Series
+from asyncmon.monitor.scalars import Series
 
 _AT_ONCE = 4096  # numbers encoded between two chances for other threads
 

@@ -6,12 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from asyncmon.monitor.feed import Feed
 from asyncmon.monitor.guard import Failure
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
-
-    from asyncmon.monitor.feed import Feed
 
 logger = logging.getLogger(__name__)
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
-from asyncmon import clock
 from asyncmon.monitor.encoding import encode_series, to_json
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from asyncmon.monitor.log_lines import LogLines
-    from asyncmon.monitor.runs import Runs
+from asyncmon.monitor.log_lines import LogLines
+from asyncmon.monitor.runs import Runs
+from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.protobuf.graph_def import GraphDef, NodeDef
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MOST_BOXES = 120
 _WIDEST = 40  # boxes side by side in one scope; further operations of it become one box

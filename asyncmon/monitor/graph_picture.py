@@ -9,14 +9,10 @@ by the classes of groups (``scope``, ``collapsed``, ``op``, ``variable``, ``plac
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from asyncmon.monitor.graph_boxes import boxes_of
-
-if TYPE_CHECKING:
-    from asyncmon.monitor.graph_boxes import Box
-    from asyncmon.protobuf.graph_def import GraphDef
+from asyncmon.monitor.graph_boxes import Box, boxes_of
+from asyncmon.protobuf.graph_def import GraphDef
 
 _LONGEST = 22  # characters of a label
 _LETTER = 6.6

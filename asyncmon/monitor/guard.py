@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
-from asyncmon import clock
 from asyncmon.monitor.encoding import to_json
+from asyncmon.system import clock
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

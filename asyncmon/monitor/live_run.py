@@ -7,13 +7,11 @@ import itertools
 import logging
 import os
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from asyncmon import clock
-from asyncmon.error_text import phrase
 from asyncmon.errors import OpError
-from asyncmon.files import in_thread
 from asyncmon.hooks.hook_support import output_directories
 from asyncmon.hooks.loop_lag import lag_percentiles, loop_lags
 from asyncmon.monitor.run import (
@@ -31,15 +29,14 @@ from asyncmon.monitor.run import (
 )
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Scalars
+from asyncmon.protobuf.graph_def import GraphDef
+from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.lifecycle import SessionState
+from asyncmon.runtime.operating import HookStatistics
 from asyncmon.summary.shared_writer import FileWriterCache
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from asyncmon.protobuf.graph_def import GraphDef
-    from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
-    from asyncmon.runtime.operating import HookStatistics
+from asyncmon.system import clock
+from asyncmon.system.error_text import phrase
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

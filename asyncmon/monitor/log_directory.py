@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from asyncmon.files import in_thread
 from asyncmon.monitor.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Any
 
 _LONGEST = 4_000  # characters of a line
 

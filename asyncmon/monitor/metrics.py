@@ -7,7 +7,7 @@ import contextvars
 import logging
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 try:
@@ -15,15 +15,13 @@ try:
 except ImportError as missing:
     raise ImportError("Metrics need prometheus-client: pip install 'asyncmon[web]'") from missing
 
-from asyncmon import clock
+from collections.abc import Mapping
+
 from asyncmon.errors import OpError
 from asyncmon.hooks.loop_lag import loop_lags
+from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.lifecycle import SessionState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
+from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
 _TYPES = {

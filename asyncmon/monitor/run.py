@@ -5,13 +5,11 @@ The members of the data classes are the members of the JSON objects that the API
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from asyncmon.monitor.scalars import Scalars
+from asyncmon.monitor.scalars import Scalars
 
 Kind = Literal["live", "directory"]
 Action = Literal["save", "stop", "pause", "resume"]

@@ -6,14 +6,13 @@ import logging
 import os
 import stat
 from collections import deque
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from asyncmon import clock
 from asyncmon.errors import OpError
-from asyncmon.files import in_thread
 from asyncmon.monitor.checkpoints import CheckpointTable
 from asyncmon.monitor.graph_boxes import graph_from_text
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
@@ -22,9 +21,8 @@ from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.summary.events import Event, SessionLog
 from asyncmon.summary.reader import EventTail
 from asyncmon.summary.scalars import Scalar, ScalarRecords, scalars_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from asyncmon.system import clock
+from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 

@@ -6,19 +6,15 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon import clock
 from asyncmon.monitor.encoding import members
 from asyncmon.monitor.log_directory import LogDirectory
+from asyncmon.monitor.run import Run
 from asyncmon.monitor.scalars import Room
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-    from asyncmon.monitor.run import Run
+from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 

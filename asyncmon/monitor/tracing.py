@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 try:
     from opentelemetry import context
@@ -10,14 +10,12 @@ try:
 except ImportError as missing:
     raise ImportError("Traces need OpenTelemetry: pip install 'asyncmon[otel]'") from missing
 
-from asyncmon import clock
-from asyncmon.error_text import phrase
+from collections.abc import Callable
+
+from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.outcome import is_end_of_data
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
+from asyncmon.system import clock
+from asyncmon.system.error_text import phrase
 
 
 def trace(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GLOBAL_STEP = "global_step"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, final, overload
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar, final, overload
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import Tree, declare, flatten
 from asyncmon.programs.steps import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError
-from asyncmon.fair_lock import FairLock
-from asyncmon.loop_budget import LoopBudget
 from asyncmon.programs.copy_on_access import CopyOnAccess
 from asyncmon.programs.fetches import GLOBAL_STEP as GLOBAL_STEP
 from asyncmon.programs.fetches import OptionalFetch, fetched_value
 from asyncmon.programs.fetches import leaves as leaves
 from asyncmon.programs.fetches import map_leaves as map_leaves
+from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import (
     Tree,
     adopt,
@@ -27,15 +26,12 @@ from asyncmon.programs.state_tree import (
     replace_leaves,
     unwritable,
 )
+from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import Workers
-from asyncmon.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
-
-    from asyncmon.programs.outside_state import OutsideState
-    from asyncmon.programs.steps import Step
-    from asyncmon.session_config import SessionConfig
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.fair_lock import FairLock
+from asyncmon.system.loop_budget import LoopBudget
+from asyncmon.system.snapshot import Snapshot
 
 
 class _Initialize:

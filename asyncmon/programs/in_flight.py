@@ -6,12 +6,10 @@ import asyncio
 import concurrent.futures
 import inspect
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any
 
 from asyncmon.data import from_iterable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
 
 
 class Reply:

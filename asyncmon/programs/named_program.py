@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import Any
 
 from asyncmon.errors import NotFoundError
 from asyncmon.programs.function_session import INITIALIZE
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from asyncmon.programs.steps import Step
+from asyncmon.programs.steps import Step
 
 
 class NamedProgram:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.state_tree import Tree, adopt, unwritable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.programs.workers import Workers
+from asyncmon.programs.workers import Workers
 
 
 class OutsideState:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.errors import FailedPreconditionError, OutOfRangeError
-from asyncmon.runtime import SAVER, SessionRunHook
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, SessionRunContext
+from asyncmon.runtime import SAVER, Coordinator, SessionRunContext, SessionRunHook
 
 
 class ProcessGroupHook(SessionRunHook):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asyncmon.checkpoint.dtypes import element_of, is_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Tree = Any
 """A dict with string keys, a list, an array, a number or a string."""

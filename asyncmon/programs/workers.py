@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from asyncmon.cancellation import outlast
+from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.threads import Threads
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from asyncmon.graph.execution.cost import CostModel
+from asyncmon.system.cancellation import outlast
 
 T = TypeVar("T")
 

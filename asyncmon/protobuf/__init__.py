@@ -8,10 +8,7 @@ takes a message apart. Messages that event files hold in both directions are dec
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 """Wire types."""

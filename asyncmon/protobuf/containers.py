@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, TypeVar
 
-from asyncmon.protobuf.field import checked, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from asyncmon.protobuf.field import Field
+from asyncmon.protobuf.field import Field, checked, key_of
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from asyncmon.protobuf import (
     DELIMITED,
@@ -21,9 +21,6 @@ from asyncmon.protobuf import (
     signed,
     varint,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 

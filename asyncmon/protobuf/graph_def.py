@@ -7,17 +7,15 @@ Any object can be a graph that has ``get_operations()`` and whose operations hav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from asyncmon.protobuf.field import Kind
 from asyncmon.protobuf.message import Map, Message, Repeated, proto
 from asyncmon.protobuf.tensors import DATA_TYPES, TensorProto, TensorShapeDim, TensorShapeProto
-from asyncmon.tf_types import DTYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from asyncmon.protobuf.tf_types import DTYPES
 
 _LARGEST = 1024  # bytes of an attribute; TensorBoard does not show larger ones
 _PRODUCER = 27  # the GraphDef version in which all that is used here exists

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 from asyncmon.protobuf import fields
 from asyncmon.protobuf.containers import Map as Map
@@ -19,9 +20,6 @@ from asyncmon.protobuf.field import (
     make_field,
 )
 from asyncmon.protobuf.text_format import message_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def proto(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from asyncmon.protobuf.field import Kind
 from asyncmon.protobuf.message import Map, Message, Repeated, proto
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 

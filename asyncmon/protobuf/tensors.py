@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncmon.protobuf.field import Kind
 from asyncmon.protobuf.message import Message, Repeated, proto
-from asyncmon.tf_types import DTYPES, enum_name
+from asyncmon.protobuf.tf_types import DTYPES, enum_name
 
 DATA_TYPES = {number: str(enum_name(name)) for name, number in DTYPES.items()}
 """The names of ``tf.DataType`` by number, for the text format."""

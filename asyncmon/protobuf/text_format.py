@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from asyncmon.protobuf.field import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from asyncmon.protobuf.field import Field
+from asyncmon.protobuf.field import Field, Kind
 
 _ESCAPES = {byte: f"\\{byte:03o}" for byte in range(256) if not 32 <= byte < 127}
 _ESCAPES |= {ord(char): f"\\{char}" for char in "\\'\""} | {10: r"\n", 13: r"\r", 9: r"\t"}

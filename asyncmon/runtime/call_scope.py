@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Self
 
-from asyncmon.cancellation import current_task
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
+from asyncmon.system.cancellation import current_task
 
 Kind = Literal[
     "run", "bare run", "opening", "creation", "data", "pause", "evaluation", "waiting", "body"

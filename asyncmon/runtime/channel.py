@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
-
-    from asyncmon.runtime.stop_event import StopEvent
-    from asyncmon.runtime.tasks import TaskSet
+from asyncmon.runtime.stop_event import StopEvent
+from asyncmon.runtime.tasks import TaskSet
 
 T = TypeVar("T")
 

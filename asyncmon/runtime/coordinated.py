@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
-from asyncmon.error_text import add_note, phrase, text_of
-from asyncmon.runtime.call_scope import CallScope
+from asyncmon.runtime.call_scope import CallScope, CallScopes, Kind
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.created_session import Samples
 from asyncmon.runtime.protocols import close_raw
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.runtime.call_scope import CallScopes, Kind
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.created_session import Samples
-    from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.run_lock import RunLock
+from asyncmon.system.error_text import add_note, phrase, text_of
 
 logger = logging.getLogger(__name__)
 

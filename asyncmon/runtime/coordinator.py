@@ -6,25 +6,21 @@ import asyncio
 import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any
 from weakref import WeakSet
 
-from asyncmon.cancellation import current_task
 from asyncmon.errors import EXITS, OutOfRangeError
-from asyncmon.runtime.channel import Channel, Channels
+from asyncmon.runtime.channel import Channel, Channels, Overflow
+from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.foreign_threads import ForeignThreads
 from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.stop_event import StopEvent
 from asyncmon.runtime.tasks import TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
-    from types import TracebackType
-
-    from asyncmon.runtime.channel import Overflow
-    from asyncmon.runtime.created_session import CreatedSession
+from asyncmon.system.cancellation import current_task
 
 logger = logging.getLogger(__name__)
 

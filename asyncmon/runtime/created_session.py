@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.error_text import add_note
-from asyncmon.runtime.call_scope import RUNS
+from asyncmon.runtime.call_scope import RUNS, CallScopes
+from asyncmon.runtime.observation import Observers
+from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.step_boundary import StepBoundary
-from asyncmon.runtime.stop_event import SessionClosedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from asyncmon.runtime.call_scope import CallScopes
-    from asyncmon.runtime.observation import Observers
-    from asyncmon.runtime.protocols import Session
-    from asyncmon.runtime.stop_control import StopControl
-    from asyncmon.runtime.stop_event import StopEvent
+from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
+from asyncmon.system.error_text import add_note
 
 _MOST_FAILURES = 2
 _NO_RUN = "The session ends: no run comes any more."

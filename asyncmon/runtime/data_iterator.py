@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Generic, Self, TypeVar
 
+from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.runtime.call_scope import CallScope
 from asyncmon.runtime.outcome import is_end_of_data
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
-    from asyncmon.checkpoint.stateful import StatefulObjects
-    from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.stop_control import StopControl
 
 T = TypeVar("T")
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from asyncmon.error_text import add_note, phrase, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from asyncmon.system.error_text import add_note, phrase, text_of
 
 logger = logging.getLogger(__name__)
 

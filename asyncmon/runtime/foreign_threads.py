@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import Any
 
-from asyncmon.daemon_executor import DaemonExecutor
-
-if TYPE_CHECKING:
-    import threading
-
-    from asyncmon.runtime.tasks import TaskSet
+from asyncmon.runtime.tasks import TaskSet
+from asyncmon.system.daemon_executor import DaemonExecutor
 
 
 class ForeignThreads:

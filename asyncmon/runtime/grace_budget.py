@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import AsyncIterator
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _SHARE, _MOST_SECS = 0.04, 1.0
 _LEAST_SAVE_SECS = 1.0  # a disk may be busy

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Any
 
 from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.variable_selection import name_of
@@ -23,14 +25,9 @@ from asyncmon.graph.variables.variable import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.protocols import Session
 from asyncmon.summary import merge_all
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Hashable
-
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocols import Session
 
 SAVED_MODEL_INITIALIZERS = "saved_model_initializers"
 

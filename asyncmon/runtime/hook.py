@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocols import Session
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.protocols import Session
 
 
 class SessionRunArgs(NamedTuple):

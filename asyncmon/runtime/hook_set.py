@@ -8,23 +8,18 @@ import logging
 import math
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Self
 
-from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.errors import DeadlineExceededError
+from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.grace_budget import Part
 from asyncmon.runtime.hook import hook_name, in_order, overrides
 from asyncmon.runtime.observation import Observers
-from asyncmon.runtime.protocols import step_of
+from asyncmon.runtime.protocols import Session, step_of
+from asyncmon.runtime.stop_control import StopControl
 from asyncmon.runtime.tasks import stop_tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from typing import Self
-
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocols import Session
-    from asyncmon.runtime.stop_control import StopControl
+from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
 
 logger = logging.getLogger(__name__)
 

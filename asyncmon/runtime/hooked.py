@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.run_options import RunMetadata, RunOptions
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.call_scope import inside_run
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
+from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
+from asyncmon.runtime.protocols import Run
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.created_session import CreatedSession
-    from asyncmon.runtime.hook_set import HookSet, RunCalls
-    from asyncmon.runtime.protocols import Run
 
 _make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
 

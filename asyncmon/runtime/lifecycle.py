@@ -4,41 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, suppress
 from enum import Enum
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from asyncmon import clock
-from asyncmon.cancellation import shielded
 from asyncmon.checkpoint.stateful import StatefulObjects
-from asyncmon.error_text import where_it_waits
 from asyncmon.errors import PREEMPTION
-from asyncmon.loop_budget import LoopBudget
-from asyncmon.runtime.call_scope import CallScope
+from asyncmon.runtime.call_scope import CallScope, Kind
 from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.hook import SessionRunContext, hook_name
+from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import creation
-from asyncmon.runtime.outcome import is_clean, is_exit
+from asyncmon.runtime.outcome import Outcome, is_clean, is_exit
 from asyncmon.runtime.program import as_program, program_of, program_scope
-from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
 from asyncmon.runtime.stop_control import StopControl
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from asyncmon.runtime.call_scope import Kind
-    from asyncmon.runtime.hook_set import HookSet
-    from asyncmon.runtime.outcome import Outcome
-    from asyncmon.runtime.recoverable import Recovery
+from asyncmon.system import clock
+from asyncmon.system.cancellation import shielded
+from asyncmon.system.error_text import where_it_waits
+from asyncmon.system.loop_budget import LoopBudget
 
 logger = logging.getLogger(__name__)
 

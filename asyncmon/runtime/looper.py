@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Self, final
 
-from asyncmon.error_text import add_note, phrase
 from asyncmon.runtime.coordinator import Coordinator
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
-    from typing import Self
+from asyncmon.system.error_text import add_note, phrase
 
 logger = logging.getLogger(__name__)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable
 from numbers import Real
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast, final
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast, final
 
+from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.data_iterator import DataIterator, resumable_source
 from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
@@ -16,17 +19,9 @@ from asyncmon.runtime.operating import OperatedSession
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.recoverable import Recovery
-from asyncmon.runtime.session_creators import ChiefSessionCreator
+from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Iterable
-    from types import TracebackType
-    from typing import Self, TypeAlias
-
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.session_creators import SessionCreator
 
 T = TypeVar("T")
 

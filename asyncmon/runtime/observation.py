@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from asyncmon import clock
 from asyncmon.runtime.protocols import step_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +42,7 @@ class Span:
     step: int | None
     """The global step at the begin; None where there is none, or no observer."""
     started: float
-    """Seconds on the loop's clock, ``asyncmon.clock.monotonic``."""
+    """Seconds on the loop's clock, ``asyncmon.system.clock.monotonic``."""
     attributes: Mapping[str, Any]
     ended: float | None = None
     """Likewise; None until it is over."""

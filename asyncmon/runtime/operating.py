@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from asyncmon.error_text import where_it_waits
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.hook_set import HookSet
+from asyncmon.runtime.lifecycle import Lifecycle, SessionState
+from asyncmon.runtime.observation import Observer, Span
 from asyncmon.runtime.protocols import step_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook_set import HookSet
-    from asyncmon.runtime.lifecycle import Lifecycle, SessionState
-    from asyncmon.runtime.observation import Observer, Span
+from asyncmon.system.error_text import where_it_waits
 
 
 class HookStatistics(NamedTuple):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from collections.abc import Sequence
+from typing import NamedTuple, TypeGuard
 
-from asyncmon.error_text import add_note, phrase
 from asyncmon.errors import END_OF_DATA, EXITS
 from asyncmon.runtime.error_log import is_pep_479
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from asyncmon.system.error_text import add_note, phrase
 
 
 class Outcome(NamedTuple):

@@ -13,16 +13,14 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable, Coroutine
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
-from asyncmon import clock
 from asyncmon.errors import CancelledError
 from asyncmon.runtime.grace_budget import Part
 from asyncmon.runtime.signals import signal_stops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+from asyncmon.system import clock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from asyncmon.checkpoint.variable_selection import take_variables_from
 from asyncmon.runtime.graph_program import graph_program, variables_under_construction
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from asyncmon.runtime.protocols import Program
+from asyncmon.runtime.protocols import Program
 
 _current: ContextVar[Program | None] = ContextVar("asyncmon_program", default=None)
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Hashable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
-from asyncmon.cancellation import without_unrequested
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Hashable, Mapping
-
-    from asyncmon.snapshot import Snapshot
-
+from asyncmon.system.cancellation import without_unrequested
+from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 

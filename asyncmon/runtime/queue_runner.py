@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.cancellation import shielded
-from asyncmon.error_text import text_of
 from asyncmon.errors import CancelledError, OpError, OutOfRangeError
+from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.graph_program import (
     GraphKeys,
     add_to_collection,
@@ -17,11 +17,8 @@ from asyncmon.runtime.graph_program import (
     get_collection,
     get_default_session,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.system.cancellation import shielded
+from asyncmon.system.error_text import text_of
 
 logger = logging.getLogger(__name__)
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from asyncmon.cancellation import shielded
-from asyncmon.error_text import add_note, text_of
 from asyncmon.errors import PREEMPTION, CancelledError, UnavailableError
-from asyncmon.runtime.call_scope import CallScope
-from asyncmon.runtime.coordinated import log_failed_close
+from asyncmon.runtime.call_scope import CallScope, Kind
+from asyncmon.runtime.coordinated import Coordinated, log_failed_close
+from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import step_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.runtime.call_scope import Kind
-    from asyncmon.runtime.coordinated import Coordinated
-    from asyncmon.runtime.observation import Observers
-    from asyncmon.runtime.run_lock import RunLock
-    from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.stop_control import StopControl
+from asyncmon.system.cancellation import shielded
+from asyncmon.system.error_text import add_note, text_of
 
 logger = logging.getLogger(__name__)
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.fair_lock import FairLock
-from asyncmon.runtime.call_scope import CallScope, inside_run
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from asyncmon.runtime.call_scope import CallScopes
+from asyncmon.runtime.call_scope import CallScope, CallScopes, inside_run
+from asyncmon.system.fair_lock import FairLock
 
 
 class RunLock:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from asyncmon.checkpoint import Saver
 from asyncmon.runtime.graph_program import default_local_init_op, get_or_default
 from asyncmon.runtime.program import as_program, program_scope
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from asyncmon.runtime.protocols import Program, Session
+from asyncmon.runtime.protocols import Program, Session
 
 logger = logging.getLogger(__name__)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from asyncmon.checkpoint import get_checkpoint_state
 from asyncmon.runtime.program import as_program
+from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_manager import SessionManager
-
-if TYPE_CHECKING:
-    from asyncmon.runtime.protocols import Session
 
 
 class SessionCreator(ABC):

@@ -6,22 +6,18 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from asyncmon import clock
-from asyncmon.cancellation import shielded
 from asyncmon.checkpoint.management import restore_newest
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.observation import restore
 from asyncmon.runtime.program import as_program
-from asyncmon.runtime.protocols import close_raw
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-
-    from asyncmon.runtime.protocols import Session
+from asyncmon.runtime.protocols import Session, close_raw
+from asyncmon.system import clock
+from asyncmon.system.cancellation import shielded
 
 logger = logging.getLogger(__name__)
 

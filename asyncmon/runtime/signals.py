@@ -9,16 +9,13 @@ import functools
 import math
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from asyncmon import clock
+from asyncmon.runtime.stop_control import StopControl
+from asyncmon.system import clock
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.runtime.stop_control import StopControl
-
-    OnSignal = Callable[[str, float | None], None]
+OnSignal = Callable[[str, float | None], None]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

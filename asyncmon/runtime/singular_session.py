@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+import os
+from collections.abc import Iterable
+from typing import Any, final
 
 from asyncmon.runtime.monitored_session import _MonitoredSession
 from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
-
-    from asyncmon.runtime.scaffold import Scaffold
 
 
 @final

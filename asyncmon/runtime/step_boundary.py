@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from asyncmon.checkpoint.saveable_session import order_snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.runtime.protocols import Session
-    from asyncmon.snapshot import Snapshot
+from asyncmon.runtime.protocols import Session
+from asyncmon.system.snapshot import Snapshot
 
 T = TypeVar("T")
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 
 import anyio
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.runtime.protocols import Run, Session
+from asyncmon.runtime.protocols import Run, Session
 
 AFTER_STOP = "Run called even after should_stop requested."
 

@@ -6,18 +6,14 @@ import asyncio
 import contextlib
 import logging
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from asyncmon.cancellation import CANCEL_ROUNDS, current_task
 from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, inside_run
+from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.grace_budget import GraceBudget, Part
 from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.runtime.error_log import ErrorLog
+from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 
 class StopEvent:

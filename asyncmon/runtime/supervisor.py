@@ -5,29 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
 
 import numpy as np
 
-from asyncmon.cancellation import shielded
 from asyncmon.checkpoint import Saver
-from asyncmon.error_text import add_note, phrase
 from asyncmon.runtime.call_scope import CallScope, CallScopes
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, program_scope
-from asyncmon.runtime.protocols import close_raw
+from asyncmon.runtime.protocols import Session, close_raw
+from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-    from contextlib import AbstractContextManager
-
-    from asyncmon.runtime.protocols import Session
-    from asyncmon.runtime.queue_runner import QueueRunner
+from asyncmon.system.cancellation import shielded
+from asyncmon.system.error_text import add_note, phrase
 
 logger = logging.getLogger("asyncmon.supervisor")
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import Any
 
 import numpy as np
 
-from asyncmon import clock, files
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.summary import SessionLog
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
+from asyncmon.system import clock, files
 
 logger = logging.getLogger("asyncmon.supervisor")
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from asyncmon.cancellation import CANCEL_ROUNDS, is_unrequested
-from asyncmon.error_text import add_note, phrase, where_it_waits
 from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
-from asyncmon.runtime.stop_event import SessionClosedError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.runtime.stop_event import StopEvent
+from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
+from asyncmon.system.cancellation import CANCEL_ROUNDS, is_unrequested
+from asyncmon.system.error_text import add_note, phrase, where_it_waits
 
 logger = logging.getLogger(__name__)
 

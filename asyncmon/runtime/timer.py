@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Self
 
-from asyncmon import clock
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Self
+from asyncmon.system import clock
 
 
 class SecondOrStepTimer:

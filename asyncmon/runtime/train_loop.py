@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
-from asyncmon.error_text import text_of
 from asyncmon.errors import AbortedError
 from asyncmon.runtime.recoverable import Recovery
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from asyncmon.runtime.supervisor import Supervisor
+from asyncmon.runtime.supervisor import Supervisor
+from asyncmon.system.error_text import text_of
 
 logger = logging.getLogger("asyncmon.supervisor")
 

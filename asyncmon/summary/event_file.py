@@ -15,16 +15,11 @@ import socket
 import threading
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from asyncmon.summary.event_queue import encode_entry
+from asyncmon.protobuf.tfrecord import frame
+from asyncmon.summary.event_queue import Entry, encode_entry
 from asyncmon.summary.events import Event
-from asyncmon.tfrecord import frame
-
-if TYPE_CHECKING:
-    from asyncmon.files import FileCalls
-    from asyncmon.summary.event_queue import Entry
-
+from asyncmon.system.files import FileCalls
 
 logger = logging.getLogger(__name__)
 

@@ -6,18 +6,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from asyncmon.files import FileCalls, in_thread
 from asyncmon.protobuf import delimited
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
+from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.protobuf.step_stats import RunMetadataProto, step_stats_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from asyncmon.run_options import NodeStats
+from asyncmon.system.files import FileCalls, in_thread
 
 
 @runtime_checkable

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import struct
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from asyncmon.protobuf import delimited
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 _SMALL = 8192  # up to here a binary search for each element is the faster way
 _BLOCK = 65536  # elements that stay in the cache while they are converted and summed

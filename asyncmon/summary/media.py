@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # channels: PNG's name for grey, RGB, RGBA
 _BAD_PIXEL = (255, 0, 0, 255)

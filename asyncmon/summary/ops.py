@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, get_collection, name_scope
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.summary.event_queue import summary_tags
@@ -26,12 +28,6 @@ from asyncmon.summary.values import (
     scalar_summary,
 )
 from asyncmon.summary.values import tensor_summary as tensor_summary_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from asyncmon.graph.core.node import Tensor
-
 
 logger = logging.getLogger(__name__)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
-from asyncmon import files
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.protobuf import WireError
+from asyncmon.protobuf.tfrecord import RecordParser
 from asyncmon.summary.events import Event, SessionLog
-from asyncmon.tfrecord import RecordParser
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+from asyncmon.system import files
 
 T = TypeVar("T")
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from asyncmon.protobuf import WireError, read_varint, signed
+from asyncmon.protobuf.tf_types import DTYPES
 from asyncmon.summary.event_queue import scalar_fields
-from asyncmon.summary.events import SessionLog
+from asyncmon.summary.events import Event, SessionLog, Value
 from asyncmon.summary.reader import summary_iterator
-from asyncmon.tf_types import DTYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from asyncmon.summary.events import Event, Value
-
 
 _WALL_TIME, _STEP = 1 << 3 | 1, 2 << 3  # how these fields of an event begin
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")

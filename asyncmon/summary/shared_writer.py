@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 from asyncmon.summary.writer import FileWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(slots=True, eq=False)

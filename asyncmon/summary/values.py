@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from asyncmon.protobuf import boolean, delimited, double, string
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
+from asyncmon.protobuf.tf_types import DTYPES
 from asyncmon.summary.event_queue import GRAPH, META_GRAPH, RUN_METADATA, SUMMARY, scalar_summary_bytes
 from asyncmon.summary.events import (
     Audio,
@@ -24,12 +27,6 @@ from asyncmon.summary.events import (
 from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph, encode_run_metadata
 from asyncmon.summary.histogram import encode_histogram
 from asyncmon.summary.media import encode_png, encode_wav, to_pixels
-from asyncmon.tf_types import DTYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike, NDArray
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Hashable, Mapping
+from typing import Any, Self
 from weakref import ref
 
-from asyncmon import clock
-from asyncmon.files import FileCalls
 from asyncmon.protobuf import delimited
+from asyncmon.protobuf.graph_def import GraphDef
+from asyncmon.protobuf.run_options import RunMetadata
 from asyncmon.summary.event_file import EventFile
 from asyncmon.summary.event_queue import (
     GRAPH,
@@ -16,6 +17,8 @@ from asyncmon.summary.event_queue import (
     SESSION_LOG,
     SUMMARY,
     Backlog,
+    Encode,
+    Entry,
     Policy,
     as_is,
     scalar_fields,
@@ -24,6 +27,7 @@ from asyncmon.summary.event_queue import (
 from asyncmon.summary.events import Event, SessionLog, Summary
 from asyncmon.summary.histogram import check_numbers
 from asyncmon.summary.values import (
+    HParam,
     batch_of_images,
     check_images,
     frozen_array,
@@ -40,15 +44,8 @@ from asyncmon.summary.values import (
     text_summary,
 )
 from asyncmon.summary.writer_task import Pump, State
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-
-    from asyncmon.protobuf.graph_def import GraphDef
-    from asyncmon.run_options import RunMetadata
-    from asyncmon.summary.event_queue import Encode, Entry
-    from asyncmon.summary.values import HParam
-
+from asyncmon.system import clock
+from asyncmon.system.files import FileCalls
 
 _CALLS = FileCalls()
 

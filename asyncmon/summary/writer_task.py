@@ -9,17 +9,13 @@ import sys
 import threading
 import warnings
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import anyio
 
-from asyncmon import clock, files
-from asyncmon.error_text import add_note
-from asyncmon.summary.event_queue import scalar_fields
-
-if TYPE_CHECKING:
-    from asyncmon.summary.event_file import EventFile
-    from asyncmon.summary.event_queue import Backlog, Entry
+from asyncmon.summary.event_file import EventFile
+from asyncmon.summary.event_queue import Backlog, Entry, scalar_fields
+from asyncmon.system import clock, files
+from asyncmon.system.error_text import add_note
 
 logger = logging.getLogger(__name__)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from asyncmon.errors import AbortedError
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.hook import SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.runtime.protocols import Session
 
-if TYPE_CHECKING:
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
-
-    Moment = Literal["begin", "after_create_session", "before_run", "after_run", "end", "cleanup"]
+Moment = Literal["begin", "after_create_session", "before_run", "after_run", "end", "cleanup"]
 
 
 def fail_at_step(

@@ -5,24 +5,20 @@ TF1: ``tf.test.compute_gradient_error``, made whole.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asyncmon.graph.construction.build import convert_to_tensor
 from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.construction.indexed_slices import to_dense
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.basic import placeholder
 from asyncmon.graph.session.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from asyncmon.graph.core.node import Tensor
 
 
 async def check_gradients(

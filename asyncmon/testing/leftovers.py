@@ -9,14 +9,11 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from asyncmon.testing.virtual_time import is_pool_worker
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator
 
 _TURNS = 200  # turns of the loop, a millisecond each, that callbacks and threads get to finish
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from asyncmon.runtime import ChiefSessionCreator
+from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Session
 from asyncmon.training import MonitoredTrainingSession
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
-
-    from asyncmon.runtime import MonitoredSession, Session
-
-    State = dict[str, np.ndarray[Any, Any]]
+State = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.error_text import add_note
+from asyncmon.system.error_text import add_note
 from asyncmon.testing.program_case import (
     Course,
     ProgramCase,
@@ -25,10 +26,7 @@ from asyncmon.testing.program_case import (
 )
 from asyncmon.testing.program_training import TRAINING_CASES
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    Factory = Callable[[], ProgramCase]
+Factory = Callable[[], ProgramCase]
 
 
 async def check_program(

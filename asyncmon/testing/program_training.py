@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +32,7 @@ from asyncmon.testing.program_case import (
 )
 from asyncmon.testing.recording import RecordingHook
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Factory = Callable[[], ProgramCase]
+Factory = Callable[[], ProgramCase]
 
 
 async def hooks_see_the_values_of_the_run(factory: Factory, place: Path) -> None:

@@ -21,15 +21,13 @@ A marker or a fixture then runs a test, with its fixtures, on a
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
 from asyncmon.testing.virtual_time import VirtualTimeLoop
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-    from contextlib import AbstractContextManager
 
 
 class VirtualTime:

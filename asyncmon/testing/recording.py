@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.runtime.protocols import Session
 
 
 class Recorded(NamedTuple):

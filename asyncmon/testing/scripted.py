@@ -5,18 +5,16 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
 from asyncmon.programs.function_session import map_leaves
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.state_tree import misfit
-from asyncmon.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from asyncmon.system.snapshot import Snapshot
 
 GLOBAL_STEP = "global_step"
 _INIT = "scripted initialisation"

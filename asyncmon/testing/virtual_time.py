@@ -9,15 +9,13 @@ import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 
-from asyncmon.error_text import where_it_waits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
-    from concurrent.futures import Executor
+from asyncmon.system.error_text import where_it_waits
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -72,7 +70,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._nanoseconds / 1e9
 
     def wall_time(self) -> float:
-        """Return virtual seconds since 1970. :func:`asyncmon.clock.wall` uses it."""
+        """Return virtual seconds since 1970. :func:`asyncmon.system.clock.wall` uses it."""
         return self._epoch + self.time()
 
     @contextlib.contextmanager

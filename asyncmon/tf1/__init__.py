@@ -38,7 +38,7 @@ from asyncmon.graph.ops.sequences import (
 )
 from asyncmon.graph.ops.strings import decode_raw as decode_raw, string_to_number as string_to_number
 from asyncmon.graph.queues.readers import ReaderBase as ReaderBase
-from asyncmon.missing_names import missing_name as _missing_name
+from asyncmon.system.missing_names import missing_name as _missing_name
 from asyncmon.protobuf.graph_def import AttrValue as AttrValue, GraphDef as GraphDef, NodeDef as NodeDef
 from asyncmon.session_config import (
     GPUOptions as GPUOptions, GraphOptions as GraphOptions, OptimizerOptions as OptimizerOptions,

@@ -6,14 +6,12 @@ import asyncio
 import inspect
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1 import flags as flags
 from asyncmon.tf1.logging import get_logger, leave_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:

@@ -14,15 +14,12 @@ ValueError or TypeError for tensors that do not fit each other, or whose shapes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from asyncmon import graph as g
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Example = Any  # a list or dict of tensors
 

@@ -14,20 +14,17 @@ The assertions have these arguments in common:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from asyncmon import errors
 from asyncmon import graph as g
+from asyncmon.graph import Operation, Tensor
 from asyncmon.graph.construction.build import convert_pair
 from asyncmon.graph.core.spec import constant_of
 from asyncmon.tf1.signatures import REQUIRED, function_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph import Operation, Tensor
 
 __all__ = [
     "add_check_numerics_ops", "assert_equal", "assert_greater", "assert_greater_equal",

@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncmon.graph import dimension_at_index as dimension_at_index
 from asyncmon.graph import dimension_value as dimension_value
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 
 bytes_or_text_types = (bytes, str)
 integral_types = (numbers.Integral, np.integer)

@@ -2,7 +2,7 @@
 
 # fmt: off
 # isort: off
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 from asyncmon.graph import (
     Assert, check_numerics, is_finite, is_inf, is_nan,
 )

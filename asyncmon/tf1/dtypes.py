@@ -2,7 +2,7 @@
 
 # fmt: off
 # isort: off
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 from asyncmon.graph import (
     DType, as_dtype, bool, cast, complex128, complex64, double, float16, float32, float64, half,
     int16, int32, int64, int8, string, uint16, uint32, uint64, uint8,

@@ -5,19 +5,17 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.checkpoint.os_errors import error_class
 from asyncmon.errors import AlreadyExistsError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from asyncmon.system.files import in_thread
 
 
 @contextmanager

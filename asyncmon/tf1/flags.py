@@ -11,12 +11,10 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from asyncmon.missing_names import missing_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from asyncmon.system.missing_names import missing_name
 
 _RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"}
 """What the first releases of TF1 called the arguments of ``DEFINE_...``."""

@@ -6,16 +6,14 @@ The first four take the elements along the first axis, in a structure of tensors
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
 from asyncmon.tf1.signatures import REQUIRED, function_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def map_fn(

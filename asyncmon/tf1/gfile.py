@@ -10,8 +10,9 @@ import glob as _glob
 import os
 import shutil
 import stat as _stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 from asyncmon.errors import (
     AlreadyExistsError,
@@ -21,13 +22,10 @@ from asyncmon.errors import (
     PermissionDeniedError,
     UnimplementedError,
 )
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.file_ops import file_errors
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    Path = str | bytes | os.PathLike[str]
+PathLike = str | bytes | os.PathLike[str]
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
 
@@ -48,7 +46,7 @@ class GFile:
     where it is not open for this.
     """
 
-    def __init__(self, name: Path, mode: str = "r") -> None:
+    def __init__(self, name: PathLike, mode: str = "r") -> None:
         if mode.replace("b", "") not in _MODES:
             raise InvalidArgumentError(
                 f"mode must be one of {_MODES}, with or without 'b', got {mode!r}."
@@ -138,17 +136,17 @@ class GFile:
 Open = FastGFile = GFile
 
 
-def Exists(filename: Path) -> bool:
+def Exists(filename: PathLike) -> bool:
     """Return whether there is a file or directory of this name."""
     return os.path.exists(_local(filename))
 
 
-def IsDirectory(dirname: Path) -> bool:
+def IsDirectory(dirname: PathLike) -> bool:
     """Return whether it is a directory."""
     return os.path.isdir(_local(dirname))
 
 
-def ListDirectory(dirname: Path) -> list[str]:
+def ListDirectory(dirname: PathLike) -> list[str]:
     """Return the names in a directory, in no order."""
     path = _local(dirname)
     if not os.path.isdir(path):
@@ -156,26 +154,26 @@ def ListDirectory(dirname: Path) -> list[str]:
     return os.listdir(path)
 
 
-def Glob(filename: Path | Iterable[Path]) -> list[str]:
+def Glob(filename: PathLike | Iterable[PathLike]) -> list[str]:
     """Return the paths that match a pattern, or any of several. A "*" matches hidden files, too."""
     patterns = [filename] if isinstance(filename, str | bytes | os.PathLike) else filename
     return [path for one in patterns for path in _glob.glob(_local(one), include_hidden=True)]
 
 
-def MkDir(dirname: Path) -> None:
+def MkDir(dirname: PathLike) -> None:
     """Create a directory in one that is there; nothing is done where it is there itself."""
     with _checked(dirname) as path:
         if not os.path.isdir(path):
             os.mkdir(path)
 
 
-def MakeDirs(dirname: Path) -> None:
+def MakeDirs(dirname: PathLike) -> None:
     """Create a directory and its parents where they are missing."""
     with _checked(dirname) as path:
         os.makedirs(path, exist_ok=True)
 
 
-def Remove(filename: Path) -> None:
+def Remove(filename: PathLike) -> None:
     """Delete a file."""
     with _checked(filename) as path:
         if _is_tree(path):
@@ -183,13 +181,13 @@ def Remove(filename: Path) -> None:
         os.remove(path)
 
 
-def DeleteRecursively(dirname: Path) -> None:
+def DeleteRecursively(dirname: PathLike) -> None:
     """Delete a directory with everything in it, or a file."""
     with _checked(dirname) as path:
         shutil.rmtree(path) if _is_tree(path) else os.remove(path)
 
 
-def Copy(oldpath: Path, newpath: Path, overwrite: bool = False) -> None:
+def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:
     """Copy a file. AlreadyExistsError: the target is there, and ``overwrite`` is false."""
     target = _target(newpath, overwrite=overwrite)
     with _checked(oldpath) as source:
@@ -198,26 +196,26 @@ def Copy(oldpath: Path, newpath: Path, overwrite: bool = False) -> None:
         shutil.copyfile(source, target)
 
 
-def Rename(oldname: Path, newname: Path, overwrite: bool = False) -> None:
+def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> None:
     """Rename a file or directory; errors are those of :func:`Copy`."""
     target = _target(newname, overwrite=overwrite)
     with _checked(oldname) as source:
         os.replace(source, target)
 
 
-def Stat(filename: Path) -> FileStatistics:
+def Stat(filename: PathLike) -> FileStatistics:
     """Return size, time of the last change and kind of a file or directory."""
     with _checked(filename) as path:
         found = os.stat(path)
     return FileStatistics(found.st_size, found.st_mtime_ns, _stat.S_ISDIR(found.st_mode))
 
 
-def Walk(top: Path, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
+def Walk(top: PathLike, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield (directory, directories in it, files in it), a directory before or after those in it."""
     return os.walk(_local(top), topdown=in_order)
 
 
-def _local(path: Path) -> str:
+def _local(path: PathLike) -> str:
     text = os.fsdecode(path)
     if "://" in text:
         raise UnimplementedError(
@@ -231,7 +229,7 @@ def _is_tree(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def _target(path: Path, *, overwrite: bool) -> str:
+def _target(path: PathLike, *, overwrite: bool) -> str:
     target = _local(path)
     if not overwrite and os.path.exists(target):
         raise AlreadyExistsError(f"{target}: file already exists; overwrite=True replaces it.")
@@ -239,7 +237,7 @@ def _target(path: Path, *, overwrite: bool) -> str:
 
 
 @contextmanager
-def _checked(path: Path) -> Iterator[str]:
+def _checked(path: PathLike) -> Iterator[str]:
     local = _local(path)
     with file_errors(local):
         yield local

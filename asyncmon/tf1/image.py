@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon import graph as g
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.image_files import decode_jpeg as decode_jpeg
 from asyncmon.tf1.image_files import decode_png as decode_png
 from asyncmon.tf1.image_files import encode_jpeg as encode_jpeg

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
 
 from asyncmon.checkpoint import CheckpointReader, load_checkpoint
 from asyncmon.graph import Variable, py_func
 from asyncmon.graph.variables.scope import named_variables
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
-
-    import numpy as np
 
 
 async def init_from_checkpoint(

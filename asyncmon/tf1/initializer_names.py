@@ -2,7 +2,7 @@
 
 # fmt: off
 # isort: off
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 from asyncmon.graph import (
     global_variables_initializer as global_variables,
     local_variables_initializer as local_variables,

@@ -8,7 +8,8 @@ the rows of each epoch a random order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from asyncmon.graph.ops.sequences import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> g.Variable:

@@ -10,7 +10,7 @@ from asyncmon.graph import (
 )
 from asyncmon.graph.ops.csv_records import decode_csv as decode_csv
 from asyncmon.graph.ops.strings import decode_raw as decode_raw
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
 from asyncmon.tf1.image_files import (

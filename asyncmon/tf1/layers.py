@@ -1,6 +1,6 @@
 """TF1: ``tf.layers``."""
 
 from asyncmon.graph.layers import *
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 
 __getattr__ = lacking(__name__, "layers.", globals())

@@ -5,7 +5,7 @@ from asyncmon.graph.nn import l2_normalize
 from asyncmon.graph.ops.matrices import diag as tensor_diag
 from asyncmon.graph.ops.matrices import diag_part as tensor_diag_part
 from asyncmon.graph.ops.matrices import norm
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 
 __all__ = [
     "einsum", "eye", "global_norm", "l2_normalize", "matmul", "norm",

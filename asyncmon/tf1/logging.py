@@ -17,7 +17,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 
 DEBUG = _logging.DEBUG
 INFO = _logging.INFO

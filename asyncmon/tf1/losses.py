@@ -18,15 +18,13 @@ Labels and predictions have one shape and are computed in float32. None for one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.signatures import REQUIRED, function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LOSSES = tf.GraphKeys.LOSSES
 _REGULARIZATION = tf.GraphKeys.REGULARIZATION_LOSSES

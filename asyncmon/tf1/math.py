@@ -2,7 +2,7 @@
 
 # fmt: off
 # isort: off
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 from asyncmon.graph import (
     abs, acos, acosh, add, add_n, argmax, argmin, asin, asinh, atan, atan2, atanh, ceil, conj, cos,
     cosh, cumprod, cumsum, divide, div_no_nan as divide_no_nan, equal, erf, erfc, exp, expm1, floor,

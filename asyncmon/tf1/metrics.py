@@ -24,15 +24,13 @@ ValueError where shapes do not fit; InvalidArgumentError in the run, where they 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.signatures import REQUIRED, function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_of_rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _log = logging.getLogger("asyncmon")
 

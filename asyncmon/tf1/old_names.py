@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from asyncmon import graph as g
-from asyncmon.graph import IndexedSlices
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph import Tensor
+from asyncmon.graph import IndexedSlices, Tensor
 
 __all__ = [
     "all_variables", "arg_max", "arg_min", "concat_v2", "count_nonzero", "disable_eager_execution",

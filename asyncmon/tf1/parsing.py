@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,9 +28,6 @@ from asyncmon.tf1.example_bytes import (
     scalar_of,
 )
 from asyncmon.tf1.file_ops import bytes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class FixedLenFeature(NamedTuple):

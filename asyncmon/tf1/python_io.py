@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.missing_names import missing_name
+from asyncmon.protobuf.tfrecord import WINDOW_BITS, frame, read_records
+from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.file_ops import file_errors
-from asyncmon.tfrecord import WINDOW_BITS, frame, read_records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class TFRecordCompressionType:

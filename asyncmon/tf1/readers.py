@@ -10,16 +10,13 @@ A reader takes the names of files from a queue and gives their records one by on
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from asyncmon.graph.queues.readers import ReaderBase, Record, register_reader
+from asyncmon.protobuf.tfrecord import read_chunks, read_records
 from asyncmon.tf1.file_ops import file_errors
 from asyncmon.tf1.python_io import TFRecordOptions
-from asyncmon.tfrecord import read_chunks, read_records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 class TFRecordReader(ReaderBase):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.nest import map_structure
 from asyncmon.graph.ops.sequences import reverse_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Scope = str | tf.VariableScope | None
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from typing import Any
 
 REQUIRED = Parameter.empty
 """The default of an argument that has none."""

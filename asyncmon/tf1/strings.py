@@ -1,7 +1,7 @@
 """TF1: ``tf.strings``: functions of strings, which are bytes."""
 
 from asyncmon.graph.ops.strings import string_to_number as to_number
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 
 __all__ = ["to_number"]
 

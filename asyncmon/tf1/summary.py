@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # fmt: off
 # isort: off
 from asyncmon import graph as g
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 from asyncmon.summary import (
     Event as Event, FileWriter as FileWriter, FileWriterCache as FileWriterCache,
     HistogramProto as HistogramProto, SessionLog as SessionLog, Summary as Summary,
@@ -19,9 +19,7 @@ from asyncmon.summary import (
 from asyncmon.summary.ops import collect
 # isort: on
 # fmt: on
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 
 # fmt: off

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from asyncmon import graph as g
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def make_template(

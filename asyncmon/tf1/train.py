@@ -33,7 +33,7 @@ from asyncmon.hooks import (
     stop_if_lower as stop_if_lower, stop_if_no_decrease as stop_if_no_decrease,
     stop_if_no_increase as stop_if_no_increase,
 )
-from asyncmon.missing_names import missing_name
+from asyncmon.system.missing_names import missing_name
 from asyncmon.protobuf.cluster_def import ClusterDef as ClusterDef, JobDef as JobDef
 from asyncmon.protobuf.server_def import ServerDef as ServerDef
 from asyncmon.runtime import (

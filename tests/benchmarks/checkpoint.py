@@ -24,7 +24,7 @@ import safetensors.numpy
 from harness import Row, show, take_turns
 
 from asyncmon.checkpoint import Saver
-from asyncmon.snapshot import Snapshot
+from asyncmon.system.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -27,8 +27,8 @@ import psutil
 from harness import CORES, Peer, Row, chosen, quiet_environment, seconds, show, take_turns, typical
 
 from asyncmon import graph as am
-from asyncmon.loop_budget import LoopBudget
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.loop_budget import LoopBudget
 
 HERE = Path(__file__).parent
 PEER = Peer(HERE / "tf1_peer.py")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from harness import Row, chosen, show
 
 import asyncmon as am
+from asyncmon.system import clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -46,7 +47,7 @@ def serve(directory: str, given: bool) -> None:
             await asyncio.sleep(EVERY_SECS)
             step += 1
             for chart in range(CHARTS):
-                run.scalars.add(f"chart/{chart}", step, 0.1 * step, am.clock.wall())
+                run.scalars.add(f"chart/{chart}", step, 0.1 * step, clock.wall())
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

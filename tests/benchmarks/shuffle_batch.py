@@ -20,7 +20,7 @@ import numpy as np
 from harness import Row, peer, show
 
 import asyncmon.tf1 as tf
-from asyncmon.tfrecord import read_records
+from asyncmon.protobuf.tfrecord import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

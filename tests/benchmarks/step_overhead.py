@@ -26,8 +26,8 @@ import numpy as np
 from harness import Peer, Row, chosen, quiet_environment, show, take_turns
 
 import asyncmon as am
-from asyncmon.loop_budget import LoopBudget
 from asyncmon.programs import FunctionProgram
+from asyncmon.system.loop_budget import LoopBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable

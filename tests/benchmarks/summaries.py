@@ -23,10 +23,10 @@ from harness import Row, show, take_turns
 
 import asyncmon as am
 from asyncmon import graph as tf
-from asyncmon.files import FileCalls
 from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.summary import FileWriter
 from asyncmon.summary.histogram import encode_histogram
+from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.snapshot import Snapshot
+from asyncmon.system.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

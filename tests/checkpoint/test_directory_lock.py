@@ -18,7 +18,7 @@ import pytest
 
 from asyncmon.checkpoint import Saver, latest_checkpoint
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.files import FileCalls
+from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

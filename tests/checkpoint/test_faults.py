@@ -32,7 +32,7 @@ from asyncmon.errors import (
     ResourceExhaustedError,
     UnknownError,
 )
-from asyncmon.files import FileCalls
+from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asyncmon import clock, testing
+from asyncmon import testing
 from asyncmon.checkpoint import (
     Saver,
     checkpoint_exists,
@@ -21,6 +21,7 @@ from asyncmon.checkpoint import (
     remove_checkpoint,
     wait_for_new_checkpoint,
 )
+from asyncmon.system import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

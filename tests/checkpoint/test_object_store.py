@@ -29,7 +29,7 @@ from asyncmon.checkpoint import (
 from asyncmon.checkpoint.commit import clean_up
 from asyncmon.checkpoint.object_store import ObjectStore, resolve
 from asyncmon.errors import DataLossError, FailedPreconditionError, PermissionDeniedError, UnknownError
-from asyncmon.files import in_thread
+from asyncmon.system.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

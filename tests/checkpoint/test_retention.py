@@ -19,7 +19,7 @@ from asyncmon.checkpoint import (
 )
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.retention import Kept, Retention
-from asyncmon.files import FileCalls
+from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

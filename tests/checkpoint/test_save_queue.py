@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon.checkpoint import Saver, latest_checkpoint, load_variable
 from asyncmon.errors import CancelledError, UnknownError
-from asyncmon.files import FileCalls
+from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

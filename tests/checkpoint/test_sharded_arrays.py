@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from asyncmon.checkpoint import Saver, load_checkpoint
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.errors import DataLossError
-from asyncmon.snapshot import HeldArray, ShardedArray, Snapshot
+from asyncmon.system.snapshot import HeldArray, ShardedArray, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

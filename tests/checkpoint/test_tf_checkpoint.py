@@ -16,7 +16,7 @@ import pytest
 from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, locations, tf_checkpoint, verify
 from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, decompress, read_bundle, read_table
 from asyncmon.errors import DataLossError, NotFoundError
-from asyncmon.tf_types import masked
+from asyncmon.protobuf.tf_types import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ import numpy as np
 from conftest import MemorySession
 
 from asyncmon.checkpoint import Saver, load_checkpoint, verify
-from asyncmon.files import FileCalls, in_thread
+from asyncmon.system.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

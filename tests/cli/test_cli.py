@@ -16,7 +16,7 @@ from asyncmon.checkpoint import Saver
 from asyncmon.cli import main
 from asyncmon.cli.main import COMMANDS
 from asyncmon.cli.output import write_json
-from asyncmon.snapshot import Snapshot
+from asyncmon.system.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from asyncmon.clock import monotonic
 from asyncmon.data import from_iterable
+from asyncmon.system.clock import monotonic
 from asyncmon.testing import assert_nothing_left_behind
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asyncmon.clock import monotonic
 from asyncmon.data import from_iterable
+from asyncmon.system.clock import monotonic
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:

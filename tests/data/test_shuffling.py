@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asyncmon.data import Dataset, from_arrays, from_iterable, shuffling
-from asyncmon.loop_budget import LoopBudget
+from asyncmon.system.loop_budget import LoopBudget
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncmon as am
 from asyncmon import graph as g
-from asyncmon.error_text import where_it_waits
+from asyncmon.system.error_text import where_it_waits
 
 SIZE = 2048
 """Steps that a log has room for."""

@@ -12,7 +12,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon import errors, graph
-from asyncmon.files import FileCalls
+from asyncmon.system.files import FileCalls
 from tests.distributed.test_local import pid_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 import asyncmon as am
-from asyncmon import clock, errors, graph
+from asyncmon import errors, graph
 from asyncmon.graph.session.backend import register_session_factory
+from asyncmon.system import clock
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster, SharedBackend
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import asyncmon as am
-from asyncmon import clock, errors, graph
+from asyncmon import errors, graph
 from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.wire import Encoder
+from asyncmon.system import clock
 from tests.distributed.in_process import InProcessChannel, own_state_service, remote_session
 
 if TYPE_CHECKING:

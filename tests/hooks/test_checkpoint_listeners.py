@@ -13,11 +13,11 @@ import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state
 from asyncmon.errors import AbortedError, OpError
-from asyncmon.files import FileCalls
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
 from asyncmon.runtime import ChiefSessionCreator, Scaffold
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import Event, SessionLog, summary_iterator
+from asyncmon.system.files import FileCalls
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon import clock
 from asyncmon import graph as g
 from asyncmon.checkpoint import Saver, remove_checkpoint
 from asyncmon.errors import NotFoundError, OutOfRangeError
@@ -26,6 +25,7 @@ from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.summary import FileWriter, summary_iterator
+from asyncmon.system import clock
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind, wait_all_tasks_blocked
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asyncmon import clock
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import every
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.system import clock
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from asyncmon import clock
 from asyncmon.hooks import GlobalStepWaiterHook
 from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.system import clock
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon import clock
 from asyncmon.checkpoint import Saver
 from asyncmon.hooks import CheckpointSaverHook, JsonlWriter, StepCounterHook, SummarySaverHook
 from asyncmon.summary import HistogramProto, SessionLog, Summary
 from asyncmon.summary.events import Image, TensorProto, Value
+from asyncmon.system import clock
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from asyncmon.monitor.log_directory import LogDirectory
 from asyncmon.monitor.run import ActionError
 from asyncmon.monitor.run_directory import SILENT_SECS, RunDirectory
 from asyncmon.summary import FileWriter, Summary
+from asyncmon.system import clock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +150,7 @@ async def test_a_silent_session_may_be_dead(tmp_path: Path) -> None:
     async with FileWriter(tmp_path) as writer:
         writer.start(0)
         summary = Summary(value=[Summary.Value(tag="loss", simple_value=1.0)])
-        event = am.summary.Event(wall_time=am.clock.wall() - SILENT_SECS - 1, step=1, summary=summary)
+        event = am.summary.Event(wall_time=clock.wall() - SILENT_SECS - 1, step=1, summary=summary)
         writer.add_event(event)
         await writer.flush()
         run = RunDirectory(tmp_path)

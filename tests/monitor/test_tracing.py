@@ -12,9 +12,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import asyncmon as am
-from asyncmon import clock, graph, monitor
+from asyncmon import graph, monitor
 from asyncmon.errors import AbortedError, OutOfRangeError
 from asyncmon.programs import FunctionProgram
+from asyncmon.system import clock
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 from asyncmon.programs import FunctionProgram
-from asyncmon.run_options import RunMetadata, RunOptions
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.errors import DeadlineExceededError, OutOfRangeError
-from asyncmon.run_options import RunMetadata, RunOptions
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 import asyncmon as am
-from asyncmon import loop_budget
 from asyncmon.programs import FunctionProgram
+from asyncmon.system import loop_budget
 
 pytestmark = pytest.mark.asyncio
 

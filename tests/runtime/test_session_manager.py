@@ -15,7 +15,6 @@ from asyncmon.errors import (
     NotFoundError,
     UnavailableError,
 )
-from asyncmon.files import FileCalls
 from asyncmon.runtime import (
     ChiefSessionCreator,
     Scaffold,
@@ -23,6 +22,7 @@ from asyncmon.runtime import (
     SessionManager,
     WorkerSessionCreator,
 )
+from asyncmon.system.files import FileCalls
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from asyncmon.runtime import MonitoredSession, SessionRunHook
 from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
 
 if TYPE_CHECKING:
-    from asyncmon.snapshot import Snapshot
+    from asyncmon.system.snapshot import Snapshot
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

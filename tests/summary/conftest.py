@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asyncmon.files import FileCalls
 from asyncmon.summary import Event, summary_iterator
+from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.files import FileCalls
 from asyncmon.summary import summary_iterator
 from asyncmon.summary.event_file import EventFile
 from asyncmon.summary.event_queue import scalar_fields
+from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     import pytest

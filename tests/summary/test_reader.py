@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asyncmon import errors
+from asyncmon.protobuf.tfrecord import frame
 from asyncmon.summary import Event, FileWriter, Summary, follow, summary_iterator
-from asyncmon.tfrecord import frame
 
 if TYPE_CHECKING:
     from pathlib import Path

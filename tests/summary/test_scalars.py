@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.protobuf.tensors import TensorProto
+from asyncmon.protobuf.tfrecord import read_records
 from asyncmon.summary import (
     FileWriter,
     SessionLog,
@@ -20,7 +21,6 @@ from asyncmon.summary import (
 )
 from asyncmon.summary.events import Event
 from asyncmon.summary.scalars import Scalar, ScalarRecords, scalars_of
-from asyncmon.tfrecord import read_records
 
 if TYPE_CHECKING:
     from pathlib import Path

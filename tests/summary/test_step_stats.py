@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorboard.compat.proto.config_pb2 import RunMetadata as RunMetadataProto
 
-from asyncmon.run_options import NodeStats, RunMetadata
+from asyncmon.protobuf.run_options import NodeStats, RunMetadata
 from asyncmon.summary.graph_def import encode_run_metadata
 
 

@@ -20,7 +20,7 @@ from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
-from asyncmon.run_options import NodeStats, RunMetadata
+from asyncmon.protobuf.run_options import NodeStats, RunMetadata
 from asyncmon.summary import FileWriter, HistogramProto, SessionLog, Summary
 from asyncmon.summary.histogram import encode_histogram
 

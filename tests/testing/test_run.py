@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from asyncmon import clock, testing
+from asyncmon import testing
+from asyncmon.system import clock
 from asyncmon.testing import DeadlockError, VirtualTimeLoop
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-from asyncmon import clock
 from asyncmon.errors import AbortedError, InvalidArgumentError, OutOfRangeError
+from asyncmon.system import clock
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

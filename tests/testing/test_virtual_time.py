@@ -13,7 +13,7 @@ import aiofiles
 import anyio
 import pytest
 
-from asyncmon import clock
+from asyncmon.system import clock
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:

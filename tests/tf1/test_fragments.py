@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 
 import asyncmon.tf1 as tf
-from asyncmon.port.porting import port
+from asyncmon.tf1.port.porting import port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncmon.tf1 as tf
-from asyncmon.missing_names import hint_for
-from asyncmon.tf1_names import TF1_NAMES
+from asyncmon.tf1.names.advice import hint_for
+from asyncmon.tf1.names.table import TF1_NAMES
 from tests.doc_page import programs, shell
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 pytest.importorskip("absl", reason="tf.app and tf.flags need absl-py: pip install 'asyncmon[tf1]'")
 
-from asyncmon.port.porting import port
+from asyncmon.tf1.port.porting import port
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]

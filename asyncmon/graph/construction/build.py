@@ -6,22 +6,18 @@ graph they belong to and add the node there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from threading import local
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.cancellation import current_task
 from asyncmon.graph.construction.context import BuildContext, building
 from asyncmon.graph.construction.convert import is_tensor_like, tensors_in, to_pair, to_tensor
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.default_session import interactive
 from asyncmon.graph.core.dtypes import as_dtype
-from asyncmon.graph.core.node import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from asyncmon.graph.core.node import Operation
+from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.system.cancellation import current_task
 
 _of_thread = local()
 """Its ``graph`` is the default one that code outside of tasks made in a thread."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from asyncmon.graph.core.node import NodeGraph, Operation
+from asyncmon.graph.core.node import NodeGraph, Operation
 
 
 class BuildContext(NamedTuple):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import NodeGraph, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from asyncmon.graph.core.dtypes import DType
 
 _INT32 = np.iinfo(np.int32)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +18,11 @@ from asyncmon.graph.construction.build import (
 )
 from asyncmon.graph.construction.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.construction.walk import ancestors
-from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
 from asyncmon.graph.core.shape import is_known
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from asyncmon.graph.core.node import NodeGraph, Operation
-
-    Gradient = Tensor | IndexedSlices
+Gradient = Tensor | IndexedSlices
 
 
 def gradients(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.construction.context import BuildContext, building, entered
 from asyncmon.graph.construction.convert import to_operand, to_pair, to_ref
 from asyncmon.graph.core.device_spec import apply_devices, with_colocation, with_device
-from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, table
 from asyncmon.graph.core.shape import error_at
 from asyncmon.graph.core.spec import Spec
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from asyncmon.graph.core.node import NodeGraph
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 
 
 class IndexedSlicesValue(NamedTuple):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+from asyncmon.graph.core.node import Operation, Tensor
 
-    from asyncmon.graph.core.node import Operation, Tensor
-
-    Before = Callable[[Operation], Iterable[Operation]]
+Before = Callable[[Operation], Iterable[Operation]]
 
 
 def predecessors(op: Operation, fed: Collection[Tensor] = ()) -> list[Operation]:

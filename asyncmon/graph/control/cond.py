@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from asyncmon.graph.construction.build import (
     control_dependencies,
@@ -20,22 +20,18 @@ from asyncmon.graph.control.subgraph import (
     unwrapped,
 )
 from asyncmon.graph.core import nest
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import common
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.execution.analysis import Uses
 from asyncmon.graph.execution.facts import split_inputs
+from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.records import Live
+from asyncmon.graph.execution.run import Run
 from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.create import zeros_like
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run import Run
 
 
 def cond(

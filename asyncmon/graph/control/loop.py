@@ -21,29 +21,25 @@ shape from iteration to iteration, its stack is an array of arrays.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.control.loop_gradient import gradient, saved_shape
-from asyncmon.graph.control.subgraph import Repeated, only_computes, subgraph_op
+from asyncmon.graph.control.subgraph import Repeated, SubGraph, only_computes, subgraph_op
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import common, is_compatible, is_known
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.records import Live
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from asyncmon.graph.control.subgraph import SubGraph
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.run import Run
 
 _CAPACITY = 16  # iterations that a stack has room for at first where their number is not known
 _SPARE = 2  # runs whose stacks a loop keeps for later ones

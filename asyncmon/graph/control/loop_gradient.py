@@ -10,6 +10,7 @@ stacks gives it. Other terms are carried on and added up.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import (
@@ -23,20 +24,15 @@ from asyncmon.graph.construction.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.control.subgraph import SubGraph, subgraph_op
 from asyncmon.graph.control.sums import concat_rows, sum_of_products, sum_to_like
-from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.core.shape import is_known
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.ops.create import zeros, zeros_like
 from asyncmon.graph.ops.shape_ops import shape as shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.core.spec import Shape
-
     Term = Callable[[Callable[[Tensor], Tensor]], Any]
     """Makes a term of a sum over iterations; its argument gives the stack of a tensor."""
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from asyncmon.graph.construction.build import convert_to_tensor, name_scope
 from asyncmon.graph.control.loop import check_carried, scan_op
-from asyncmon.graph.control.subgraph import traced
+from asyncmon.graph.control.subgraph import SubGraph, traced
 from asyncmon.graph.core import nest
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.ops.basic import identity, stop_gradient
 from asyncmon.graph.ops.shape_ops import shape as shape_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.control.subgraph import SubGraph
-    from asyncmon.graph.core.node import Tensor
 
 
 def scan_loop(

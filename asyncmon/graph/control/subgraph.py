@@ -8,7 +8,8 @@ something inside is to come after is done before the op, once, whether that part
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from asyncmon.graph.construction.build import (
     control_dependencies,
@@ -20,19 +21,14 @@ from asyncmon.graph.construction.context import BuildContext, building, entered
 from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.node import Operation
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef
+from asyncmon.graph.core.spec import Shape
 from asyncmon.graph.execution.analysis import needed_ops
+from asyncmon.graph.execution.plan import Plan, Program
 from asyncmon.graph.execution.program import execute
+from asyncmon.graph.execution.run import Run
 from asyncmon.graph.ops.basic import constant, identity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.spec import Shape
-    from asyncmon.graph.execution.plan import Plan, Program
-    from asyncmon.graph.execution.run import Run
 
 
 class SubGraph(Graph):

@@ -5,20 +5,17 @@ A stack is an array; where the shapes of its elements differ, an array of arrays
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import create_op
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.kernels.matmul import product
 from asyncmon.graph.ops.shape_ops import broadcast_like, like, sum_to_shape
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.spec import Shape
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _rows(stack: Array, axis: int) -> Any:

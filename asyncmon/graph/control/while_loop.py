@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from asyncmon.graph.construction.build import (
     convert_to_tensor,
@@ -15,16 +15,12 @@ from asyncmon.graph.control.subgraph import (
     traced,
 )
 from asyncmon.graph.core import nest
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import as_shape
+from asyncmon.graph.core.spec import Shape
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.spec import Shape
 
 
 def while_loop(

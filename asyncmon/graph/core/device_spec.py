@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
 
 _TYPES = frozenset({"CPU", "GPU", "TPU", "CUSTOM", "EPU"})
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.tf_types import DTYPES
+from asyncmon.protobuf.tf_types import DTYPES
 
 
 class DType:

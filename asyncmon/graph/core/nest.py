@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from asyncmon.graph.core.tensor_shape import TensorShape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 def is_listed(structure: Any) -> bool:

@@ -5,25 +5,21 @@ Operators add nodes by the name of the op type, through the graph, whose class i
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from asyncmon.graph.core.default_session import session_for
+from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.indexing import encode_index, is_mask
+from asyncmon.graph.core.op import OpRecord
 from asyncmon.graph.core.shape import as_shape, is_compatible, merge
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.protobuf.graph_def import NodeDef, node_def_of
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from typing import NoReturn
-
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.op import OpRecord
-    from asyncmon.graph.core.spec import Spec
-
-    Operator = Callable[["Operators", Any], "Tensor"]
+Operator = Callable[["Operators", Any], "Tensor"]
 
 
 class NodeGraph(Protocol):

@@ -61,13 +61,11 @@ float32 up to 16 bits, as ``tf.truediv`` does). A list that contains tensors is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.spec import Spec
 
 WAITS: Final = object()
 """What the ``attempt`` of an awaited op returns where the op would have to wait."""

@@ -12,13 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.spec import Shape
+from asyncmon.graph.core.spec import Shape, Spec
 
 
 def as_shape(value: Any) -> Shape:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.dtypes import DType
 
 Shape = tuple[int | None, ...] | None
 """``None``: rank unknown. A ``None`` inside: that dimension is unknown."""

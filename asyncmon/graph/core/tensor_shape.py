@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Self, SupportsIndex, overload
 
 from asyncmon.graph.core.shape import as_shape, is_compatible, is_known, merge, num_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from asyncmon.graph.core.spec import Shape
+from asyncmon.graph.core.spec import Shape
 
 
 class _Dimensions(type):

@@ -8,21 +8,17 @@ other in the order in which they were built.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from asyncmon.graph.construction.walk import ancestors, predecessors
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
-from asyncmon.graph.execution.program import Kind, inputs_of
+from asyncmon.graph.execution.program import Instruction, Kind, inputs_of
 from asyncmon.graph.execution.records import Live
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.program import Instruction
 
 _GENERAL, _MULTI = Kind.GENERAL, Kind.MULTI  # looked up once: a plan may have 100,000 instructions
 

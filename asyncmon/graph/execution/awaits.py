@@ -5,28 +5,23 @@ from __future__ import annotations
 import asyncio
 import types
 from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from asyncmon.cancellation import outlast
 from asyncmon.graph.construction.walk import ancestors, descendants, predecessors
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, RandomOpDef
+from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.graph.execution.program import execute
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.analysis import Access
-    from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers
-    from asyncmon.graph.execution.run import Run
-
+from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, execute
+from asyncmon.graph.execution.run import Run
+from asyncmon.system.cancellation import outlast
 
 BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
 """When a node runs: before the session's lock is taken, under it, or when nothing waits any more."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import InternalError
 from asyncmon.graph.execution.randomness import advanced
-from asyncmon.graph.execution.update import write
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.execution.records import Swap
-    from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
-    from asyncmon.graph.execution.update import UpdateGroup
+from asyncmon.graph.execution.records import Swap
+from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
+from asyncmon.graph.execution.update import UpdateGroup, write
 
 
 class LateReads:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
@@ -16,9 +17,10 @@ from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, kernel_of, s
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.memory import Flat, MemoryPlan, plan_memory
 from asyncmon.graph.execution.plan import Plan
-from asyncmon.graph.execution.program import Kind
+from asyncmon.graph.execution.program import AwaitedStep, Kind
 from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
 from asyncmon.graph.execution.specialise import ShapeRules
+from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.execution.steps import (
     attempted_step,
     awaited_step,
@@ -33,12 +35,6 @@ from asyncmon.graph.execution.steps import (
 )
 from asyncmon.graph.execution.update import group_updates
 from asyncmon.graph.execution.values import Values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from asyncmon.graph.execution.program import AwaitedStep
-    from asyncmon.graph.execution.state import StateStore
 
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
 

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from asyncmon.cancellation import outlast
-from asyncmon.fair_lock import FairLock
 from asyncmon.graph.execution.commit import LateReads, commit
-from asyncmon.graph.execution.cost import thread_clock, wall_clock
+from asyncmon.graph.execution.cost import CostModel, thread_clock, wall_clock
 from asyncmon.graph.execution.memory import ArenaPool
-from asyncmon.graph.execution.plan import burst, can_burst
-from asyncmon.graph.execution.program import execute
+from asyncmon.graph.execution.plan import Plan, Program, burst, can_burst
+from asyncmon.graph.execution.program import Instruction, Registers, execute
 from asyncmon.graph.execution.run import Run, apply_options
+from asyncmon.graph.execution.state import Pin, StateStore
 from asyncmon.graph.execution.threads import Threads, around_runs
-from asyncmon.loop_budget import LoopBudget
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.execution.cost import CostModel
-    from asyncmon.graph.execution.plan import Plan, Program
-    from asyncmon.graph.execution.program import Instruction, Registers
-    from asyncmon.graph.execution.state import Pin, StateStore
-    from asyncmon.run_options import RunMetadata, RunOptions
-    from asyncmon.session_config import SessionConfig
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.cancellation import outlast
+from asyncmon.system.fair_lock import FairLock
+from asyncmon.system.loop_budget import LoopBudget
 
 T = TypeVar("T")
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, merge, num_elements
 from asyncmon.graph.core.shape import text as shape_text
 from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.values import Values
+from asyncmon.graph.execution.values import Values
 
 _LARGEST = 1 << 16  # elements: a larger constant is cheaper to compute than to keep
 _SHAPE = 1 << 6  # elements: a larger value is no shape

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.convert import is_tensor_like
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import is_compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.spec import Shape
+from asyncmon.graph.core.spec import Shape
 
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.node import Operation, Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
-    from asyncmon.graph.construction.graph import Graph
 
 _LEAVES = frozenset({Tensor, Operation, str})
 

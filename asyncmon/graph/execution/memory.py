@@ -10,24 +10,20 @@ from __future__ import annotations
 
 from bisect import bisect, insort
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.core.shape import is_known
-from asyncmon.graph.execution.program import Kind, inputs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.spec import Spec
-    from asyncmon.graph.execution.facts import Facts
-    from asyncmon.graph.execution.program import Instruction, Registers
-    from asyncmon.graph.execution.values import Values
+from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.execution.facts import Facts
+from asyncmon.graph.execution.program import Instruction, Kind, Registers, inputs_of
+from asyncmon.graph.execution.values import Values
 
 _ALIGN = 64  # bytes: a cache line
 _LAYOUTS = 256  # whose views an arena keeps

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.shape import is_known
+from asyncmon.graph.execution.awaits import Stage
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.graph.execution.program import outputs_of
+from asyncmon.graph.execution.facts import Facts
+from asyncmon.graph.execution.feeds import Feed
+from asyncmon.graph.execution.memory import Layout, MemoryPlan
+from asyncmon.graph.execution.program import Instruction, Registers, outputs_of
+from asyncmon.graph.execution.records import Fetch, Read, Swap
+from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.specialise import ShapeRules
+from asyncmon.graph.execution.state import StateStore
+from asyncmon.graph.execution.update import UpdateGroup
 from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.parallel import CORES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.awaits import Stage
-    from asyncmon.graph.execution.facts import Facts
-    from asyncmon.graph.execution.feeds import Feed
-    from asyncmon.graph.execution.memory import Layout, MemoryPlan
-    from asyncmon.graph.execution.program import Instruction, Registers
-    from asyncmon.graph.execution.records import Fetch, Read, Swap
-    from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.execution.specialise import ShapeRules
-    from asyncmon.graph.execution.state import StateStore
-    from asyncmon.graph.execution.update import UpdateGroup
 
 _PROGRAMS = 256  # that a plan remembers
 _HEAVY = 1 << 25  # multiplications of a program: about a millisecond of one core

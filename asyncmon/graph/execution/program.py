@@ -6,17 +6,13 @@ in which every register is set before it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from asyncmon.error_text import add_note, text_of
 from asyncmon.errors import InvalidArgumentError, OpError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from asyncmon.graph.core.node import Operation
+from asyncmon.graph.core.node import Operation
+from asyncmon.system.error_text import add_note, text_of
 
 Registers = list[Any]
 Instruction = tuple[int, Any, Any, Any, Any, "Operation | None"]

@@ -9,14 +9,11 @@ The state is an array: the session's seed, the count of ops that have none yet, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 RngKey = tuple[int | None, int, int]
 """An op's two seeds (None in front stands for the session's seed) and its number, from 1 on."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from asyncmon.errors import FailedPreconditionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.node import Operation, Tensor
 
 
 @dataclass(slots=True, eq=False)

@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from asyncmon.errors import DeadlineExceededError
-from asyncmon.graph.execution.program import outputs_of
-from asyncmon.graph.execution.randomness import generator
-from asyncmon.run_options import NodeStats, check_options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.program import Instruction, Registers
-    from asyncmon.graph.execution.randomness import RngKey
-    from asyncmon.loop_budget import LoopBudget
-    from asyncmon.run_options import RunMetadata, RunOptions
+from asyncmon.graph.core.node import Operation
+from asyncmon.graph.execution.program import Instruction, Registers, outputs_of
+from asyncmon.graph.execution.randomness import RngKey, generator
+from asyncmon.protobuf.run_options import NodeStats, RunMetadata, RunOptions, check_options
+from asyncmon.system.loop_budget import LoopBudget
 
 T = TypeVar("T")
 

@@ -7,23 +7,18 @@ before the node, once for each combination of shapes.
 from __future__ import annotations
 
 from collections import ChainMap, defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, merge
 from asyncmon.graph.core.shape import text as shape_text
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.execution.facts import Facts, fold, infer, refused
-from asyncmon.graph.execution.program import Kind, inputs_of, outputs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.spec import Shape
-    from asyncmon.graph.execution.program import Instruction, Registers
+from asyncmon.graph.execution.program import Instruction, Kind, Registers, inputs_of, outputs_of
 
 _COMBINATIONS = 64  # of shapes that a check remembers
 _LARGEST = 1 << 10  # elements: a larger value is not kept for each of the shapes that are fed

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.tensor_shape import TensorShape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.dtypes import DType
 
 T = TypeVar("T")
 Slots = tuple[int, ...]

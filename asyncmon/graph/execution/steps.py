@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef
-from asyncmon.graph.execution.program import raise_located
+from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, Step, raise_located
+from asyncmon.graph.execution.run import Run
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, Step
-    from asyncmon.graph.execution.run import Run
-
-    Slots = Sequence[tuple[int, int]]
+Slots = Sequence[tuple[int, int]]
 
 _OF_SCALARS = {  # the same for numpy scalars, to the bit, in a tenth of the time
     np.add: operator.add,

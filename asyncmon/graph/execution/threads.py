@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from asyncmon.daemon_executor import DaemonExecutor
 from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.graph.kernels.parallel import CORES, split_products, using_team
 from asyncmon.graph.kernels.team import Team
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.daemon_executor import DaemonExecutor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from asyncmon.session_config import SessionConfig
-
-    Context = Callable[[], AbstractContextManager[None]]
+Context = Callable[[], AbstractContextManager[None]]
 
 T = TypeVar("T")
 

@@ -9,26 +9,22 @@ an array for each, which happens to be a view. A large variable is a group of it
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from operator import is_
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.core.shape import num_elements
-from asyncmon.graph.execution.state import FlatArray
+from asyncmon.graph.execution.records import Update
+from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from asyncmon.graph.execution.records import Update
-    from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.execution.state import Slots, StateStore
 
 _SMALL = 1 << 17  # elements: what a larger variable costs is not the calls
 _GROUP = 1 << 18  # elements of a group: all of it is copied where one of its variables is pinned

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.shape import num_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
 
 _LARGE = 1 << 10  # elements: a smaller value may stay in its register until the run ends
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Array: TypeAlias = Any
 """A numpy array, or a numpy scalar instead of a 0-d one. numpy has no type for both."""

@@ -15,11 +15,9 @@ import ctypes
 import importlib
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 
 def _library() -> ctypes.CDLL | None:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.kernels.arrays import in_single
+from asyncmon.graph.kernels.arrays import Array, in_single
 from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
 from asyncmon.graph.kernels.replaced import replaceable
 from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank, scratch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def checked_windows(

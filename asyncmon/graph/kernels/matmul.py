@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.kernels.parallel import CORES, is_splitting, parallel_for
 from asyncmon.graph.kernels.replaced import replaceable
-
-if TYPE_CHECKING:
-    from asyncmon.graph.kernels.arrays import Array
 
 _WORTH_IT = 1 << 23  # multiplications: fewer are done before another thread is awake
 _LONG = 1 << 28  # multiplications: of more there are more parts, for a thread may be late

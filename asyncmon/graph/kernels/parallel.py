@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from asyncmon.graph.kernels.blas import single_threaded_blas
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.kernels.team import Team
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """How many cores this process may use."""

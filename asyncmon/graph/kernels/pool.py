@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from itertools import repeat
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.kernels.parallel import parallel_for
 from asyncmon.graph.kernels.replaced import replaceable
 from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    Kernels = Mapping[str, Callable[..., Any]]
+Kernels = Mapping[str, Callable[..., Any]]
 
 
 class _Local(threading.local):

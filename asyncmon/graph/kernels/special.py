@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.kernels.arrays import Array
 
 # fmt: off
 # Chebyshev fit, in powers of u = 2t - 1 with t = 2 / (2 + x), of erfc(x) * exp(x * x) / t on x >= 0.

@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from time import thread_time
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class Team:

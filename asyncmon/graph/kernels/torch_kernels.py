@@ -10,22 +10,19 @@ Only a session that asks for these kernels imports this module.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.graph.kernels.conv import checked_windows
 from asyncmon.graph.kernels.replaced import replacing
 from asyncmon.graph.kernels.windows import Windows, check_gradient, check_rank
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from asyncmon.graph.kernels.arrays import Array
 
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _WORTH_IT = 1 << 20  # multiplications: of fewer, a call of torch takes longer than it saves

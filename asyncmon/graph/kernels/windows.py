@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.kernels.arrays import Array
 
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]

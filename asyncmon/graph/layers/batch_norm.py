@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, InitVar, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.dtypes import float16, float32, int64
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
@@ -19,10 +20,7 @@ from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.ops.shape_ops import size as size_of
 from asyncmon.graph.train.averages import assign_moving_average
 from asyncmon.graph.variables.initializers import ones_initializer
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.variables.variable import Variable
+from asyncmon.graph.variables.variable import Variable
 
 _ONES = ones_initializer()
 

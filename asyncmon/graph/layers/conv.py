@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, InitVar, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from asyncmon.graph.construction.build import convert_to_tensor
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.core import in_dtype
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
@@ -16,9 +17,6 @@ from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.nn.images import spatial
 from asyncmon.graph.ops.pad import pad
 from asyncmon.graph.ops.shape_ops import expand_dims, shape, squeeze
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
 
 
 class _Windows(Layer):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
 from asyncmon.graph.nn import normalization as nn_normalization
@@ -16,9 +17,6 @@ from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.ops.linalg import matmul, tensordot
 from asyncmon.graph.ops.shape_ops import cast, reshape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
 
 
 @dataclass(eq=False, repr=False)

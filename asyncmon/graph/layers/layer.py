@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.construction.build import (
     add_to_collection,
@@ -18,20 +18,16 @@ from asyncmon.graph.construction.build import (
     name_scope,
 )
 from asyncmon.graph.construction.convert import tensors_in
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import num_elements
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.scope import VariableScope, get_variable, variable_scope
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.tensor_shape import TensorShape
 
 Maker = Callable[..., Any] | None
 """An initializer, a regularizer, a constraint or an activation."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from asyncmon.graph.construction.build import convert_to_tensor
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.layers.layer import Layer, check_rank, layout_of
 from asyncmon.graph.nn.images import spatial
 from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.shape_ops import expand_dims, squeeze
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
 
 
 class _Pooling(Layer):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from math import pi
 from math import sqrt as _root
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, REALS
 from asyncmon.graph.core.spec import Spec
@@ -22,9 +23,6 @@ from asyncmon.graph.ops.families import activation
 from asyncmon.graph.ops.functions import abs, erf, exp, sigmoid, square, tanh
 from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
 
 _SELU_SCALE = 1.0507009873554805
 _SELU_SLOPE = 1.6732632423543772 * _SELU_SCALE

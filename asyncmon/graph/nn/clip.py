@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from asyncmon.graph.construction.build import convert_to_tensor, create_op, name
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.l2 import l2_loss
@@ -18,12 +21,6 @@ from asyncmon.graph.ops.compare import logical_or
 from asyncmon.graph.ops.functions import rsqrt, sqrt, square
 from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, size, unbroadcast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation, Tensor
 
 
 def _clip_rule(x: Spec, low: Spec, high: Spec) -> Spec:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.conv import convolve, filter_gradient, input_gradient
@@ -19,11 +21,6 @@ from asyncmon.graph.nn.images import (
     window_attrs,
 )
 from asyncmon.graph.ops.shape_ops import shape_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
 
 
 def _conv_rule(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import ones
+from asyncmon.graph.kernels.arrays import Array, ones
 from asyncmon.graph.nn.activations import relu
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import broadcast_like
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _bias_add(value: Array, bias: Array, out: Array | None = None, *, second: bool = False) -> Any:

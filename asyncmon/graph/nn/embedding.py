@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,14 @@ from asyncmon.graph.construction.build import (
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.nn.clip import clip_by_norm
 from asyncmon.graph.ops.gather import gather
 from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.shape_ops import shape
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def embedding_lookup(

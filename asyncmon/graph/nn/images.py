@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from asyncmon.graph.construction.build import create_op
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.windows import Padding, Pair
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.kernels.windows import Padding, Pair
 
 
 def check_data_format(data_format: str | None) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import create_op
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.kernels.arrays import Array
 
 
 def _l2_loss(t: Array) -> Any:

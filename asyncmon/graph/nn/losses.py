@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,19 +11,16 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import ones
+from asyncmon.graph.kernels.arrays import Array, ones
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.functions import abs, sigmoid
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, unbroadcast
 
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
-    Gradients = list[Tensor | None]
+Gradients = list[Tensor | None]
 
 
 def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.construction.build import convert_to_tensor, name_scope
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.compare import less_equal
 from asyncmon.graph.ops.create import range as range_of
@@ -13,9 +14,6 @@ from asyncmon.graph.ops.functions import abs as absolute
 from asyncmon.graph.ops.functions import square
 from asyncmon.graph.ops.linalg import tensordot
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, shape
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
 
 
 def local_response_normalization(

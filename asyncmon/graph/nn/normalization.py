@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from asyncmon.graph.construction.convert import is_tensor_like, renamed_argument
 from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import as_out, ones
+from asyncmon.graph.kernels.arrays import Array, as_out, ones
 from asyncmon.graph.ops.arithmetic import maximum, squared_difference
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.basic import stop_gradient
@@ -23,12 +25,6 @@ from asyncmon.graph.ops.functions import rsqrt, square
 from asyncmon.graph.ops.random_ops import random_uniform
 from asyncmon.graph.ops.reduce import reduce_mean, reduce_min, reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, in_single, reshape, shape_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def moments(

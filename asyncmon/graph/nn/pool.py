@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels import pool as kernels
 from asyncmon.graph.kernels.windows import Padding, Pair, output_sizes
 from asyncmon.graph.nn.images import create_image_op
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
 
 
 def _pool_rule(x: Spec, *, ksize: Pair, strides: Pair, padding: Padding) -> Spec:

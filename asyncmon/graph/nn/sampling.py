@@ -9,8 +9,10 @@ import numpy as np
 from asyncmon.graph.construction.build import convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, RandomOpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.nn.embedding import embedding_lookup
 from asyncmon.graph.nn.losses import (
     sigmoid_cross_entropy_with_logits,
@@ -27,9 +29,6 @@ from asyncmon.graph.ops.shape_ops import cast, expand_dims, reshape, shape
 
 if TYPE_CHECKING:
     from numpy.random import Generator
-
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 class Candidates(NamedTuple):

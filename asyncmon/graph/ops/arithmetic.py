@@ -5,7 +5,7 @@ The operands must have one dtype; a Python or numpy value takes that of the tens
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.core.spec import Spec
@@ -20,10 +21,7 @@ from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
 from asyncmon.graph.ops.join import check_one_dtype
 
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
-
-    Pair = tuple[Tensor, Tensor]
+Pair = tuple[Tensor, Tensor]
 
 
 def _squared_difference(x: Array, y: Array, out: Array | None = None) -> Any:

@@ -7,8 +7,9 @@ run only, :func:`folded` puts the dimensions before it together, and those behin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +18,10 @@ from asyncmon.graph.construction.build import convert_to_tensor, create_op, crea
 from asyncmon.graph.construction.convert import is_tensor_like, static_ints, tensors_in
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec, constant_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.kernels.arrays import Array
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 

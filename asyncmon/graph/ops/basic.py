@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,11 @@ from asyncmon.graph.construction.build import (
 from asyncmon.graph.construction.convert import const, is_tensor_like, to_array
 from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.nest import flatten
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, register
 from asyncmon.graph.core.shape import as_shape, is_compatible
 from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
 
 
 def constant(

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_operation
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, unary
 from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
 
 
 def Print(

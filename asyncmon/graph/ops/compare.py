@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.families import comparison, unary
 from asyncmon.graph.ops.shape_ops import rank_of, unbroadcast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 _ANY = (*rules.NUMBERS, dtypes.bool, dtypes.string)
 _BOOL = (dtypes.bool,)

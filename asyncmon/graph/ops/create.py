@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +12,11 @@ from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, c
 from asyncmon.graph.construction.convert import is_tensor_like, to_array
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec, constant_of
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
 
 _SMALL = 1000  # elements: fewer are a constant, as in TF1
 

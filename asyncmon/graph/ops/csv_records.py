@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,16 +12,12 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_ops
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.strings import NUMERIC, parsed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _decode_csv(

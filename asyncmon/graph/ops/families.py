@@ -21,7 +21,8 @@ The arguments of a row:
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -30,23 +31,19 @@ from asyncmon.graph.construction.build import convert_to_tensor, create_op, grap
 from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.axes import axes_of, check_distinct, reduced
 from asyncmon.graph.ops.shape_ops import unbroadcast
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation, Tensor
-
-    Kernel = Callable[..., Any]
-    Dtypes = Sequence[DType]
-    Gradients = list[Tensor | None]
-    UnaryGradient = Callable[[Tensor, Tensor, Tensor], Tensor] | None
-    BinaryGradient = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-    ReductionGradient = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
+Kernel = Callable[..., Any]
+Dtypes = Sequence[DType]
+Gradients = list[Tensor | None]
+UnaryGradient = Callable[[Tensor, Tensor, Tensor], Tensor] | None
+BinaryGradient = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+ReductionGradient = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 
 _F = TypeVar("_F")
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import pi
 from math import sqrt as _root
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import create_op
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.core.shape import unary as unary_rule
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels import special
 from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.families import UnaryFunction, unary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.core.node import Tensor
 
 
 def _rsqrt(x: Array, out: Array | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from asyncmon.graph.construction.build import colocate_with, convert_to_tensor, 
 from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.axes import axis_of, folded, with_size
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
 from asyncmon.graph.ops.shape_ops import like, shape, shape_from, shape_tensor, sum_to_shape
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 

@@ -7,10 +7,11 @@ An indexing op is a function from the shape of its operand to a numpy index (:fu
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import index as as_int
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,20 +20,15 @@ from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like, static_int
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.indexing import Arg, Range, encode_index
+from asyncmon.graph.core.indexing import Arg, Item, Range, encode_index
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec, constant_of
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.indexing import Item
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
-    Index = tuple[Any, ...]
+Index = tuple[Any, ...]
 
 newaxis = None
 """A new dimension of size 1 in an index: ``x[:, newaxis]``. TF1: ``tf.newaxis``."""

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.construction.convert import is_tensor_like, static_int
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.axes import axis_of, folded, with_size
 from asyncmon.graph.ops.shape_ops import shape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 # --- stack and unstack ----------------------------------------------------------------------------

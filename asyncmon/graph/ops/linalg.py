@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like, static_ints
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.kernels.matmul import product
 from asyncmon.graph.ops.join import one_dtype
 from asyncmon.graph.ops.shape_ops import like, rank_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _matmul(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, name_scope
 from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.functions import abs, sqrt
@@ -16,9 +17,6 @@ from asyncmon.graph.ops.gather import gather, scatter_nd
 from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.reduce import reduce_max, reduce_prod, reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, reshape, shape
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
 
 
 # --- diagonals ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +11,12 @@ from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.index import indexing_op
 from asyncmon.graph.ops.shape_ops import like, rank_of
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
 
 _Rows = tuple[tuple[int | None, int | None], ...]
 """Paddings as far as they are numbers rather than tensors."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from asyncmon.daemon_executor import DaemonExecutor
-from asyncmon.error_text import text_of
 from asyncmon.errors import (
     InvalidArgumentError,
     OpError,
@@ -20,15 +19,13 @@ from asyncmon.errors import (
 )
 from asyncmon.graph.construction.build import convert_to_tensor, create_operation
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.run import Run
+from asyncmon.system.daemon_executor import DaemonExecutor
+from asyncmon.system.error_text import text_of
 
 
 def py_func(

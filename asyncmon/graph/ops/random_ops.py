@@ -7,6 +7,7 @@ session continues the sequences of the saved one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,17 +16,14 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, RandomOpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.shape_ops import shape_from, shape_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.random import Generator
-
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _drawn_rule(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | None = None) -> Spec:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.axes import along, axis_of, folded, with_size
 from asyncmon.graph.ops.create import one_hot
 from asyncmon.graph.ops.create import range as range_op
@@ -22,13 +25,7 @@ from asyncmon.graph.ops.families import ReductionFunction, reduction
 from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.shape_ops import broadcast_like, cast, reshape, shape, size, transpose
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
-    Axes = tuple[int, ...] | None
+Axes = tuple[int, ...] | None
 
 
 # --- reductions -----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,19 +12,14 @@ from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.gather import gather_nd, nd_index
 from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 from asyncmon.graph.ops.variable_ops import operand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
 
 _INTS = (dtypes.int32, dtypes.int64)
 

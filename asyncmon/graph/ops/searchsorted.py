@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +10,11 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
+from asyncmon.graph.kernels.arrays import Array
 
 _INTS = (dtypes.int32, dtypes.int64)
 

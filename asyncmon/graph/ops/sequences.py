@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,18 +17,15 @@ from asyncmon.graph.construction.build import (
 from asyncmon.graph.construction.convert import renamed_argument, static_int
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.reduce import reduce_max
 from asyncmon.graph.ops.shape_ops import broadcast_to, cast, expand_dims, reshape, shape
 from asyncmon.graph.ops.variable_ops import assign_add
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
 
 _INTS = (dtypes.int32, dtypes.int64)
 

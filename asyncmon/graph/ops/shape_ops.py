@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +19,14 @@ from asyncmon.graph.construction.convert import (
 )
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register, table
 from asyncmon.graph.core.spec import Shape, Spec, constant_of
 from asyncmon.graph.core.tensor_shape import Dimension
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.axes import axis_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
-    Gradients = list[Tensor | None]
+Gradients = list[Tensor | None]
 
 
 def shape_tensor(value: Any) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +12,11 @@ from asyncmon.graph.construction.build import create_op
 from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
-
+from asyncmon.graph.kernels.arrays import Array
 
 _STRING = (dtypes.string,)
 NUMERIC = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import create_op
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.shape_ops import like, rank_of, reshape, shape_from, shape_tensor
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _tile_rule(x: Spec, multiples: Spec) -> Spec:

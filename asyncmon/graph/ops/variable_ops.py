@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import create_op, graph_of
 from asyncmon.graph.construction.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.shape import as_shape, is_compatible, like_first
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.index import check_inside
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 # --- reading ----------------------------------------------------------------------------------------

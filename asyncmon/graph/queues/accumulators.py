@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.files import in_thread
 from asyncmon.graph.construction.build import (
     colocate_with,
     control_dependencies,
@@ -33,19 +32,16 @@ from asyncmon.graph.construction.build import (
 )
 from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, OpDef, register
 from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
-from asyncmon.graph.queues.gradient_sums import LARGE, Accumulator, GradientSum, shape_mismatch
+from asyncmon.graph.execution.run import Run
+from asyncmon.graph.queues.gradient_sums import LARGE, Accumulator, Entry, GradientSum, shape_mismatch
 from asyncmon.graph.queues.ops import awaited, resource_name
-
-if TYPE_CHECKING:
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.spec import Shape
-    from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.queues.gradient_sums import Entry
+from asyncmon.system.files import in_thread
 
 _DTYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
 

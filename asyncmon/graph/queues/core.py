@@ -17,15 +17,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from asyncmon.graph.queues.order import Element, Order
+from asyncmon.graph.queues.order import Element, Order
 
 
 class Request:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import CancelledError, InvalidArgumentError
-from asyncmon.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.run import Run
+from asyncmon.system.files import in_thread
 
 LARGE = 1 << 18
 """Bytes above which arrays are added in a worker thread."""

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
-from asyncmon.graph.queues.core import QueueCore
-from asyncmon.graph.queues.order import order_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.queues.core import Request
-    from asyncmon.graph.queues.order import Element
+from asyncmon.graph.execution.run import Run
+from asyncmon.graph.queues.core import QueueCore, Request
+from asyncmon.graph.queues.order import Element, order_of
 
 closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error", default=None)
 """The error that a run of a queue's ``fail`` op gives to requests for elements."""

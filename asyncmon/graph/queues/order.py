@@ -5,12 +5,10 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence, Sized
+from typing import Any, TypeAlias
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence, Sized
 
 Element: TypeAlias = tuple[Any, ...]
 """One value for each component of the queue."""

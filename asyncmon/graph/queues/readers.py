@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OpError
-from asyncmon.files import in_thread
 from asyncmon.graph.construction.build import control_dependencies, create_op, create_operation
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.queues.ops import awaited, resource_name
+from asyncmon.graph.execution.run import Run
+from asyncmon.graph.queues.core import QueueCore, Request
+from asyncmon.graph.queues.ops import QueueSpec, awaited, resource_name
 from asyncmon.graph.queues.queues import QueueBase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.queues.core import QueueCore, Request
-    from asyncmon.graph.queues.ops import QueueSpec
+from asyncmon.system.files import in_thread
 
 Record = tuple[bytes, bytes]
 """Key and value."""

@@ -8,27 +8,23 @@ the first part of their targets, ``"grpc"`` of ``"grpc://host:port"``.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from asyncmon.errors import AbortedError, CancelledError, NotFoundError
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.executor import Executor
+from asyncmon.graph.execution.feeds import Feed
+from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.queues.core import QueueCore
 from asyncmon.graph.session.snapshots import order_reads, order_snapshot
 from asyncmon.graph.variables.global_step import step_counter
-from asyncmon.run_options import RunOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.feeds import Feed
-    from asyncmon.graph.execution.plan import Plan
-    from asyncmon.run_options import RunMetadata
-    from asyncmon.session_config import SessionConfig
-    from asyncmon.snapshot import Snapshot
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.snapshot import Snapshot
 
 QueueSize = tuple[str, int, int | None]
 """The name of a queue, how many elements it has, and how many fit; None for no limit."""

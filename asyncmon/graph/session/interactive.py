@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from asyncmon.graph.construction.build import get_default_graph
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.default_session import interactive
 from asyncmon.graph.session.session import Session
-
-if TYPE_CHECKING:
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.session_config import SessionConfig
+from asyncmon.session_config import SessionConfig
 
 
 class InteractiveSession(Session):

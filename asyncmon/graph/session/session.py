@@ -8,29 +8,24 @@ long ones in a worker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn, Self
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import get_default_graph
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.default_session import default_session, set_default_session
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
-from asyncmon.graph.session.backend import backend_for
+from asyncmon.graph.session.backend import Prepared, QueueSize, backend_for
 from asyncmon.graph.session.snapshots import saved_spec
-from asyncmon.missing_names import MissingMember
+from asyncmon.protobuf.graph_def import GraphDef
+from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
-    from contextlib import AbstractContextManager
-
-    from asyncmon.graph.core.spec import Spec
-    from asyncmon.graph.session.backend import Prepared, QueueSize
-    from asyncmon.protobuf.graph_def import GraphDef
-    from asyncmon.run_options import RunMetadata, RunOptions
-    from asyncmon.snapshot import Snapshot
+from asyncmon.system.missing_names import MissingMember
+from asyncmon.system.snapshot import Snapshot
 
 _NO_FEEDS: Mapping[Any, Any] = {}
 _CACHE_LIMIT = 4096  # structures of fetches; beyond, those that are built anew each time are forgotten

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.execution.state import RANDOM_STATE
+from asyncmon.graph.execution.plan import Plan
+from asyncmon.graph.execution.state import RANDOM_STATE, Pin, StateStore
 from asyncmon.graph.variables.global_step import step_counter
-from asyncmon.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.state import Pin, StateStore
+from asyncmon.system.snapshot import Snapshot
 
 
 def order_snapshot(store: StateStore, graph: Graph) -> Awaitable[Snapshot]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.families import update_op
 from asyncmon.graph.train.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _follow(mean: Array, rho: Array, value: Array) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from asyncmon.graph.construction.build import (
     name_scope,
 )
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import VariableOpDef, register
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.families import update_rule
@@ -25,12 +28,6 @@ from asyncmon.graph.variables.variable import (
     moving_average_variables,
     trainable_variables,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
 def _follow(average: Array, decay: Array, value: Array) -> None:

@@ -6,13 +6,15 @@ given to an optimizer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import pi
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.dtypes import int32, int64
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.shape import with_rank
 from asyncmon.graph.core.spec import Spec
@@ -21,11 +23,6 @@ from asyncmon.graph.ops.functions import ceil, cos, exp, floor
 from asyncmon.graph.ops.gather import gather
 from asyncmon.graph.ops.join import stack
 from asyncmon.graph.ops.shape_ops import cast
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.core.node import Tensor
 
 
 def _start(

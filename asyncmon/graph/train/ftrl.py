@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.families import update_op
 from asyncmon.graph.train.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.kernels.arrays import Array
-    from asyncmon.graph.variables.variable import Variable
+from asyncmon.graph.variables.variable import Variable
 
 
 def _ftrl(

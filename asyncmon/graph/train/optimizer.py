@@ -6,9 +6,10 @@ TF1: ``tf.train.Optimizer``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,9 +23,11 @@ from asyncmon.graph.construction.build import (
 )
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.construction.gradients import gradients
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.construction.indexed_slices import IndexedSlices
-from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.dtypes import DType, float32
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.shape import as_shape, is_known
 from asyncmon.graph.ops.basic import constant, group
 from asyncmon.graph.ops.create import fill
@@ -34,13 +37,6 @@ from asyncmon.graph.ops.shape_ops import shape as shape_of
 from asyncmon.graph.ops.variable_ops import assign, assign_add
 from asyncmon.graph.variables.scope import get_variable_scope
 from asyncmon.graph.variables.variable import Variable, trainable_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation, Tensor
 
 
 class Optimizer(ABC):

@@ -9,7 +9,8 @@ hyperparameters, in the order of the update's arguments, to :class:`Optimizer`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,18 +20,14 @@ from asyncmon.graph.construction.build import (
     create_op,
     get_default_graph,
 )
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.families import update_op
 from asyncmon.graph.train.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
-    from asyncmon.graph.variables.variable import Variable
+from asyncmon.graph.variables.variable import Variable
 
 
 # --- gradient descent -----------------------------------------------------------------------------

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from asyncmon.graph.construction.build import get_default_graph
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.dtypes import int64
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
@@ -16,9 +17,6 @@ from asyncmon.graph.core.shape import num_elements
 from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.scope import get_variable
 from asyncmon.graph.variables.variable import Variable
-
-if TYPE_CHECKING:
-    from asyncmon.graph.construction.graph import Graph
 
 _log = logging.getLogger("asyncmon.graph")
 

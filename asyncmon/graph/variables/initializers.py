@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, device, name_scope
 from asyncmon.graph.construction.context import building
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.ops import create, random_ops
 from asyncmon.graph.ops.basic import filled, tuple_of_ints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from asyncmon.graph.core.node import Operation, Tensor
 
 _known = partial(tuple_of_ints, error="An initializer needs a fully known shape")
 

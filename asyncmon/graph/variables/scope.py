@@ -5,12 +5,13 @@ TF1: ``tf.variable_scope``, ``tf.get_variable``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial, wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from asyncmon.graph.construction.build import colocate_with, get_default_graph, name_scope
 from asyncmon.graph.construction.context import BuildContext, building, entered
@@ -21,9 +22,6 @@ from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.variables.initializers import glorot_uniform_initializer, zeros_initializer
 from asyncmon.graph.variables.variable import Variable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 
 class _Reuse(Enum):

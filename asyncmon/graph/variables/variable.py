@@ -7,8 +7,9 @@ fetched itself is read after all of them.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.graph.construction.build import (
     control_dependencies,
@@ -19,22 +20,17 @@ from asyncmon.graph.construction.build import (
     name_scope,
 )
 from asyncmon.graph.construction.context import BuildContext, building, entered
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.default_session import session_for
+from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.node import Operators
+from asyncmon.graph.core.node import Operation, Operators, Tensor
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.ops import gather, variable_ops
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.variables.initializers import initial_scope
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from asyncmon.graph.construction.graph import Graph
-    from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation, Tensor
 
 _INITIALIZERS = "initializers"  # in a graph's extras: those that were set anew, by variable
 _READS = frozenset({"VariableV2", "ReadVariable"})

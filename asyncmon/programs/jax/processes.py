@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from asyncmon.files import in_thread
 from asyncmon.programs.process_group import ProcessGroupHook
+from asyncmon.system.files import in_thread
 
 
 class ProcessesHook(ProcessGroupHook):

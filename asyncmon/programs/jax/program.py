@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, final, overload
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar, final, overload
 
 import jax
 
@@ -12,9 +12,6 @@ from asyncmon.programs.jax.session import JaxSession
 from asyncmon.programs.jax.state import declared
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.steps import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 F = TypeVar("F", bound=Callable[..., Any])
 

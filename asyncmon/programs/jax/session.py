@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,14 +16,10 @@ from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, fetched_value, leaves, map_leaves
 from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.jax.state import copied, host_entries, is_deleted, problems_of, to_host
+from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import timed
-from asyncmon.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
-
-    from asyncmon.programs.steps import Step
-    from asyncmon.session_config import SessionConfig
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.snapshot import Snapshot
 
 _UNKNOWN = float(1 << 18)  # a first run goes to a worker: it compiles
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,6 @@ import numpy as np
 from asyncmon.checkpoint.dtypes import element_of
 from asyncmon.errors import UnimplementedError
 from asyncmon.programs.state_tree import misfit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Leaf(NamedTuple):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
 from asyncmon.programs.torch.state import RANDOM
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 class Mark(NamedTuple):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -11,9 +12,6 @@ from asyncmon.errors import FailedPreconditionError
 from asyncmon.programs.torch.changes import random_states
 from asyncmon.programs.torch.sharding import Shard, is_dtensor, is_sharded, local
 from asyncmon.programs.torch.state import copy_to_host, entries_of, flat_state, unwrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def evaluation_copies(objects: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, final, overload
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar, final, overload
 
 import torch
 
@@ -12,14 +13,8 @@ from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.ranks import RanksHook, is_first_rank, ranks_hook
 from asyncmon.programs.torch.session import TorchSession
 from asyncmon.programs.torch.state import Objects, check_object
-from asyncmon.programs.torch.training import training_step
+from asyncmon.programs.torch.training import MixedPrecision, training_step
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    import weakref
-    from collections.abc import Collection, Mapping
-
-    from asyncmon.programs.torch.training import MixedPrecision
 
 F = TypeVar("F", bound=Callable[..., Any])
 

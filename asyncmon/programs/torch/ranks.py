@@ -6,26 +6,22 @@ import asyncio
 import itertools
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import distributed
 
 from asyncmon.errors import AbortedError, FailedPreconditionError
-from asyncmon.fair_lock import FairLock
-from asyncmon.files import in_thread
 from asyncmon.programs.process_group import ProcessGroupHook
 from asyncmon.programs.torch.changes import set_random_states
 from asyncmon.programs.torch.copies import wait_for
 from asyncmon.programs.torch.sharded_snapshot import Mail, held_snapshot, serve_pieces
 from asyncmon.programs.torch.state import RANDOM, RANK, as_tensor
-from asyncmon.snapshot import HeldArray
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from asyncmon.snapshot import Snapshot
+from asyncmon.system.fair_lock import FairLock
+from asyncmon.system.files import in_thread
+from asyncmon.system.snapshot import HeldArray, Snapshot
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgume
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, fetched_value, leaves, map_leaves
 from asyncmon.programs.function_session import FunctionSession
+from asyncmon.programs.steps import Step
 from asyncmon.programs.torch import tracing
 from asyncmon.programs.torch.changes import Changes, Mark, set_random_states
 from asyncmon.programs.torch.copies import copied, detached, evaluation_copies, wait_for
@@ -30,13 +32,8 @@ from asyncmon.programs.torch.state import (
     host_value,
     own_pieces,
 )
-from asyncmon.snapshot import HeldArray, Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from asyncmon.programs.steps import Step
-    from asyncmon.session_config import SessionConfig
+from asyncmon.session_config import SessionConfig
+from asyncmon.system.snapshot import HeldArray, Snapshot
 
 T = TypeVar("T")
 
@@ -227,7 +224,7 @@ class TorchSession(FunctionSession):
         """Order a copy of the state, on the host; steps that begin later wait until it is taken.
 
         Of a sharded state it is whole, and ordered on the chief. Before the first step, when the other
-        ranks are not there yet, what they have is a :class:`~asyncmon.snapshot.HeldArray`.
+        ranks are not there yet, what they have is a :class:`~asyncmon.system.snapshot.HeldArray`.
 
         Raises:
             FailedPreconditionError: the state is sharded, and this is not rank 0.

@@ -11,18 +11,19 @@ import os
 import pickle
 import threading
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import distributed
 
 from asyncmon.checkpoint.commit import write_part
 from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.errors import FailedPreconditionError, UnavailableError
-from asyncmon.files import in_thread
 from asyncmon.programs.fetches import GLOBAL_STEP
 from asyncmon.programs.torch.changes import random_states
 from asyncmon.programs.torch.copies import wait_for
@@ -33,12 +34,8 @@ from asyncmon.programs.torch.state import (
     copy_to_host,
     entries_of,
 )
-from asyncmon.snapshot import HeldArray, ShardedArray, Snapshot, assembled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
+from asyncmon.system.files import in_thread
+from asyncmon.system.snapshot import HeldArray, ShardedArray, Snapshot, assembled
 
 Group = Any  # torch's process groups have no public type
 
@@ -163,7 +160,7 @@ def held_snapshot(pieces: Pieces, mail: Mail, number: int, post: Callable[..., N
 
 
 class _Ranks:
-    """The ranks but the first, as the holder of one snapshot. See :class:`asyncmon.snapshot.Holder`."""
+    """The ranks but the first, a :class:`~asyncmon.system.snapshot.Holder` of one snapshot."""
 
     def __init__(
         self, mail: Mail, number: int, count: int, values: Mapping[str, Any], step: int, post: Any

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import numpy as np
+from numpy.typing import NDArray
 
-    import numpy as np
+if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from asyncmon.checkpoint.dtypes import element_named, numpy_dtype
 from asyncmon.checkpoint.stateful import pack, unpack
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.torch.sharding import Shard, as_dtensor, is_dtensor, is_sharded, local, own_shard
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Tensors = dict[str, torch.Tensor]
+Tensors = dict[str, torch.Tensor]
 
 STRUCTURE = ".json"
 """An entry ``<name>.json`` has what of a state dict is no tensor, and where its tensors go."""

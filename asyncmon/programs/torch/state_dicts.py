@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from asyncmon.checkpoint.saveable_session import raw_session
 from asyncmon.errors import NotFoundError
-from asyncmon.files import in_thread
 from asyncmon.programs.torch.state import STRUCTURE, as_array, flatten
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
+from asyncmon.system.files import in_thread
 
 
 async def import_state_dict(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from asyncmon.run_options import NodeStats
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from asyncmon.protobuf.run_options import NodeStats
 
 _metadata: ContextVar[Any] = ContextVar("asyncmon_torch_trace", default=None)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.steps import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Regularizer = Callable[[Any], tf.Tensor | None]
+Regularizer = Callable[[Any], tf.Tensor | None]
 
 
 def xavier_initializer(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import lacking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from asyncmon.system.missing_names import lacking
 
 
 def sequence_loss(

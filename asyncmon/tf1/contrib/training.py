@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from numbers import Integral, Number
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asyncmon.missing_names import lacking
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from asyncmon.system.missing_names import lacking
 
 _ASSIGNMENT = re.compile(
     r"(?P<name>[a-zA-Z][\w.]*)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,\s*)"

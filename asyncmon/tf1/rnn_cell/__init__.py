@@ -2,7 +2,7 @@
 
 # fmt: off
 # isort: off
-from asyncmon.missing_names import lacking
+from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.rnn_cell.cells import (
     BasicLSTMCell, BasicRNNCell, GRUCell, LayerRNNCell, LSTMCell, LSTMStateTuple, RNNCell,
 )

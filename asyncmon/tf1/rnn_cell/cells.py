@@ -13,14 +13,12 @@ The arguments of the three have these in common:
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from asyncmon import graph as tf
 from asyncmon.graph.core import nest
 from asyncmon.graph.layers import Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
 

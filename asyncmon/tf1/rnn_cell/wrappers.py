@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from hashlib import md5
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.nest import flatten, pack_like
 from asyncmon.tf1.rnn_cell.cells import LSTMStateTuple, RNNCell, dims_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class MultiRNNCell(RNNCell):

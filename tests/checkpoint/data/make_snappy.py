@@ -14,7 +14,7 @@ import cramjam
 import google_crc32c
 
 from asyncmon.protobuf import read_varint as varint
-from asyncmon.tf_types import masked
+from asyncmon.protobuf.tf_types import masked
 
 os.chdir(Path(__file__).parent)
 

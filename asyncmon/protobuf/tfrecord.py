@@ -1,0 +1,159 @@
+"""TFRecord, the framing of event files and of examples: length and data each with a masked CRC-32C.
+
+No event loop, no clock. A record is whole or it is reported; what lies before it counts.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from google_crc32c import value as crc32c
+
+from asyncmon.errors import DataLossError
+from asyncmon.protobuf.tf_types import masked
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+
+CHUNK = 1 << 18
+"""Bytes read at once."""
+
+WINDOW_BITS = {"": 0, "ZLIB": zlib.MAX_WBITS, "GZIP": zlib.MAX_WBITS | 16}
+"""The names of compressions, and what zlib calls them."""
+
+
+def frame(data: bytes) -> bytes:
+    """Return one record: length, its checksum, the data, its checksum."""
+    return b"".join((_header(len(data)), data, _FOOTER.pack(masked(crc32c(data)))))
+
+
+@lru_cache(1024)
+def _header(length: int) -> bytes:
+    packed = struct.pack("<Q", length)
+    return packed + _FOOTER.pack(masked(crc32c(packed)))
+
+
+@dataclass(slots=True, eq=False)
+class RecordParser:
+    """Takes the bytes of a file as they come and gives the records they hold.
+
+    Attributes:
+        name: the file, for messages.
+        index: how many records have been given; the number of the next one.
+        offset: the byte at which the next one begins.
+    """
+
+    name: str
+    index: int = 0
+    offset: int = 0
+    _rest: bytearray = field(default_factory=bytearray)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the records that are complete now; what is left over waits for more bytes.
+
+        Raises:
+            DataLossError: a record does not match its checksum. Those before it have been yielded.
+        """
+        self._rest += data
+        position = 0
+        try:
+            while (end := self._end_of_record(position)) is not None:
+                record = bytes(self._rest[position + _HEADER.size : end - _FOOTER.size])
+                if _FOOTER.unpack_from(self._rest, end - _FOOTER.size)[0] != masked(crc32c(record)):
+                    raise self._loss("does not match its checksum")
+                self.index += 1
+                self.offset += end - position
+                position = end
+                yield record
+        finally:
+            del self._rest[:position]
+
+    def check_end(self) -> None:
+        """Refuse a partial last record.
+
+        Raises:
+            DataLossError: there is one.
+        """
+        if self._rest:
+            raise self._loss("is cut off by the end of the file")
+
+    def _end_of_record(self, position: int) -> int | None:
+        if len(self._rest) - position < _HEADER.size:
+            return None
+        length, checksum = _HEADER.unpack_from(self._rest, position)
+        if checksum != masked(crc32c(bytes(self._rest[position : position + 8]))):
+            raise self._loss("has a length that does not match its checksum")
+        end = position + _HEADER.size + int(length) + _FOOTER.size
+        return end if end <= len(self._rest) else None
+
+    def _loss(self, what: str) -> DataLossError:
+        return DataLossError(
+            f"Record {self.index} of {self.name!r}, at byte {self.offset}, {what}. "
+            f"The {self.index} records before it are whole."
+        )
+
+
+def read_chunks(path: str | os.PathLike[str], compression: str = "") -> Iterator[bytes]:
+    """Yield the bytes of a file, decompressed. Blocks.
+
+    Raises:
+        OSError: it cannot be read.
+        DataLossError: the compressed data is damaged or cut off. What precedes it has been given.
+    """
+    with open(path, "rb", buffering=0) as file:
+        if not compression:
+            while data := file.read(CHUNK):
+                yield data
+            return
+        inflate = zlib.decompressobj(WINDOW_BITS[compression])
+        read = given = 0
+        try:
+            while data := file.read(CHUNK):
+                while data:
+                    if inflate.eof:  # files may be joined
+                        inflate = zlib.decompressobj(WINDOW_BITS[compression])
+                    plain = inflate.decompress(data, CHUNK)
+                    read += len(data) - len(inflate.unconsumed_tail) - len(inflate.unused_data)
+                    data = inflate.unconsumed_tail or inflate.unused_data
+                    given += len(plain)
+                    yield plain
+            if read:
+                yield inflate.flush()
+        except zlib.error as error:
+            raise DataLossError(
+                f"{str(path)!r} holds no {compression} data at {read}: {error}."
+            ) from None
+        if read and not inflate.eof:
+            raise DataLossError(
+                f"The {compression} data of {str(path)!r} is cut off at byte {read}, after {given} "
+                "bytes of content."
+            )
+
+
+def read_records(
+    path: str | os.PathLike[str], compression: str = ""
+) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield lists of records of a file, each with the (decompressed) byte at which it begins. Blocks.
+
+    Raises:
+        OSError: the file cannot be read.
+        DataLossError: a record is damaged, or cut off. Those before it have been given.
+    """
+    parser = RecordParser(str(path))
+    for chunk in read_chunks(path, compression):
+        records: list[tuple[int, bytes]] = []
+        offset = parser.offset
+        try:
+            for record in parser.feed(chunk):
+                records.append((offset, record))
+                offset = parser.offset
+        except DataLossError:
+            yield records
+            raise
+        yield records
+    parser.check_end()

@@ -1,0 +1,60 @@
+"""Texts about exceptions, which never raise, and about what a task waits for.
+
+Exceptions are classes of other packages: ``str()`` of one may fail, and a frozen dataclass accepts no
+notes. Neither may keep a session from closing, or hide which error it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import FrameType
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_LIBRARIES = ("asyncmon", "asyncio", "anyio")
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Attach a note to an exception, or log it where that fails. Never raises."""
+    try:
+        error.add_note(note)
+    except Exception:
+        logger.warning("Cannot attach a note to %s: %s", phrase(error), note)
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``str(error)``, or, where that fails, a text that says so."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<its __str__ raised {type(failure).__name__}>"
+
+
+def phrase(error: BaseException) -> str:
+    """Return the type and the text of an exception."""
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def where_it_waits(task: asyncio.Task[Any]) -> str:
+    """Return the innermost line at which a task is suspended, and the user's line that led there."""
+    frames = task.get_stack()[-1:]
+    inner: Any = task.get_coro()
+    while inner is not None:  # the last one awaited is a future, which has no frame
+        frame = getattr(inner, "cr_frame", None)
+        if frame is not None:
+            frames.append(frame)
+        inner = getattr(inner, "cr_await", None)
+    if not frames:
+        return "it has no Python frame"
+    last = frames[-1]
+    packages = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames]
+    users = [f for f, package in zip(frames, packages, strict=True) if package not in _LIBRARIES]
+    called_from = f", called from {_place(users[-1])}" if users and users[-1] is not last else ""
+    return f"it waits in {_place(last)}{called_from}"
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"

@@ -1,0 +1,268 @@
+"""System calls that differ between operating systems, with one fallback each.
+
+Linux is the reference. What differs elsewhere:
+
+* macOS: no processor affinity, so every core counts. ``fsync`` hands the data to the drive, whose own
+  cache may still hold it: a power cut can lose the last checkpoint there, a killed process cannot.
+* Windows: no ``fcntl``. A lock is that of ``msvcrt``, mandatory and exclusive, on a byte behind the
+  text of the lock file. A shared lock is not needed: the system refuses to delete or replace an open
+  file. So :func:`replace` retries for a while, and a deletion that is refused counts as "in use".
+  Directories cannot be opened, and need no fsync: NTFS journals names. There is no fork.
+* A system, or a file system, that has no locks at all raises :class:`OSError` with ``ENOTSUP``.
+* A child process inherits descriptors; on Windows it finds shared memory by name, and is given a copy
+  of a socket. Only Linux ends a child with its parent; elsewhere the child notices the parent's end.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import mmap
+import os
+import select
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+_fcntl = _module("fcntl")
+_msvcrt = _module("msvcrt")
+_LOCKED_BYTE = 1 << 30
+_ATTEMPTS, _PAUSE_SECS = 50, 0.02
+_PR_SET_PDEATHSIG = 1
+_NICENESS = 10
+_BINARY: int = getattr(os, "O_BINARY", 0)
+
+DIRECTORY: int | None = os.O_RDONLY | os.O_DIRECTORY if hasattr(os, "O_DIRECTORY") else None
+"""The flags that open a directory for fsync; None where directories need none."""
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def open_file(path: str | os.PathLike[str], flags: int) -> int:
+    """Return a new descriptor, binary, which child processes do not inherit."""
+    return os.open(path, flags | _BINARY, 0o666)
+
+
+def lock(descriptor: int, *, shared: bool = False) -> None:
+    """Lock an open file without waiting. Other processes see it; a crash releases it.
+
+    Args:
+        descriptor: of the file.
+        shared: several holders may have a shared lock; none beside an exclusive one.
+
+    Raises:
+        BlockingIOError: another holder has a lock that excludes this one.
+        OSError: the system or the file system has no locks.
+    """
+    if _fcntl is not None:
+        _fcntl.flock(descriptor, (_fcntl.LOCK_SH if shared else _fcntl.LOCK_EX) | _fcntl.LOCK_NB)
+    elif _msvcrt is None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+    elif not shared:
+        _lock_byte(descriptor)
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock. OSError where there are none."""
+    if _fcntl is not None:
+        _fcntl.flock(descriptor, _fcntl.LOCK_UN)
+
+
+def _lock_byte(descriptor: int) -> None:
+    os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+    try:
+        _msvcrt.locking(descriptor, _msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        raise BlockingIOError(errno.EWOULDBLOCK, str(error)) from error
+    finally:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+
+def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Rename within a directory, replacing the target, atomically. Blocking.
+
+    Windows refuses while the target is open; readers of small files do not for long.
+    """
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            os.replace(source, target)
+        except PermissionError:
+            if os.name != "nt" or not attempts_left:
+                raise
+            time.sleep(_PAUSE_SECS)
+        else:
+            return
+
+
+def read_at(descriptor: int, buffer: memoryview, position: int) -> int:
+    """Fill a buffer from a position of a file, and return how many bytes there were.
+
+    Without ``preadv`` it moves the descriptor: then one thread at a time.
+    """
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], position)
+    os.lseek(descriptor, position, os.SEEK_SET)
+    data = os.read(descriptor, len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def map_file(descriptor: int) -> mmap.mmap:
+    """Map a whole file, which must not be empty, to be read."""
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+
+
+def after_fork_in_child(fn: Callable[[], Any]) -> None:
+    """Have a function called in every forked child; nothing to do where there is no fork."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=fn)
+
+
+def disk_of(path: Path) -> str:
+    """Return what is known of a path's file system: its free space, and whether it is read-only."""
+    text = f"{shutil.disk_usage(path).free:,} bytes free"
+    if hasattr(os, "statvfs") and os.statvfs(path).f_flag & os.ST_RDONLY:
+        text += ", on a read-only file system"
+    return text
+
+
+def user_id() -> int | None:
+    """Return the number of the user this process runs as; None where users have none."""
+    return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+# --- child processes ------------------------------------------------------------------------------
+class SharedMemory:
+    """Memory that a process and its child see. It is gone when both are, however they end.
+
+    It is used in parts, each mapped by itself. What differs between systems is inside: a descriptor
+    that the child inherits, or a name.
+
+    Args:
+        found: :meth:`described` of the parent's; None for new memory.
+    """
+
+    def __init__(self, found: str | None = None) -> None:
+        self.descriptor = -1
+        self._name = found or f"asyncmon-{os.urandom(16).hex()}"
+        if found is not None:
+            self.descriptor = int(found) if found.isdigit() else -1
+        elif hasattr(os, "memfd_create"):
+            self.descriptor = os.memfd_create("asyncmon")
+        elif os.name != "nt":
+            self.descriptor, path = tempfile.mkstemp()
+            os.unlink(path)
+
+    def described(self) -> str:
+        """Return text by which the child finds it."""
+        return self._name if self.descriptor < 0 else str(self.descriptor)
+
+    def map(self, start: int, size: int, *, new: bool = False) -> mmap.mmap:
+        """Map a part, which is reserved first where it is new. Blocking.
+
+        Args:
+            start: a multiple of 64 kB.
+            size: likewise.
+            new: whether it was never mapped.
+
+        Raises:
+            OSError: there is no memory.
+        """
+        if self.descriptor < 0:
+            name: dict[str, Any] = {"tagname": f"{self._name}-{start}"}
+            return mmap.mmap(-1, size, **name)
+        if new and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self.descriptor, start, size)  # else writing to it is a SIGBUS
+        elif new:
+            _write_zeros(self.descriptor, start, size)
+        return mmap.mmap(self.descriptor, size, offset=start)
+
+    def close(self) -> None:
+        """Give the descriptor back; parts that are mapped stay."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def _write_zeros(descriptor: int, start: int, size: int) -> None:
+    """Reserve a part of a file where the system has no call for it. OSError where the disk is full."""
+    end, zeros = start + size, bytes(1 << 16)
+    while start < end:
+        start += os.pwrite(descriptor, zeros[: end - start], start)
+
+
+def give_back(mapping: mmap.mmap) -> None:
+    """Return the memory of a part that is not used any more, where the system can."""
+    if hasattr(mmap, "MADV_REMOVE"):
+        mapping.madvise(mmap.MADV_REMOVE)
+
+
+def inherited(*descriptors: int) -> dict[str, Any]:
+    """Return the options of ``subprocess`` that let a child inherit descriptors, and no signals."""
+    if os.name == "nt":
+        return {}
+    return {"pass_fds": descriptors, "start_new_session": True}
+
+
+def give_socket(end: socket.socket, process: int) -> str:
+    """Return text by which a child that has inherited a socket takes it."""
+    if hasattr(end, "share"):
+        return base64.b64encode(end.share(process)).decode()
+    return str(end.fileno())
+
+
+def take_socket(given: str) -> socket.socket:
+    """Return the socket of :func:`give_socket`."""
+    if given.isdigit():
+        return socket.socket(fileno=int(given))
+    fromshare: Any = getattr(socket, "fromshare")  # noqa: B009 - only Windows has it
+    made: socket.socket = fromshare(base64.b64decode(given))
+    return made
+
+
+def end_with_parent() -> None:
+    """Have the system kill this process when the thread that started it ends, where it can."""
+    if sys.platform == "linux":
+        ctypes = import_module("ctypes")
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def lower_priority(*, all_others: bool = False) -> None:
+    """Let other threads of the machine go before the calling one, or before all but it. Linux only."""
+    if sys.platform == "linux":
+        own = threading.get_native_id()
+        threads = [int(name) for name in os.listdir("/proc/self/task")] if all_others else [own]
+        for thread in threads:
+            if not (all_others and thread == own):
+                os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
+
+
+def wait_for_end_of_parent(descriptor: int) -> None:
+    """Return when the other end of a pipe is closed or this process has another parent. Blocking."""
+    parent = os.getppid()
+    while True:
+        if os.name != "nt" and not select.select([descriptor], [], [], 1.0)[0]:
+            if os.getppid() != parent:
+                return
+        elif not os.read(descriptor, 1 << 10):
+            return

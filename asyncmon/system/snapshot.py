@@ -1,0 +1,157 @@
+"""A consistent state, by name, that costs nothing to take."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class HeldArray:
+    """An array of a snapshot that another process holds.
+
+    Attributes:
+        name: in the snapshot.
+        dtype, shape: of the array.
+        rank: which process it is, where there are several. Arrays of one are written together.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    rank: int = 0
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return prod(self.shape) * self.itemsize
+
+    def __array__(self, *_args: object, **_options: object) -> NoReturn:
+        raise TypeError(f"{self!r} is in another process. Order a snapshot by snapshot().")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedArray:
+    """An array of a snapshot in pieces, which several processes hold.
+
+    Attributes:
+        dtype, shape: of the whole array.
+        pieces: offset of a piece in the array -> an array of this process or a :class:`HeldArray`. They
+            cover it without overlap.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    pieces: Mapping[tuple[int, ...], Any]
+
+    def __array__(self, *_args: object, **_options: object) -> NoReturn:
+        raise TypeError(f"{self!r} is in several processes. Order a snapshot by snapshot().")
+
+
+def assembled(
+    shape: tuple[int, ...], dtype: np.dtype[Any], pieces: Mapping[tuple[int, ...], NDArray[Any]]
+) -> NDArray[Any]:
+    """Return the whole of an array that is in pieces, by their offsets."""
+    whole = np.empty(shape, dtype)
+    for offset, piece in pieces.items():
+        ends = zip(offset, piece.shape, strict=True)
+        whole[tuple(slice(start, start + length) for start, length in ends)] = piece
+    return whole
+
+
+class Holder(Protocol):
+    """The process that holds arrays of a snapshot, and sees the files of this one."""
+
+    def write_file(
+        self, path: str, header: bytes, arrays: Mapping[str, Any], control: Any
+    ) -> dict[str, int]:
+        """Write a tensor file there, durably but for its name in the directory. Blocking.
+
+        Args:
+            path: of the file, which does not exist.
+            header: its first bytes.
+            arrays: what follows, in order: arrays and :class:`HeldArray`.
+            control: stops or unthrottles it, a :class:`~asyncmon.checkpoint.throttle.Control`.
+
+        Returns:
+            The CRC-32C of each array.
+
+        Raises:
+            OpError: it was not written, and nothing of it is left unless the process has ended.
+        """
+
+    async def pull(self) -> Snapshot:
+        """Return the snapshot with all of its arrays here."""
+
+
+class Snapshot(Mapping[str, "NDArray[Any]"]):
+    """The state of a session between two steps: names to read-only arrays.
+
+    The arrays are shared with the session, not copied. While a snapshot lives, a step that writes one
+    of them writes to a fresh array instead. :meth:`release` (or leaving ``with``, or the collection
+    of the object) ends the sharing; the arrays must not be read afterwards.
+
+    Args:
+        values: names to arrays. Views of them are handed out read-only.
+        step: the global step the state belongs to, or None where the program counts none.
+        on_release: called once, when the sharing ends. Must not refer to the snapshot.
+        holder: has those of its values that are :class:`HeldArray`, or pieces of them. Only a snapshot
+            that was ordered to be written has one.
+    """
+
+    __slots__ = ("__weakref__", "_finalizer", "_values", "holder", "step")
+
+    def __init__(
+        self,
+        values: Mapping[str, NDArray[Any]],
+        step: int | None = None,
+        on_release: Callable[[], None] | None = None,
+        holder: Holder | None = None,
+    ) -> None:
+        self.step = step
+        self.holder = holder
+        self._values: dict[str, Any] = {name: _read_only(array) for name, array in values.items()}
+        self._finalizer = weakref.finalize(self, on_release) if on_release is not None else None
+        if self._finalizer is not None:
+            self._finalizer.atexit = False
+
+    def release(self) -> None:
+        """End the sharing. A second call does nothing."""
+        self._values = {}
+        if self._finalizer is not None:
+            self._finalizer()
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        found: NDArray[Any] = self._values[name]
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+
+def _read_only(array: Any) -> Any:
+    if isinstance(array, HeldArray | ShardedArray):
+        return array
+    view: NDArray[Any] = np.asarray(array).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,175 @@
+"""What awaits in the module itself: ``asyncio.run(main())``, or a new ``async def main()``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+
+from asyncmon.tf1.port.calls import local_target
+from asyncmon.tf1.port.kinds import Foreign, Func
+from asyncmon.tf1.port.plan import Planner
+from asyncmon.tf1.port.scopes import bound_names, dotted
+
+_NAMES = ("main", "async_main", "run_main", "main_")
+
+
+class Entry:
+    """How the module is entered once parts of it await.
+
+    One call of a function of the file gets an ``asyncio.run`` around it. Else the body of
+    ``if __name__ == "__main__":`` becomes ``main``, or all from the first statement that awaits.
+    ``main`` declares as global what functions outside of it read, or what any function declares so.
+    """
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.tree = planner.tree
+        self.sites = planner.plan.sites
+        self.body = list(self.tree.module.body)
+        self.name = ""
+        self.run: cst.CSTNode | None = None
+        self.guard: cst.If | None = None
+        if not self.sites:
+            return
+        tops = [index for index, node in enumerate(self.body) if self._holds(node)]
+        self.first = tops[0]
+        self.run = self._single_call()
+        if self.run is not None:
+            return
+        guard = self.body[self.first]
+        if len(tops) == 1 and isinstance(guard, cst.If) and _is_guard(guard) and guard.orelse is None:
+            self.guard = guard
+        taken = self.tree.scopes[self.tree.module].names
+        self.name = next(name for name in _NAMES if name not in taken)
+        self._check()
+
+    def _holds(self, top: cst.CSTNode) -> bool:
+        return any(self._top(site) is top for site in self.sites)
+
+    def _top(self, node: cst.CSTNode) -> cst.CSTNode:
+        while (above := self.tree.parent(node)) is not None and above is not self.tree.module:
+            node = above
+        return node
+
+    def _single_call(self) -> cst.CSTNode | None:
+        """Return the one call of a function of the file, outside of loops, if there is no more."""
+        if len(self.sites) > 1:
+            return None
+        (site,) = self.sites
+        if not isinstance(site, cst.Call):
+            return None
+        kinds = self.planner.flow.kinds(site.func)
+        if not any(isinstance(kind, Func) and local_target(self.planner.flow, kind) for kind in kinds):
+            return None
+        node: cst.CSTNode | None = site
+        while node is not None:
+            if isinstance(node, cst.For | cst.While | cst.With | cst.ListComp | cst.DictComp):
+                return None
+            node = self.tree.parent(node)
+        return site
+
+    def _moved(self) -> list[cst.CSTNode]:
+        return [self.guard] if self.guard is not None else list(self.body[self.first :])
+
+    def _check(self) -> None:
+        moved = set(self._moved())
+        for node in self.tree.nodes:
+            if self._top(node) not in moved:
+                continue
+            if isinstance(node, cst.ImportStar):
+                self.planner.note(node, f"`import *` is inside of `{self.name}` now: name what is used")
+            if isinstance(node, cst.Call) and isinstance(self.tree.holder(node), cst.Module):
+                self._sleep(node)
+            if isinstance(node, cst.Call) and dotted(node.func).endswith("app.run"):
+                text = (
+                    f"`{dotted(node.func)}` is inside of `{self.name}` now, which has a loop of its own"
+                )
+                self.planner.note(node, text)
+
+    def _sleep(self, call: cst.Call) -> None:
+        kinds = self.planner.flow.kinds(call.func)
+        if any(isinstance(kind, Foreign) and kind.path == "time.sleep" for kind in kinds):
+            self.planner.plan.awaited.add(call)
+
+    # -- the new text
+
+    def wrapped(self, parts: list[list[Any]]) -> list[list[Any]]:
+        """Return the statements of the module, part by part, with those that await in ``main``."""
+        call = cst.parse_statement(f"asyncio.run({self.name}())")
+        gap = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
+        declared = self._declared()
+        if self.guard is not None:
+            index = self.first
+            (guard,) = parts[index]
+            main = self._main(guard.body, declared).with_changes(leading_lines=guard.leading_lines)
+            body = cst.IndentedBlock(body=[call])
+            parts[index] = [main, guard.with_changes(body=body, leading_lines=gap)]
+            return parts
+        statements = [node for part in parts[self.first :] for node in part]
+        lines = list(statements[0].leading_lines)
+        statements[0] = statements[0].with_changes(leading_lines=[])
+        main = self._main(cst.IndentedBlock(body=statements), declared)
+        main = main.with_changes(leading_lines=_two_blank(lines, first=self.first == 0))
+        call = call.with_changes(leading_lines=gap)
+        return [*parts[: self.first], [main, call]]
+
+    def _main(self, block: Any, declared: list[str]) -> cst.FunctionDef:
+        if declared:
+            line = cst.parse_statement(f"global {', '.join(declared)}")
+            block = block.with_changes(body=[line, *block.body])
+        main = cst.FunctionDef(
+            name=cst.Name(self.name),
+            params=cst.Parameters(),
+            body=block,
+            asynchronous=cst.Asynchronous(),
+        )
+        return cst.ensure_type(main.visit(Blank()), cst.FunctionDef)
+
+    def _declared(self) -> list[str]:
+        """Return the names that stay global though they are bound in ``main``."""
+        tree = self.tree
+        root = tree.scopes[tree.module]
+        moved = set(self._moved())
+        mine: set[str] = set()
+        others: set[str] = set()
+        for node in tree.nodes:
+            inside = self._top(node) in moved
+            if isinstance(tree.holder(node), cst.Module):
+                names = bound_names(node) if not isinstance(node, cst.CompFor) else []
+                if isinstance(node, cst.FunctionDef | cst.ClassDef):
+                    names = [node.name.value]
+                if inside:
+                    mine.update(names)
+                else:
+                    others.update(names)
+            elif isinstance(node, cst.Name) and not inside and tree.binder(node) is root:
+                others.add(node.value)
+            if isinstance(node, cst.Global):
+                others |= {item.name.value for item in node.names}
+        return sorted(mine & others)
+
+
+class Blank(cst.CSTTransformer):
+    """Keeps blank lines blank where a block moves to the right."""
+
+    def leave_EmptyLine(self, original: cst.EmptyLine, updated: cst.EmptyLine) -> cst.EmptyLine:
+        if updated.comment is None:
+            return updated.with_changes(indent=False, whitespace=cst.SimpleWhitespace(""))
+        return updated
+
+
+def _two_blank(lines: list[cst.EmptyLine], *, first: bool) -> list[cst.EmptyLine]:
+    while lines and lines[0].comment is None:
+        lines.pop(0)
+    blank = [] if first else [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
+    return [*blank, *lines]
+
+
+def _is_guard(node: cst.If) -> bool:
+    test = node.test
+    return (
+        isinstance(test, cst.Comparison)
+        and isinstance(test.left, cst.Name)
+        and test.left.value == "__name__"
+    )

@@ -1,0 +1,371 @@
+"""Which calls are awaited, and what becomes async by that, up to the entry point.
+
+Functions of the file become async as long as that makes further calls awaited: a fixed point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from asyncmon.tf1.port import catalogue
+from asyncmon.tf1.port.calls import MANAGERS, local_target
+from asyncmon.tf1.port.kinds import (
+    Callback,
+    Foreign,
+    Generator,
+    Instance,
+    Kind,
+    Kinds,
+    Manager,
+    Method,
+    Real,
+    Stream,
+    Symbol,
+    Thread,
+    union,
+)
+from asyncmon.tf1.port.scopes import PROPERTY, Holder, decorators
+from asyncmon.tf1.port.store import Store
+
+DISTINCT = frozenset(
+    [
+        "run_step_fn",
+        "run_with_hooks",
+        "summary_computed",
+        "SummaryComputed",
+        "PrepareSession",
+        "prepare_or_wait_for_session",
+        "wait_for_session",
+        "start_standard_services",
+    ]
+)
+"""Methods that are awaited whatever is known of their object."""
+
+RUN_WORDS = frozenset({"feed_dict", "run_metadata", "session"})
+"""Keywords that tell ``run`` of a session or an operation from any other."""
+
+CAN_BE_ASYNC = frozenset(
+    ["__init__", "__enter__", "__exit__", "__call__", "__aenter__", "__aexit__", "__anext__", "__new__"]
+)
+
+
+ENTERING = frozenset(["__enter__", "__exit__"])
+
+COLLECTS = frozenset(
+    ["list", "tuple", "set", "frozenset", "sorted", "sum", "max", "min", "any", "all", "dict"]
+)
+"""Builtins that take all elements at once."""
+
+LAZY = frozenset(["enumerate", "zip", "map", "filter", "iter", "reversed"])
+
+
+@dataclass(frozen=True, order=True)
+class Note:
+    """What is left to the reader: where, and why."""
+
+    line: int
+    text: str
+
+
+@dataclass
+class Plan:
+    """What the port changes."""
+
+    awaited: set[cst.CSTNode] = field(default_factory=set)
+    functions: set[cst.CSTNode] = field(default_factory=set)
+    lambdas: set[cst.CSTNode] = field(default_factory=set)
+    loops: set[cst.CSTNode] = field(default_factory=set)
+    withs: set[cst.CSTNode] = field(default_factory=set)
+    collected: set[cst.CSTNode] = field(default_factory=set)
+    """Arguments that become lists: ``sum(await ... for ...)``, and what ``list(generator)`` takes."""
+    nexts: set[cst.CSTNode] = field(default_factory=set)
+    started: set[cst.CSTNode] = field(default_factory=set)
+    """Monitored sessions that are made without ``with``, which open when they are made in TF1."""
+    sites: set[cst.CSTNode] = field(default_factory=set)
+    """What makes the module itself async."""
+    notes: set[Note] = field(default_factory=set)
+
+
+class Planner:
+    """Makes the plan for a file."""
+
+    def __init__(self, flow: Store) -> None:
+        self.flow = flow
+        self.tree = flow.tree
+        self.plan = Plan()
+        self.calls = [node for node in self.tree.nodes if isinstance(node, cst.Call)]
+        self.plan.functions = {f for f in self.tree.functions if f.asynchronous is not None}
+        self._add_overrides()
+        self._add_started()
+        self.settle()
+
+    def settle(self) -> bool:
+        """Follow what has become async to its end; return whether there was anything."""
+        before = self._size()
+        while self._round():
+            pass
+        return self._size() != before
+
+    def note(self, node: cst.CSTNode, text: str) -> None:
+        """List something that is left as it is."""
+        self.plan.notes.add(Note(self.tree.line(node), text))
+
+    def _add_overrides(self) -> None:
+        for function in self.tree.functions:
+            owner = self.tree.is_method(function)
+            for base in () if owner is None else self.flow.real_bases(owner):
+                if catalogue.method_awaited(base, function.name.value):
+                    self.plan.functions.add(function)
+
+    def _add_started(self) -> None:
+        monitored = catalogue.instance("MonitoredSession") | catalogue.instance(
+            "SingularMonitoredSession"
+        )
+        items = [node.item for node in self.tree.nodes if isinstance(node, cst.WithItem)]
+        entered = union(self.flow.kinds(item) for item in items if not self._makes(item, monitored))
+        for call in self.calls:
+            outer = self.tree.parent(call)
+            stored = isinstance(outer, cst.Assign | cst.Return) and self._makes(call, monitored)
+            if stored and not self.flow.kinds(call) & entered and self._reach(call):
+                self.plan.started.add(call)
+
+    def _makes(self, node: cst.CSTNode, kinds: Kinds) -> bool:
+        """Whether a node is a call of a constructor of asyncmon."""
+        return (
+            isinstance(node, cst.Call)
+            and any(isinstance(kind, Real) for kind in self.flow.kinds(node.func))
+            and bool(self.flow.kinds(node) & kinds)
+        )
+
+    def _round(self) -> bool:
+        plan = self.plan
+        before = self._size()
+        for call in self.calls:
+            if self._is_due(call):
+                self._await(call)
+            elif isinstance(self.tree.holder(call), cst.Module) and self._starts(call):
+                plan.sites.add(call)
+        for node in self.tree.nodes:
+            if isinstance(node, cst.With) and node.asynchronous is None:
+                if any(self.is_entered(item.item) for item in node.items) and self._reach(node):
+                    plan.withs.add(node)
+            elif isinstance(node, cst.For | cst.CompFor) and node.asynchronous is None:
+                self._add_loop(node)
+        for call in self.calls:
+            self._collect(call)
+        for function in list(plan.functions):
+            owner = self.tree.is_method(function)
+            if owner is not None and isinstance(function, cst.FunctionDef):
+                self._add_family(owner, function.name.value)
+        return self._size() != before
+
+    def _collect(self, call: cst.Call) -> None:
+        """Make a list of what is iterated by ``async for`` and is given to a builtin function."""
+        kinds = self.flow.kinds(call.func)
+        names = {kind.path.removeprefix("builtins.") for kind in kinds if isinstance(kind, Foreign)}
+        for arg in call.args:
+            if names & COLLECTS and self.is_streamed(arg.value):
+                if self._reach(call):
+                    self.plan.collected.add(arg.value)
+            elif names & LAZY and self.is_streamed(arg.value):
+                self.note(call, f"`{next(iter(names))}` of an async generator: write an `async for`")
+
+    def _add_loop(self, node: cst.For | cst.CompFor) -> None:
+        if self.is_streamed(node.iter) and self._reach(node):
+            self.plan.loops.add(node)
+
+    def _size(self) -> int:
+        plan = self.plan
+        parts = (plan.awaited, plan.functions, plan.lambdas, plan.loops, plan.withs, plan.sites)
+        return sum(map(len, parts)) + len(plan.collected)
+
+    def _add_family(self, owner: cst.ClassDef, name: str) -> None:
+        if name in ("__init__", "__new__"):
+            return
+        names = ENTERING if name in ENTERING else {name}
+        family = self.flow.family(owner)
+        for function in self.tree.functions:
+            if function.name.value in names and self.tree.is_method(function) in family:
+                self.plan.functions.add(function)
+
+    # -- what is awaited
+
+    def _is_due(self, call: cst.Call) -> bool:
+        if call in self.plan.awaited or isinstance(self.tree.parent(call), cst.Await):
+            return False
+        return not self.is_deferred(call) and self.gives_awaitable(call)
+
+    def is_deferred(self, call: cst.CSTNode) -> bool:
+        """Whether a coroutine is given to asyncio, which awaits it."""
+        arg = self.tree.parent(call)
+        outer = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        if not isinstance(outer, cst.Call):
+            return False
+        return any(
+            isinstance(kind, Foreign) and kind.path.startswith("asyncio.")
+            for kind in self.flow.kinds(outer.func)
+        )
+
+    def gives_awaitable(self, call: cst.Call) -> bool:
+        """Whether what a call gives is to be awaited."""
+        kinds = self.flow.kinds(call.func)
+        name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        if any(self._of_kind(kind, name, call) for kind in kinds):
+            return True
+        return not kinds and bool(name) and self._unknown(call, name)
+
+    def _starts(self, call: cst.Call) -> bool:
+        """Whether a call starts tasks, for which there has to be a loop."""
+        for kind in self.flow.kinds(call.func):
+            name = getattr(kind.value, "__name__", "") if isinstance(kind, Real) else ""
+            if (kind.name if isinstance(kind, Method) else name) in catalogue.STARTS:
+                return True
+        return False
+
+    def _of_kind(self, kind: Kind, name: str, call: cst.Call) -> bool:
+        if isinstance(kind, Real):
+            return not isinstance(kind.value, type) and catalogue.awaited(kind.value)
+        if isinstance(kind, Method):
+            return catalogue.method_awaited(kind.owner, kind.name)
+        if isinstance(kind, Symbol):
+            return name in catalogue.SYMBOL_AWAITED
+        if isinstance(kind, Callback):
+            return True
+        if isinstance(kind, Foreign):
+            return self._foreign(kind, call)
+        target = local_target(self.flow, kind)
+        return target is not None and self.is_coroutine(target[0])
+
+    def _foreign(self, kind: Foreign, call: cst.Call) -> bool:
+        if kind.path == "time.sleep":
+            holder = self.tree.holder(call)
+            return holder in self.plan.functions
+        if kind.path == "builtins.next" and call.args and self.is_streamed(call.args[0].value):
+            self.plan.nexts.add(call)
+            return True
+        return self.flow.siblings.awaits(kind.path)
+
+    def _unknown(self, call: cst.Call, name: str) -> bool:
+        if name in DISTINCT or name == "eval":
+            return True
+        if name == "run":
+            words = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+            return bool(words & RUN_WORDS) or any(
+                isinstance(kind, Symbol) for arg in call.args for kind in self.flow.kinds(arg.value)
+            )
+        mine = [f for f in self.tree.functions if f.name.value == name and self.tree.is_method(f)]
+        assert isinstance(call.func, cst.Attribute), "it has a name"
+        unknown = not self.flow.kinds(call.func.value)
+        return unknown and bool(mine) and all(self.is_coroutine(function) for function in mine)
+
+    def is_coroutine(self, function: cst.CSTNode) -> bool:
+        """Whether a call of a function of the file gives a coroutine."""
+        if isinstance(function, cst.Lambda):
+            return function in self.plan.lambdas
+        return function in self.plan.functions and function not in self.flow.generators
+
+    def is_streamed(self, node: cst.CSTNode) -> bool:
+        """Whether something is iterated by ``async for``."""
+        return any(
+            isinstance(kind, Stream)
+            or (isinstance(kind, Generator) and kind.node in self.plan.functions)
+            for kind in self.flow.kinds(node)
+        )
+
+    def is_entered(self, node: cst.CSTNode) -> bool:
+        """Whether something is entered by ``async with``."""
+        return any(
+            self._has_enter(kind)
+            if isinstance(kind, Instance) and isinstance(kind.of, cst.ClassDef)
+            else catalogue.entered(kind)
+            and not (isinstance(kind, Manager) and kind.node and kind.node not in self.plan.functions)
+            for kind in self.flow.kinds(node)
+        )
+
+    def _has_enter(self, kind: Instance) -> bool:
+        """Whether an object of a class of the file is entered by ``async with``."""
+        assert isinstance(kind.of, cst.ClassDef), "it is a class of the file"
+        found = [self.flow.method(kind.of, name) for name in ("__aenter__", "__enter__")]
+        return any(function in self.plan.functions for function in found)
+
+    def is_thread(self, node: cst.CSTNode) -> Thread | None:
+        """Return the kind of thread that something is, or None."""
+        found = [kind for kind in self.flow.kinds(node) if isinstance(kind, Thread)]
+        return found[0] if found else None
+
+    # -- where it is awaited
+
+    def _await(self, call: cst.Call) -> None:
+        holder = self.tree.holder(call)
+        if isinstance(holder, cst.Lambda) and holder.body is call:
+            self.plan.lambdas.add(holder)
+        elif self._reach(call):
+            self.plan.awaited.add(call)
+
+    def _reach(self, node: cst.CSTNode) -> bool:
+        """Make async what contains something that is awaited; False where that cannot be."""
+        holder = self.tree.holder(node)
+        why = self.why_not(holder)
+        if why:
+            self.note(node, why)
+            return False
+        if not self._reach_comprehension(node):
+            return False
+        self.plan.sites.add(node) if isinstance(holder, cst.Module) else self.plan.functions.add(holder)
+        return True
+
+    def _reach_comprehension(self, node: cst.CSTNode) -> bool:
+        child, above = node, self.tree.parent(node)
+        while above is not None and not isinstance(above, cst.BaseStatement):
+            outermost = isinstance(above, cst.GeneratorExp) and child is above.for_in
+            if isinstance(above, cst.GeneratorExp) and not (outermost and self._in_source(node, above)):
+                call = self.tree.parent(self.tree.parent(above) or above)
+                if not isinstance(call, cst.Call) or len(call.args) != 1:
+                    self.note(node, "a generator expression that awaits: make it a list, or a loop")
+                    return False
+                self.plan.collected.add(above)
+            child, above = above, self.tree.parent(above)
+        return True
+
+    def _in_source(self, node: cst.CSTNode, generator: cst.GeneratorExp) -> bool:
+        """Whether a node is in the first iterable, which is evaluated outside of the generator."""
+        current: cst.CSTNode | None = node
+        while current is not None and current is not generator:
+            if current is generator.for_in.iter:
+                return True
+            current = self.tree.parent(current)
+        return False
+
+    def why_not(self, holder: Holder) -> str:
+        """Return why something cannot become async, or ""."""
+        if isinstance(holder, cst.ClassDef):
+            return f"the body of class `{holder.name.value}` cannot await: move this into a function"
+        if isinstance(holder, cst.Lambda):
+            return "a lambda cannot await inside of an expression: make it an `async def`"
+        if isinstance(holder, cst.Module):
+            return ""
+        name = holder.name.value
+        if decorators(holder) & PROPERTY:
+            return f"the property `{name}` cannot await: make it an async method"
+        if name.startswith("__") and name.endswith("__") and name not in CAN_BE_ASYNC:
+            return f"`{name}` cannot await: move this into an async method"
+        if holder in self.flow.generators and self._returns_value(holder):
+            return f"the generator `{name}` returns a value or delegates, which an async one cannot"
+        return ""
+
+    def _returns_value(self, function: cst.FunctionDef) -> bool:
+        for node in self.tree.nodes:
+            if (isinstance(node, cst.Return) and node.value is not None) or isinstance(node, cst.From):
+                in_yield = not isinstance(node, cst.From) or isinstance(
+                    self.tree.parent(node), cst.Yield
+                )
+                if in_yield and self.tree.holder(node) is function:
+                    return True
+        return False
+
+
+def is_manager(function: cst.FunctionDef) -> bool:
+    """Whether a function of the file makes a context manager."""
+    return bool(decorators(function) & MANAGERS)

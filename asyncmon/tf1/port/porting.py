@@ -1,0 +1,79 @@
+"""A program in, its port and what it leaves to the reader out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import libcst as cst
+
+from asyncmon.tf1.port.entry import Entry
+from asyncmon.tf1.port.flow import Flow
+from asyncmon.tf1.port.plan import Note, Planner
+from asyncmon.tf1.port.remarks import add_remarks
+from asyncmon.tf1.port.rewrite import Rewriter
+from asyncmon.tf1.port.scopes import Tree
+from asyncmon.tf1.port.siblings import Facts, Siblings
+from asyncmon.tf1.port.threads import Threads
+
+
+@dataclass(frozen=True)
+class Ported:
+    """A program after the port."""
+
+    source: bytes
+    notes: tuple[Note, ...]
+    """What was left as it is, by line of the old file."""
+
+
+def port(source: bytes | str, folder: Path | None = None) -> Ported:
+    """Port the text of a program; porting the result again changes nothing.
+
+    Args:
+        source: the text.
+        folder: where its other files are, which are read for what is async in them.
+
+    Raises:
+        libcst.ParserSyntaxError: it is not Python 3.
+    """
+    planner, threads = _plan(source, Siblings(folder, partial(_facts, known={})))
+    entry = Entry(planner)
+    add_remarks(planner)
+    made = planner.tree.module.visit(Rewriter(planner, threads, entry))
+    return Ported(made.bytes, tuple(sorted(planner.plan.notes)))
+
+
+def _plan(source: bytes | str, siblings: Siblings) -> tuple[Planner, Threads]:
+    planner = Planner(Flow(Tree(cst.parse_module(source)), siblings))
+    threads = Threads(planner)
+    while planner.settle():
+        threads = Threads(planner)
+    return planner, threads
+
+
+def _facts(path: Path, known: dict[Path, Facts]) -> Facts:
+    """Return what is async in another file of the program, and in those that it imports."""
+    if path in known:
+        return known[path]
+    known[path] = Facts()  # in a circle of imports
+    siblings = Siblings(path.parent, partial(_facts, known=known))
+    try:
+        planner, _ = _plan(path.read_bytes(), siblings)
+    except (OSError, cst.ParserSyntaxError):
+        return known[path]
+    tree, flow = planner.tree, planner.flow
+    functions = [f for f in tree.functions if isinstance(tree.holder(f), cst.Module)]
+    methods = [(c, f) for f in tree.functions if (c := tree.is_method(f)) is not None]
+    awaited = {(c.name.value, f.name.value) for c, f in methods if planner.is_coroutine(f)}
+    known[path] = Facts(
+        functions=frozenset(f.name.value for f in functions if planner.is_coroutine(f)),
+        methods=frozenset(
+            (owner, "" if name in ("__init__", "__new__") else name) for owner, name in awaited
+        ),
+        names=frozenset(f.name.value for f in functions)
+        | frozenset(c.name.value for c in tree.classes)
+        | frozenset(f"{c.name.value}.{f.name.value}" for c, f in methods),
+        bases=tuple((c.name.value, base) for c in tree.classes for base in flow.real_bases(c)),
+    )
+    return known[path]

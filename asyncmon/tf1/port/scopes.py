@@ -1,0 +1,189 @@
+"""A parsed file: what contains what, which scope binds which name, at which line each thing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+Holder = cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda
+"""What a name or an ``await`` can be inside of."""
+
+
+@dataclass(eq=False)
+class Scope:
+    """The names that a module, class, function or lambda binds."""
+
+    node: Holder
+    parent: Scope | None
+    names: set[str] = field(default_factory=set)
+    outer: set[str] = field(default_factory=set)
+
+    def find(self, name: str) -> Scope | None:
+        """Return the scope whose name this is, or None for a builtin."""
+        scope: Scope | None = self
+        while scope is not None:
+            own = scope is self or not isinstance(scope.node, cst.ClassDef)
+            if own and name in scope.names and name not in scope.outer:
+                return scope
+            scope = scope.parent
+        return None
+
+
+class Tree:
+    """A module with its parents, lines and scopes."""
+
+    def __init__(self, module: cst.Module) -> None:
+        self._wrapper = MetadataWrapper(module)
+        self.module = self._wrapper.module
+        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._holders: dict[cst.CSTNode, Holder] = {}
+        self.nodes: list[cst.CSTNode] = []
+        self.scopes: dict[cst.CSTNode, Scope] = {}
+        self.module.visit(_Collector(self))
+        root = self.scopes[self.module]
+        for scope in self.scopes.values():
+            if scope is not root and scope.outer:
+                root.names |= scope.outer - root.names
+        self.functions = [node for node in self.nodes if isinstance(node, cst.FunctionDef)]
+        self.classes = [node for node in self.nodes if isinstance(node, cst.ClassDef)]
+
+    @cached_property
+    def _positions(self) -> Mapping[cst.CSTNode, Any]:
+        return self._wrapper.resolve(PositionProvider)
+
+    def line(self, node: cst.CSTNode) -> int:
+        """Return the number of the line where something begins."""
+        return int(self._positions[node].start.line)
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Return what contains a node."""
+        return self._parents.get(node)
+
+    def holder(self, node: cst.CSTNode) -> Holder:
+        """Return the function, lambda, class or module in whose body something is."""
+        if (known := self._holders.get(node)) is None:
+            known = self._holders[node] = self._find_holder(node)
+        return known
+
+    def _find_holder(self, node: cst.CSTNode) -> Holder:
+        child, above = node, self.parent(node)
+        while above is not None:
+            if isinstance(above, cst.Module):
+                return above
+            if isinstance(above, cst.FunctionDef | cst.Lambda | cst.ClassDef) and child is above.body:
+                return above
+            child, above = above, self.parent(above)
+        return self.module
+
+    def scope(self, node: cst.CSTNode) -> Scope:
+        """Return the scope in which the names of an expression are looked up."""
+        return self.scopes[self.holder(node)]
+
+    def binder(self, name: cst.Name) -> Scope | None:
+        """Return the scope that binds a name; None for attributes, keywords, parameters, builtins."""
+        above = self.parent(name)
+        if isinstance(above, cst.Attribute) and above.attr is name:
+            return None
+        if isinstance(above, cst.Arg) and above.keyword is name:
+            return None
+        if isinstance(above, cst.Param) and above.name is name:
+            return None
+        return self.scope(name).find(name.value)
+
+    def in_import(self, node: cst.CSTNode) -> bool:
+        """Whether a dotted name is part of an import."""
+        above = self.parent(node)
+        while isinstance(above, cst.Attribute):
+            above = self.parent(above)
+        return isinstance(above, cst.ImportAlias | cst.ImportFrom)
+
+    def is_method(self, function: cst.CSTNode) -> cst.ClassDef | None:
+        """Return the class of which a function is a method."""
+        holder = self.holder(function)
+        if isinstance(holder, cst.ClassDef) and isinstance(function, cst.FunctionDef):
+            return holder
+        return None
+
+
+class _Collector(cst.CSTVisitor):
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.stack: list[Scope] = []
+        self.path: list[cst.CSTNode] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        self.tree.nodes.append(node)
+        if self.path:
+            self.tree._parents[node] = self.path[-1]
+        self.path.append(node)
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            self.stack[-1].names.add(node.name.value)
+        if isinstance(node, cst.Module | cst.FunctionDef | cst.ClassDef | cst.Lambda):
+            scope = Scope(node, self.stack[-1] if self.stack else None)
+            self.tree.scopes[node] = scope
+            self.stack.append(scope)
+        elif isinstance(node, cst.Param):
+            self.stack[-1].names.add(node.name.value)
+        elif isinstance(node, cst.Global | cst.Nonlocal):
+            self.stack[-1].outer |= {item.name.value for item in node.names}
+        else:
+            self.stack[-1].names.update(bound_names(node))
+        return True
+
+    def on_leave(self, node: cst.CSTNode) -> None:
+        self.path.pop()
+        if isinstance(node, cst.Module | cst.FunctionDef | cst.ClassDef | cst.Lambda):
+            self.stack.pop()
+
+
+def bound_names(node: cst.CSTNode) -> list[str]:
+    """Return the names that a node binds by itself; see also ``names_in``."""
+    if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.AugAssign | cst.For | cst.CompFor):
+        return names_in(node.target)
+    if isinstance(node, cst.NamedExpr):
+        return names_in(node.target)
+    if isinstance(node, cst.AsName):
+        return names_in(node.name)
+    if isinstance(node, cst.ImportAlias) and node.asname is None:
+        name: cst.BaseExpression = node.name
+        while isinstance(name, cst.Attribute):
+            name = name.value
+        return names_in(name)
+    return []
+
+
+def names_in(target: cst.CSTNode) -> list[str]:
+    """Return the plain names in a target of an assignment."""
+    if isinstance(target, cst.Name):
+        return [target.value]
+    if isinstance(target, cst.Tuple | cst.List):
+        return [name for item in target.elements for name in names_in(item.value)]
+    return []
+
+
+def dotted(node: cst.CSTNode | None) -> str:
+    """Return ``a.b.c`` of names joined by dots, and "" of anything else."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        before = dotted(node.value)
+        return f"{before}.{node.attr.value}" if before else ""
+    return ""
+
+
+PROPERTY = frozenset({"property", "cached_property", "setter"})
+
+
+def decorators(node: cst.FunctionDef) -> frozenset[str]:
+    """Return the last names of the decorators of a function."""
+    found = set()
+    for decorator in node.decorators:
+        call = decorator.decorator
+        name = dotted(call.func if isinstance(call, cst.Call) else call)
+        found.add(name.rpartition(".")[2])
+    return frozenset(found)

@@ -1,0 +1,96 @@
+"""What has become async in the other files of a program, which are ported one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_UP = 3
+"""How many folders above may be the one that imports start from."""
+
+_MEMBER = re.compile(r"(.*)\.(\w+)\(\)\.(\w+)")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is async in one file once it is ported."""
+
+    functions: frozenset[str] = frozenset()
+    methods: frozenset[tuple[str, str]] = frozenset()
+    """Async methods by class; ``("Agent", "")`` where the class itself is awaited."""
+    names: frozenset[str] = frozenset()
+    """All functions and classes, and methods as ``Class.method``."""
+    bases: tuple[tuple[str, type], ...] = ()
+    """Classes of asyncmon from which a class derives."""
+
+
+class Siblings:
+    """Finds the files that a file imports, and what is async in them.
+
+    Args:
+        folder: where the file is. None: it is looked at alone.
+        read: returns the facts of a file.
+    """
+
+    def __init__(self, folder: Path | None, read: Callable[[Path], Facts]) -> None:
+        self._folder = folder
+        self._read = read
+        self._known: dict[str, Facts | None] = {}
+
+    def facts(self, module: str) -> Facts | None:
+        """Return what is known of a module by its name in an import; None if it is no file here."""
+        if module not in self._known:
+            self._known[module] = None  # for a circle of imports
+            path = self._find(module)
+            self._known[module] = None if path is None else self._read(path)
+        return self._known[module]
+
+    def _find(self, module: str) -> Path | None:
+        name = module.lstrip(".")
+        if self._folder is None or not name:
+            return None
+        folders = [self._folder, *list(self._folder.resolve().parents)[:_UP]]
+        if ups := len(module) - len(name):
+            folders = folders[ups - 1 : ups]
+        for folder in folders:
+            path = folder.joinpath(*name.split(".")).with_suffix(".py")
+            if path.is_file():
+                return path
+        return None
+
+    def knows(self, path: str) -> bool:
+        """Whether a dotted name is a function or class of a file here, or a method of an object."""
+        module, name = _split(path)
+        facts = self.facts(module)
+        return facts is not None and name in facts.names
+
+    def is_class(self, path: str) -> bool:
+        """Whether a dotted name is a class of a file here."""
+        module, name = _split(path)
+        facts = self.facts(module)
+        return facts is not None and any(one.startswith(f"{name}.") for one in facts.names)
+
+    def awaits(self, path: str) -> bool:
+        """Whether the call of a dotted name is awaited."""
+        module, name = _split(path)
+        facts = self.facts(module)
+        if facts is None:
+            return False
+        owner, _, method = name.rpartition(".")
+        return name in facts.functions or (owner or name, method if owner else "") in facts.methods
+
+    def bases(self, path: str) -> list[type]:
+        """Return the classes of asyncmon from which a class of another file derives."""
+        module, name = _split(path)
+        facts = self.facts(module)
+        return [] if facts is None else [base for owner, base in facts.bases if owner == name]
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the module of a dotted name, and the name in it: ``Class.method`` for an object's."""
+    if found := _MEMBER.fullmatch(path):
+        return found[1], f"{found[2]}.{found[3]}"
+    module, _, name = path.rpartition(".")
+    return module, name

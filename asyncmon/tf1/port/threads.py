@@ -1,0 +1,168 @@
+"""Threads that run a session become tasks: ``threading.Thread`` to ``asyncio.create_task``."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from asyncmon.tf1.port import catalogue
+from asyncmon.tf1.port.calls import argument, local_target
+from asyncmon.tf1.port.kinds import Callback, Foreign, Method
+from asyncmon.tf1.port.plan import Planner
+
+_TAKERS = frozenset({"join", "stop", "Stop", "register_thread", "register_task"})
+
+
+class Threads:
+    """Finds the threads of a file, and makes the tasks."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.flow = planner.flow
+        self.tree = planner.tree
+        self.created: set[cst.CSTNode] = set()
+        self.joined: set[cst.CSTNode] = set()
+        self.alive: set[cst.CSTNode] = set()
+        self.dropped: set[cst.CSTNode] = set()
+        calls = planner.calls
+        made = [call for call in calls if self._path(call) == "threading.Thread"]
+        moved = any(map(self._is_async, made)) or any(map(self._takes_threads, calls))
+        for call in made if moved else ():
+            if argument(call, 1, "target") is None or any(arg.star for arg in call.args):
+                planner.note(call, "a thread without a target that is seen here: make it a task")
+            else:
+                self.created.add(call)
+                self._reach(call)
+        for call in calls:
+            self._use(call, moved)
+        for node in self.tree.nodes:
+            if isinstance(node, cst.Assign) and self._sets_daemon(node, moved):
+                self.dropped.add(node)
+        for node in self.tree.nodes:
+            if isinstance(node, cst.For) and node.orelse is None and self._is_dropped(node):
+                self.dropped.add(node)
+
+    def _path(self, call: cst.Call) -> str:
+        paths = [kind.path for kind in self.flow.kinds(call.func) if isinstance(kind, Foreign)]
+        return paths[0] if paths else ""
+
+    def _is_async(self, call: cst.Call) -> bool:
+        target = argument(call, 1, "target")
+        if target is None:
+            return False
+        for kind in self.flow.kinds(target):
+            if isinstance(kind, Callback):
+                return True
+            if isinstance(kind, Method):
+                return catalogue.method_awaited(kind.owner, kind.name)
+            found = local_target(self.flow, kind)
+            if found is not None and self.planner.is_coroutine(found[0]):
+                return True
+        return False
+
+    def _takes_threads(self, call: cst.Call) -> bool:
+        """Whether a coordinator gets threads, which for it are tasks."""
+        name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        if name not in _TAKERS:
+            return False
+        for arg in call.args:
+            for kind in self.flow.kinds(arg.value):
+                inner = getattr(kind, "of", ())
+                flat = [kind, *(inner if isinstance(inner, frozenset) else ())]
+                if any(self._is_made(one) for one in flat):
+                    return True
+        return False
+
+    @staticmethod
+    def _is_made(kind: object) -> bool:
+        return not getattr(kind, "has_start", True)
+
+    def _reach(self, node: cst.CSTNode) -> None:
+        if isinstance(self.tree.holder(node), cst.Module):
+            self.planner.plan.sites.add(node)
+
+    def _use(self, call: cst.Call, moved: bool) -> None:
+        if not isinstance(call.func, cst.Attribute):
+            return
+        thread = self.planner.is_thread(call.func.value)
+        if thread is None or not (moved or thread.has_start):
+            return
+        name = call.func.attr.value
+        statement = self.tree.parent(call)
+        if (name == "start" and not thread.has_start) or name == "setDaemon":
+            if isinstance(statement, cst.Expr):
+                self.dropped.add(statement)
+            else:
+                self.planner.note(call, "a task is started when it is made: take out this `start`")
+        elif name == "join" and not isinstance(self.tree.parent(call), cst.Await):
+            if self.planner._reach(call):
+                self.joined.add(call)
+        elif name in ("is_alive", "isAlive"):
+            self.alive.add(call)
+
+    def _sets_daemon(self, node: cst.Assign, moved: bool) -> bool:
+        target = node.targets[0].target
+        if not isinstance(target, cst.Attribute) or target.attr.value != "daemon":
+            return False
+        thread = self.planner.is_thread(target.value)
+        return thread is not None and (moved or thread.has_start)
+
+    def _is_dropped(self, loop: cst.For) -> bool:
+        return all(
+            isinstance(line, cst.SimpleStatementLine)
+            and all(small in self.dropped for small in line.body)
+            for line in loop.body.body
+        )
+
+    # -- the new text
+
+    def task(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return what starts a task in place of a thread."""
+        target = argument(updated, 1, "target")
+        assert target is not None, "only threads with a target are moved"
+        args = _spread(argument(updated, 3, "args"), "*") + _spread(
+            argument(updated, 4, "kwargs"), "**"
+        )
+        if self._is_async(original):
+            called = cst.Call(func=target, args=args)
+        else:
+            func = cst.parse_expression("asyncio.to_thread")
+            called = cst.Call(func=func, args=[cst.Arg(target), *args])
+        given = [cst.Arg(called)]
+        name = argument(updated, 2, "name")
+        if name is not None:
+            equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+            given.append(cst.Arg(name, keyword=cst.Name("name"), equal=equal))
+        return cst.Call(func=cst.parse_expression("asyncio.create_task"), args=given)
+
+    def join(self, call: cst.Call) -> cst.BaseExpression:
+        """Return what waits for a task."""
+        assert isinstance(call.func, cst.Attribute), "it is thread.join()"
+        timeout = argument(call, 0, "timeout")
+        if timeout is None:
+            return call.func.value
+        tasks = cst.List([cst.Element(call.func.value)])
+        equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+        return cst.Call(
+            func=cst.parse_expression("asyncio.wait"),
+            args=[cst.Arg(tasks), cst.Arg(timeout, keyword=cst.Name("timeout"), equal=equal)],
+        )
+
+    @staticmethod
+    def is_alive(call: cst.Call) -> cst.BaseExpression:
+        """Return whether a task is running, in place of a thread's ``is_alive()``."""
+        assert isinstance(call.func, cst.Attribute), "it is thread.is_alive()"
+        done = call.with_changes(func=call.func.with_changes(attr=cst.Name("done")))
+        return cst.UnaryOperation(
+            operator=cst.Not(), expression=done, lpar=[cst.LeftParen()], rpar=[cst.RightParen()]
+        )
+
+
+def _spread(node: cst.BaseExpression | None, star: str) -> list[cst.Arg]:
+    """Return the arguments of a call from the tuple or dict that a thread takes."""
+    if node is None:
+        return []
+    if star == "*" and isinstance(node, cst.Tuple | cst.List):
+        plain = [item for item in node.elements if isinstance(item, cst.Element)]
+        if len(plain) == len(node.elements):
+            return [cst.Arg(item.value) for item in plain]
+    return [cst.Arg(node, star=star)]  # type: ignore[arg-type]  # one of libcst's words

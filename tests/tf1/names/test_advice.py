@@ -1,0 +1,162 @@
+"""What is said of names that are not where they are sought."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import asyncmon as am
+import asyncmon.tf1 as tf
+from asyncmon import graph
+from asyncmon.tf1.names.advice import hint_for
+from asyncmon.tf1.names.hints import HINTS
+from asyncmon.tf1.names.table import TF1_NAMES
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "said"),
+    [
+        (am, "placeholder", "it is asyncmon.graph.placeholder"),
+        (am, "AdamOptimizer", "it is asyncmon.graph.train.AdamOptimizer"),
+        (am, "OutOfRangeError", "it is asyncmon.errors.OutOfRangeError"),
+        (am, "ConfigProto", "it is asyncmon.tf1.ConfigProto"),
+        (am, "to_float", "it is asyncmon.tf1.to_float"),
+        (am, "import_meta_graph", "build the graph by the code that built it, then Saver.restore"),
+        (am, "estimator", "write the loop"),
+        (graph, "MonitoredSession", "it is asyncmon.MonitoredSession"),
+        (graph, "relu", "it is asyncmon.graph.nn.relu"),
+        (graph, "SparseTensor", "there are no sparse tensors"),
+        (graph, "data", "iterate over your data with asyncmon.data and sess.iterate"),
+        (
+            tf.math,
+            "nextafter",
+            "TF1 has tf.math.nextafter, asyncmon has nothing like it",
+        ),
+        (graph, "igammac", "compute it with scipy.special before it is fed, or in a tf.py_func"),
+        (tf, "AdamOptimizer", "it is asyncmon.tf1.train.AdamOptimizer"),
+        (tf, "sparse_add", "there are no sparse tensors"),
+        (tf, "TensorArray", "let tf.map_fn or tf.scan collect"),
+        (tf.train, "float32", "it is asyncmon.tf1.float32"),
+        (tf.train, "Checkpoint", "use tf.train.Saver"),
+        (tf.nn, "ctc_loss", "CTC is not here"),
+        (tf.flags, "DEFINE_strnig", "did you mean 'DEFINE_string'?"),
+    ],
+)
+def test_a_missing_name_says_where_it_is_or_what_to_do(module: Any, name: str, said: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    text = str(caught.value)
+    assert text.startswith(f"module {module.__name__!r} has no attribute {name!r}")
+    assert said in text
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize("name", ["Any", "TYPE_CHECKING", "annotations", "import_module"])
+def test_what_modules_import_is_no_place_for_a_name(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(am, name)
+    assert "it is" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [(am, "Savr", "Saver"), (graph, "reduce_maen", "reduce_mean"), (tf.train, "AdamOptimiser", "Adam")],
+)
+def test_a_misspelt_name_is_corrected(module: Any, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf"; did you mean '{meant}"):
+        getattr(module, name)
+
+
+@pytest.mark.parametrize("name", ["__wrapped__", "_private", "nonsense", "cli"])
+def test_nothing_is_said_of_what_no_program_means(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        am.__getattr__(name)  # type: ignore[attr-defined]
+    assert str(caught.value) == f"module 'asyncmon' has no attribute {name!r}"
+
+
+def test_modules_can_be_imported_from_the_packages() -> None:
+    code = "from asyncmon import cli, tf1, training\nfrom asyncmon.tf1 import image_files"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_the_tables_cost_nothing_until_a_name_is_missing() -> None:
+    code = (
+        "import sys, asyncmon.tf1 as tf\n"
+        "assert not {'asyncmon.tf1.names.hints', 'asyncmon.tf1.names.table'} & sys.modules.keys()\n"
+        "assert not hasattr(tf, 'nothing')\n"
+        "assert 'asyncmon.tf1.names.hints' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_tf1_is_imported_when_a_name_is_missing() -> None:
+    code = (
+        "import sys, asyncmon\nassert 'asyncmon.tf1' not in sys.modules\n"
+        "assert not hasattr(asyncmon, 'nothing')\nassert 'asyncmon.tf1' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def names_of_tf1() -> list[str]:
+    return [space + name for space, names in TF1_NAMES.items() for name in names.split()]
+
+
+def resolved(name: str) -> Any:
+    value: Any = tf
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def test_every_name_of_tf1_is_there_or_something_is_said_of_it() -> None:
+    silent = []
+    for name in names_of_tf1():
+        try:
+            resolved(name)
+        except AttributeError as error:
+            if ":" not in str(error):
+                silent.append(name)
+    assert silent == []
+
+
+def test_hints_are_given_for_names_that_are_missing_only() -> None:
+    """A name that lands makes its own hint, or that of its pattern, superfluous."""
+    superfluous = []
+    for name in HINTS:
+        with contextlib.suppress(AttributeError):
+            superfluous += [name] if "*" not in name and resolved(name) else []
+    assert superfluous == []
+
+
+def test_hints_name_what_is_there() -> None:
+    for hint in set(HINTS.values()):
+        for word in hint.replace(",", " ").replace(":", " ").replace("(", " ").split():
+            if word.startswith("tf.") and word[-1].isalnum():
+                name = word[3:].split("=")[0]
+                assert resolved(name) is not None, name
+            if word.startswith("asyncmon.") and word[-1].isalnum():
+                module, _, last = word.rpartition(".")
+                assert hasattr(importlib.import_module(module), last), word
+
+
+@pytest.mark.asyncio
+async def test_a_session_says_what_to_use_instead_of_partial_runs() -> None:
+    async with tf.Session() as sess:
+        for name in ("partial_run", "partial_run_setup"):
+            with pytest.raises(AttributeError, match="run twice, and feed the second run"):
+                getattr(sess, name)
+        with pytest.raises(AttributeError, match=r"'Session' object has no attribute 'nothing'$"):
+            _ = sess.nothing  # type: ignore[attr-defined]
+        assert not hasattr(sess, "_private")
+
+
+def test_what_is_said_of_a_namespace_holds_for_its_names() -> None:
+    assert hint_for("contrib.slim.conv2d") == HINTS["contrib.slim"]
+    assert hint_for("contrib.ffmpeg.decode_audio") == HINTS["contrib.*"]
+    assert hint_for("sparse_reduce_max") == HINTS["sparse_reduce_sum"]
+    assert hint_for("reduce_sum") is None

@@ -1,0 +1,208 @@
+"""``asyncmon.tf1.port``: the entry point, module-level code, threads, the import of ``asyncio``."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
+
+from asyncmon.tf1.port.porting import port
+
+
+def ported(text: str) -> str:
+    once = port(textwrap.dedent(text).encode()).source
+    assert port(once).source == once
+    return once.decode()
+
+
+def test_a_script_gets_a_main() -> None:
+    assert ported("""\
+        '''A script.'''
+        from __future__ import print_function
+        # for arrays
+        import time
+        import tensorflow as tf
+
+        x = tf.placeholder(tf.float32)
+        sess = tf.Session()
+        count = 0
+
+        # It begins here.
+        sess.run(tf.global_variables_initializer())
+
+        def bump():
+            global count
+            count += 1
+
+        for i in range(3):
+            print(sess.run(x, {x: i}))
+            time.sleep(1)
+
+            bump()
+        # The end.
+        """) == textwrap.dedent("""\
+        '''A script.'''
+        from __future__ import print_function
+        # for arrays
+        import asyncio
+        import time
+        import asyncmon.tf1 as tf
+
+        x = tf.placeholder(tf.float32)
+        sess = tf.Session()
+        count = 0
+
+
+        # It begins here.
+        async def main():
+            await sess.run(tf.global_variables_initializer())
+
+            def bump():
+                global count
+                count += 1
+
+            for i in range(3):
+                print(await sess.run(x, {x: i}))
+                await asyncio.sleep(1)
+
+                bump()
+
+
+        asyncio.run(main())
+        # The end.
+        """)
+
+
+def test_what_functions_outside_read_stays_global() -> None:
+    after = ported("""\
+        import tensorflow as tf
+
+        step = 0
+
+        def read():
+            return sess, saver
+
+        if __name__ == "__main__":
+            sess = tf.Session()
+            saver = tf.train.Saver()
+            other = 1
+            step += 1
+            sess.run(1)
+        """)
+    assert "async def main():\n    global saver, sess, step\n    sess = tf.Session()" in after
+    assert after.endswith('if __name__ == "__main__":\n    asyncio.run(main())\n')
+
+
+def test_a_name_that_is_taken_is_not_used_for_main() -> None:
+    after = ported("import tensorflow as tf\ndef main(): pass\ntf.Session().run(1)\nmain()\n")
+    assert "async def async_main():\n    await tf.Session().run(1)\n    main()\n" in after
+
+
+def test_app_run_takes_an_async_main() -> None:
+    text = """\
+        import tensorflow as tf
+
+        def main(argv):
+            with tf.Session() as sess:
+                sess.run(1)
+
+        if __name__ == "__main__":
+            tf.app.run(main)
+        """
+    assert ported(text).endswith('\nif __name__ == "__main__":\n    tf.app.run(main)\n')
+    text = text.replace(
+        "import tensorflow as tf", "import tensorflow as tf\n        from absl import app"
+    )
+    after = ported(text.replace("        tf.app", "        app"))
+    assert after.endswith("    tf.app.run(main)\n")
+
+
+def test_exit_status_of_an_async_main() -> None:
+    after = ported("""\
+        import sys
+        import tensorflow as tf
+
+        def main(argv):
+            return tf.Session().run(1)
+
+        if __name__ == "__main__":
+            sys.exit(main(sys.argv))
+        """)
+    assert after.endswith("    sys.exit(asyncio.run(main(sys.argv)))\n")
+    assert after.startswith("import asyncio\nimport sys\n")
+
+
+def test_threads_that_run_a_session_become_tasks() -> None:
+    after = ported("""\
+        import threading
+        import tensorflow as tf
+
+        def work(coord, sess, n):
+            while not coord.should_stop():
+                sess.run(n)
+
+        def plain(coord):
+            coord.request_stop()
+
+        def main(sess):
+            coord = tf.train.Coordinator()
+            threads = [threading.Thread(target=work, args=(coord, sess, i)) for i in range(2)]
+            threads.append(threading.Thread(target=plain, args=[coord], name="p"))
+            threads.append(threading.Thread(target=sess.run, args=(1,), kwargs={"feed_dict": {}}))
+            for t in threads:
+                t.daemon = True
+                t.start()
+            # now
+            coord.join(threads=threads)
+            threads[0].join()
+            threads[1].join(3)
+            coord.register_thread(threads[0])
+        """)
+    start = after.index("    coord = tf")
+    assert textwrap.dedent(after[start:]) == textwrap.dedent("""\
+        coord = tf.train.Coordinator()
+        threads = [asyncio.create_task(work(coord, sess, i)) for i in range(2)]
+        threads.append(asyncio.create_task(asyncio.to_thread(plain, coord), name="p"))
+        threads.append(asyncio.create_task(sess.run(1, **{"feed_dict": {}})))
+        # now
+        await coord.join(tasks=threads)
+        await threads[0]
+        await asyncio.wait([threads[1]], timeout=3)
+        coord.register_task(threads[0])
+        """)
+
+
+def test_queue_runners_give_tasks() -> None:
+    after = ported("""\
+        import tensorflow as tf
+
+        def main(sess, queue, enqueue):
+            coord = tf.train.Coordinator()
+            runner = tf.train.QueueRunner(queue, [enqueue])
+            threads = runner.create_threads(sess, coord=coord, daemon=True, start=False)
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            tf.train.LooperThread.loop(coord, 60, print)
+        """)
+    assert "threads = runner.create_tasks(sess, coord=coord, start=False)" in after
+    assert "        t.start()\n    for t in threads:\n        await t\n" in after
+    assert "tf.train.LooperTask.loop(coord, 60, print)" in after
+
+
+def test_asyncio_is_imported_before_a_function_too() -> None:
+    after = ported("""\
+        def f():
+            import time
+            import tensorflow as tf
+            tf.Session().run(1)
+            time.sleep(1)
+        """)
+    assert after.startswith("import asyncio\nasync def f")
+    assert (
+        "    import asyncmon.tf1 as tf\n    await tf.Session().run(1)\n    await asyncio.sleep(1)"
+        in after
+    )
