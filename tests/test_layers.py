@@ -144,7 +144,7 @@ def test_no_import_cycle() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_a_module_stays_small(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
+    assert len(path.read_text().splitlines()) <= 500
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
