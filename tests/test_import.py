@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import pydoc
 import subprocess
 import sys
 from types import ModuleType
 
 import pytest
-
-import asyncmon as am
 
 PROBE = """
 import json, logging, signal, sys, threading
@@ -37,6 +36,12 @@ EXTRAS = {
     "grpc", "httpx", "jax", "matplotlib", "obstore", "prometheus_client", "pytest", "ray", "rich",
     "starlette", "tensorboard", "torch", "uvicorn",
 }  # fmt: skip
+
+
+PACKAGES = [
+    "", ".checkpoint", ".data", ".distributed", ".graph", ".graph.layers", ".graph.nn", ".graph.train",
+    ".hooks", ".monitor", ".programs", ".runtime", ".summary", ".testing",
+]  # fmt: skip
 
 
 def test_import_starts_nothing_and_imports_no_extra() -> None:
@@ -71,13 +76,7 @@ def test_an_engine_that_is_missing_is_named_with_its_pip_line() -> None:
     assert "ImportError: JaxProgram needs JAX: pip install 'asyncmon[jax]'" in out.stderr
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "", ".checkpoint", ".data", ".distributed", ".graph", ".graph.layers", ".graph.nn",
-        ".graph.train", ".hooks", ".monitor", ".programs", ".runtime", ".summary", ".testing", ".tf1",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [*PACKAGES, ".tf1"])
 def test_no_name_of_another_package_is_visible(name: str) -> None:
     module = importlib.import_module(f"asyncmon{name}")
     found = {name: one for name, one in vars(module).items() if not name.startswith("_")}
@@ -89,11 +88,21 @@ def test_no_name_of_another_package_is_visible(name: str) -> None:
     assert not {"TYPE_CHECKING", "lacking", "missing_name"} & found.keys()
 
 
-def test_the_package_lists_its_public_modules_and_not_those_inside() -> None:
-    assert am.monitor.create_app is not None
-    modules = {name for name in dir(am) if isinstance(getattr(am, name), ModuleType)}
-    assert modules <= {
-        "checkpoint", "data", "distributed", "errors", "graph", "hooks", "monitor", "programs",
-        "runtime", "summary", "testing", "tf1",
-    }  # fmt: skip
-    assert "LiveRun" in dir(am.monitor)
+@pytest.mark.parametrize("name", PACKAGES)
+def test_dir_and_help_show_the_public_names(name: str) -> None:
+    module = importlib.import_module(f"asyncmon{name}")
+    assert dir(module) == sorted(set(module.__all__))
+    assert [one for one in module.__all__ if not hasattr(module, one)] == []
+    documented = pydoc.plain(pydoc.render_doc(module))
+    assert [one for one in module.__all__ if one not in documented] == []
+
+
+def test_packages_that_few_programs_need_are_imported_at_their_first_use() -> None:
+    probe = (
+        "import sys, asyncmon as am\n"
+        "lazy = {f'asyncmon.{name}' for name in ('monitor', 'testing', 'tf1')}\n"
+        "assert not lazy & sys.modules.keys()\n"
+        "am.monitor, am.testing, am.tf1\n"
+        "assert lazy <= sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", probe], check=True)

@@ -17,29 +17,36 @@ The files are described byte for byte in :mod:`~asyncmon.checkpoint.manifest`
 (``model.ckpt-100.safetensors``) and :mod:`~asyncmon.checkpoint.state_file` (``checkpoint``).
 """
 
-from asyncmon.checkpoint.latest import latest_checkpoint as latest_checkpoint
-from asyncmon.checkpoint.management import Inspected as Inspected
-from asyncmon.checkpoint.management import checkpoint_exists as checkpoint_exists
-from asyncmon.checkpoint.management import checkpoints_iterator as checkpoints_iterator
-from asyncmon.checkpoint.management import get_checkpoint_mtimes as get_checkpoint_mtimes
-from asyncmon.checkpoint.management import list_variables as list_variables
-from asyncmon.checkpoint.management import load_checkpoint as load_checkpoint
-from asyncmon.checkpoint.management import load_variable as load_variable
-from asyncmon.checkpoint.management import remove_checkpoint as remove_checkpoint
-from asyncmon.checkpoint.management import verify as verify
-from asyncmon.checkpoint.management import wait_for_new_checkpoint as wait_for_new_checkpoint
-from asyncmon.checkpoint.prune import Pruned as Pruned
-from asyncmon.checkpoint.prune import prune as prune
-from asyncmon.checkpoint.reader import CheckpointReader as CheckpointReader
-from asyncmon.checkpoint.restoring import init_from_checkpoint as init_from_checkpoint
-from asyncmon.checkpoint.retention import KeepBest as KeepBest
-from asyncmon.checkpoint.save_handle import SaveHandle as SaveHandle
-from asyncmon.checkpoint.saveable_session import SaveableSession as SaveableSession
-from asyncmon.checkpoint.saver import Saver as Saver
-from asyncmon.checkpoint.state_file import CheckpointState as CheckpointState
-from asyncmon.checkpoint.state_file import (
-    generate_checkpoint_state_proto as generate_checkpoint_state_proto,
+# fmt: off
+# isort: off
+from asyncmon.checkpoint.latest import latest_checkpoint
+from asyncmon.checkpoint.management import (
+    Inspected, checkpoint_exists, checkpoints_iterator, get_checkpoint_mtimes, list_variables,
+    load_checkpoint, load_variable, remove_checkpoint, verify, wait_for_new_checkpoint,
 )
-from asyncmon.checkpoint.state_file import get_checkpoint_state as get_checkpoint_state
-from asyncmon.checkpoint.state_file import update_checkpoint_state as update_checkpoint_state
-from asyncmon.checkpoint.stateful import Stateful as Stateful
+from asyncmon.checkpoint.prune import Pruned, prune
+from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.restoring import init_from_checkpoint
+from asyncmon.checkpoint.retention import KeepBest
+from asyncmon.checkpoint.save_handle import SaveHandle
+from asyncmon.checkpoint.saveable_session import SaveableSession
+from asyncmon.checkpoint.saver import Saver
+from asyncmon.checkpoint.state_file import (
+    CheckpointState, generate_checkpoint_state_proto, get_checkpoint_state, update_checkpoint_state,
+)
+from asyncmon.checkpoint.stateful import Stateful
+
+__all__ = [
+    "CheckpointReader", "CheckpointState", "Inspected", "KeepBest", "Pruned", "SaveHandle",
+    "SaveableSession", "Saver", "Stateful", "checkpoint_exists", "checkpoints_iterator",
+    "generate_checkpoint_state_proto", "get_checkpoint_mtimes", "get_checkpoint_state",
+    "init_from_checkpoint", "latest_checkpoint", "list_variables", "load_checkpoint",
+    "load_variable", "prune", "remove_checkpoint", "update_checkpoint_state", "verify",
+    "wait_for_new_checkpoint",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -37,3 +37,7 @@ from asyncmon.data.dataset import Dataset, from_arrays, from_iterable
 from asyncmon.data.iteration import Iteration
 
 __all__ = ["Dataset", "Iteration", "from_arrays", "from_iterable", "stack"]
+
+
+def __dir__() -> list[str]:
+    return __all__

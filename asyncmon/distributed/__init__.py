@@ -12,12 +12,23 @@ A cluster names the processes of a job, and a device which of them holds a varia
         ...  # variables go to the ps tasks in turn, all else to the worker
 """
 
-from asyncmon.distributed import targets as targets
-from asyncmon.distributed.cluster_spec import ClusterSpec as ClusterSpec
-from asyncmon.distributed.device_setter import replica_device_setter as replica_device_setter
-from asyncmon.distributed.ray_launch import launch as launch
-from asyncmon.distributed.ray_task import ClusterTask as ClusterTask
-from asyncmon.distributed.server import Server as Server
-from asyncmon.distributed.sync_replicas_optimizer import (
-    SyncReplicasOptimizer as SyncReplicasOptimizer,
-)
+# fmt: off
+# isort: off
+from asyncmon.distributed import targets
+from asyncmon.distributed.cluster_spec import ClusterSpec
+from asyncmon.distributed.device_setter import replica_device_setter
+from asyncmon.distributed.ray_launch import launch
+from asyncmon.distributed.ray_task import ClusterTask
+from asyncmon.distributed.server import Server
+from asyncmon.distributed.sync_replicas_optimizer import SyncReplicasOptimizer
+
+__all__ = [
+    "ClusterSpec", "ClusterTask", "Server", "SyncReplicasOptimizer", "launch",
+    "replica_device_setter", "targets",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__

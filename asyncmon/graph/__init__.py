@@ -174,3 +174,7 @@ if not _typing.TYPE_CHECKING:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> _typing.Any:
         raise _missing_name(__name__, name, "", globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

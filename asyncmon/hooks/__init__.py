@@ -16,33 +16,43 @@ step; by seconds, it acts in a background task::
 Guards (NaN) stand before all others and savers behind them, whatever the order of the list.
 """
 
-from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener as CheckpointSaverListener
-from asyncmon.hooks.checkpoint_saver import CheckpointSaverHook as CheckpointSaverHook
-from asyncmon.hooks.cluster import ClusterHook as ClusterHook
-from asyncmon.hooks.early_stopping import EarlyStoppingHook as EarlyStoppingHook
-from asyncmon.hooks.early_stopping import StopRule as StopRule
-from asyncmon.hooks.early_stopping import stop_if_higher as stop_if_higher
-from asyncmon.hooks.early_stopping import stop_if_lower as stop_if_lower
-from asyncmon.hooks.early_stopping import stop_if_no_decrease as stop_if_no_decrease
-from asyncmon.hooks.early_stopping import stop_if_no_increase as stop_if_no_increase
-from asyncmon.hooks.eval_hook import EvalHook as EvalHook
-from asyncmon.hooks.eval_hook import Evaluations as Evaluations
-from asyncmon.hooks.eval_hook import InMemoryEvaluatorHook as InMemoryEvaluatorHook
-from asyncmon.hooks.evaluation import evaluate as evaluate
-from asyncmon.hooks.evaluation import evaluate_checkpoints as evaluate_checkpoints
-from asyncmon.hooks.every import EveryHook as EveryHook
-from asyncmon.hooks.every import every as every
-from asyncmon.hooks.global_step_waiter import GlobalStepWaiterHook as GlobalStepWaiterHook
-from asyncmon.hooks.hook_support import veto_saving as veto_saving
-from asyncmon.hooks.jsonl_writer import JsonlWriter as JsonlWriter
-from asyncmon.hooks.logging_tensor import LoggingTensorHook as LoggingTensorHook
-from asyncmon.hooks.loop_lag import LoopLagHook as LoopLagHook
-from asyncmon.hooks.nan_tensor import NanLossDuringTrainingError as NanLossDuringTrainingError
-from asyncmon.hooks.nan_tensor import NanTensorHook as NanTensorHook
-from asyncmon.hooks.ops_hooks import FeedFnHook as FeedFnHook
-from asyncmon.hooks.ops_hooks import FinalOpsHook as FinalOpsHook
-from asyncmon.hooks.profiler import ProfilerHook as ProfilerHook
-from asyncmon.hooks.progress import ProgressHook as ProgressHook
-from asyncmon.hooks.step_counter import StepCounterHook as StepCounterHook
-from asyncmon.hooks.stop_at_step import StopAtStepHook as StopAtStepHook
-from asyncmon.hooks.summary_saver import SummarySaverHook as SummarySaverHook
+# fmt: off
+# isort: off
+from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener
+from asyncmon.hooks.checkpoint_saver import CheckpointSaverHook
+from asyncmon.hooks.cluster import ClusterHook
+from asyncmon.hooks.early_stopping import (
+    EarlyStoppingHook, StopRule, stop_if_higher, stop_if_lower, stop_if_no_decrease,
+    stop_if_no_increase,
+)
+from asyncmon.hooks.eval_hook import EvalHook, Evaluations, InMemoryEvaluatorHook
+from asyncmon.hooks.evaluation import evaluate, evaluate_checkpoints
+from asyncmon.hooks.every import EveryHook, every
+from asyncmon.hooks.global_step_waiter import GlobalStepWaiterHook
+from asyncmon.hooks.hook_support import veto_saving
+from asyncmon.hooks.jsonl_writer import JsonlWriter
+from asyncmon.hooks.logging_tensor import LoggingTensorHook
+from asyncmon.hooks.loop_lag import LoopLagHook
+from asyncmon.hooks.nan_tensor import NanLossDuringTrainingError, NanTensorHook
+from asyncmon.hooks.ops_hooks import FeedFnHook, FinalOpsHook
+from asyncmon.hooks.profiler import ProfilerHook
+from asyncmon.hooks.progress import ProgressHook
+from asyncmon.hooks.step_counter import StepCounterHook
+from asyncmon.hooks.stop_at_step import StopAtStepHook
+from asyncmon.hooks.summary_saver import SummarySaverHook
+
+__all__ = [
+    "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "EarlyStoppingHook",
+    "EvalHook", "Evaluations", "EveryHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook",
+    "InMemoryEvaluatorHook", "JsonlWriter", "LoggingTensorHook", "LoopLagHook",
+    "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook", "ProgressHook",
+    "StepCounterHook", "StopAtStepHook", "StopRule", "SummarySaverHook", "evaluate",
+    "evaluate_checkpoints", "every", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
+    "stop_if_no_increase", "veto_saving",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__

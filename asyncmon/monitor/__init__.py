@@ -29,15 +29,15 @@ _MODULES = {
     "trace": "tracing",
 }
 
+__all__ = ["LiveRun", "PrometheusMetrics", "RunDirectory", "create_app", "trace"]
+
 if not _typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> _typing.Any:
         if name in _MODULES:  # each needs another extra
             return getattr(_importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-        known = ", ".join(sorted(_MODULES))
-        raise AttributeError(f"asyncmon.monitor has no {name!r}; it has: {known}.")
+        raise AttributeError(f"asyncmon.monitor has no {name!r}; it has: {', '.join(__all__)}.")
 
 
 def __dir__() -> list[str]:
-    """List the public names, which are imported at their first use."""
-    return sorted(_MODULES)
+    return __all__

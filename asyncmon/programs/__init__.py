@@ -16,9 +16,19 @@ whatever has no graph: a remote training API, a loop of reinforcement learning, 
 imported by its own name only. ``docs/programs.md`` shows them all.
 """
 
-from asyncmon.programs.fetches import optional as optional
-from asyncmon.programs.function import FunctionProgram as FunctionProgram
-from asyncmon.programs.function_session import FunctionSession as FunctionSession
-from asyncmon.programs.in_flight import Reply as Reply
-from asyncmon.programs.in_flight import Submitted as Submitted
-from asyncmon.programs.in_flight import submitted as submitted
+# fmt: off
+# isort: off
+from asyncmon.programs.fetches import optional
+from asyncmon.programs.function import FunctionProgram
+from asyncmon.programs.function_session import FunctionSession
+from asyncmon.programs.in_flight import Reply, Submitted, submitted
+
+__all__ = [
+    "FunctionProgram", "FunctionSession", "Reply", "Submitted", "optional", "submitted",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__

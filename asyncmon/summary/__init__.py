@@ -16,25 +16,29 @@ From the ground up: ``events`` (what a file holds), ``tfrecord`` (how it is fram
 graph.
 """
 
-from asyncmon.summary.events import Event as Event
-from asyncmon.summary.events import HistogramProto as HistogramProto
-from asyncmon.summary.events import SessionLog as SessionLog
-from asyncmon.summary.events import Summary as Summary
-from asyncmon.summary.events import SummaryMetadata as SummaryMetadata
-from asyncmon.summary.events import TaggedRunMetadata as TaggedRunMetadata
-from asyncmon.summary.graph_def import write_graph as write_graph
-from asyncmon.summary.ops import audio as audio
-from asyncmon.summary.ops import histogram as histogram
-from asyncmon.summary.ops import image as image
-from asyncmon.summary.ops import merge as merge
-from asyncmon.summary.ops import merge_all as merge_all
-from asyncmon.summary.ops import scalar as scalar
-from asyncmon.summary.ops import tensor_summary as tensor_summary
-from asyncmon.summary.ops import text as text
-from asyncmon.summary.reader import follow as follow
-from asyncmon.summary.reader import summary_iterator as summary_iterator
-from asyncmon.summary.scalars import Scalar as Scalar
-from asyncmon.summary.scalars import find_event_files as find_event_files
-from asyncmon.summary.scalars import read_scalars as read_scalars
-from asyncmon.summary.shared_writer import FileWriterCache as FileWriterCache
-from asyncmon.summary.writer import FileWriter as FileWriter
+# fmt: off
+# isort: off
+from asyncmon.summary.events import (
+    Event, HistogramProto, SessionLog, Summary, SummaryMetadata, TaggedRunMetadata,
+)
+from asyncmon.summary.graph_def import write_graph
+from asyncmon.summary.ops import (
+    audio, histogram, image, merge, merge_all, scalar, tensor_summary, text,
+)
+from asyncmon.summary.reader import follow, summary_iterator
+from asyncmon.summary.scalars import Scalar, find_event_files, read_scalars
+from asyncmon.summary.shared_writer import FileWriterCache
+from asyncmon.summary.writer import FileWriter
+
+__all__ = [
+    "Event", "FileWriter", "FileWriterCache", "HistogramProto", "Scalar", "SessionLog", "Summary",
+    "SummaryMetadata", "TaggedRunMetadata", "audio", "find_event_files", "follow", "histogram",
+    "image", "merge", "merge_all", "read_scalars", "scalar", "summary_iterator", "tensor_summary",
+    "text", "write_graph",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,19 +11,27 @@ For the tests of hooks, sessions and programs, yours and ours. With pytest, mark
             await asyncio.sleep(60)
 """
 
-from asyncmon.testing.faults import fail_at_step as fail_at_step
-from asyncmon.testing.faults import fail_in as fail_in
-from asyncmon.testing.gradients import check_gradients as check_gradients
-from asyncmon.testing.leftovers import assert_nothing_left_behind as assert_nothing_left_behind
-from asyncmon.testing.program_case import ProgramCase as ProgramCase
-from asyncmon.testing.program_contract import PROGRAM_CASES as PROGRAM_CASES
-from asyncmon.testing.program_contract import check_program as check_program
-from asyncmon.testing.recording import Recorded as Recorded
-from asyncmon.testing.recording import RecordingHook as RecordingHook
-from asyncmon.testing.scripted import ScriptedCreator as ScriptedCreator
-from asyncmon.testing.scripted import ScriptedProgram as ScriptedProgram
-from asyncmon.testing.scripted import ScriptedSession as ScriptedSession
-from asyncmon.testing.virtual_time import DeadlockError as DeadlockError
-from asyncmon.testing.virtual_time import VirtualTimeLoop as VirtualTimeLoop
-from asyncmon.testing.virtual_time import run as run
-from asyncmon.testing.virtual_time import wait_all_tasks_blocked as wait_all_tasks_blocked
+# fmt: off
+# isort: off
+from asyncmon.testing.faults import fail_at_step, fail_in
+from asyncmon.testing.gradients import check_gradients
+from asyncmon.testing.leftovers import assert_nothing_left_behind
+from asyncmon.testing.program_case import ProgramCase
+from asyncmon.testing.program_contract import PROGRAM_CASES, check_program
+from asyncmon.testing.recording import Recorded, RecordingHook
+from asyncmon.testing.scripted import ScriptedCreator, ScriptedProgram, ScriptedSession
+from asyncmon.testing.virtual_time import (
+    DeadlockError, VirtualTimeLoop, run, wait_all_tasks_blocked,
+)
+
+__all__ = [
+    "PROGRAM_CASES", "DeadlockError", "ProgramCase", "Recorded", "RecordingHook", "ScriptedCreator",
+    "ScriptedProgram", "ScriptedSession", "VirtualTimeLoop", "assert_nothing_left_behind",
+    "check_gradients", "check_program", "fail_at_step", "fail_in", "run", "wait_all_tasks_blocked",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__

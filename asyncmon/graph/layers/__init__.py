@@ -31,3 +31,7 @@ __all__ = [
     "conv2d", "conv2d_transpose", "dense", "dropout", "flatten", "max_pooling1d", "max_pooling2d",
 ]
 # fmt: on
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -42,3 +42,7 @@ __all__ = [
     "weighted_cross_entropy_with_logits", "xw_plus_b", "zero_fraction",
 ]
 # fmt: on
+
+
+def __dir__() -> list[str]:
+    return __all__

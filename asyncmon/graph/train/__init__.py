@@ -34,3 +34,7 @@ __all__ = [
     "piecewise_constant", "polynomial_decay",
 ]
 # fmt: on
+
+
+def __dir__() -> list[str]:
+    return __all__

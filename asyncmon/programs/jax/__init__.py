@@ -21,5 +21,17 @@ try:
 except ImportError as error:
     raise ImportError("JaxProgram needs JAX: pip install 'asyncmon[jax]'") from error
 
-from asyncmon.programs.jax.program import JaxProgram as JaxProgram
-from asyncmon.programs.jax.session import JaxSession as JaxSession
+# fmt: off
+# isort: off
+from asyncmon.programs.jax.program import JaxProgram
+from asyncmon.programs.jax.session import JaxSession
+
+__all__ = [
+    "JaxProgram", "JaxSession",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__

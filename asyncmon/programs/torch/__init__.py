@@ -18,7 +18,19 @@ try:
 except ImportError as error:
     raise ImportError("TorchProgram needs PyTorch: pip install 'asyncmon[torch]'") from error
 
-from asyncmon.programs.torch.program import TorchProgram as TorchProgram
-from asyncmon.programs.torch.session import TorchSession as TorchSession
-from asyncmon.programs.torch.state_dicts import import_state_dict as import_state_dict
-from asyncmon.programs.torch.training import MixedPrecision as MixedPrecision
+# fmt: off
+# isort: off
+from asyncmon.programs.torch.program import TorchProgram
+from asyncmon.programs.torch.session import TorchSession
+from asyncmon.programs.torch.state_dicts import import_state_dict
+from asyncmon.programs.torch.training import MixedPrecision
+
+__all__ = [
+    "MixedPrecision", "TorchProgram", "TorchSession", "import_state_dict",
+]
+# fmt: on
+# isort: on
+
+
+def __dir__() -> list[str]:
+    return __all__
