@@ -12,8 +12,8 @@ import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint
 from asyncmon.errors import AbortedError
-from asyncmon.graph.construction.build import control_dependencies
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.build import control_dependencies
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.basic import constant, identity
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.variables.global_step import create_global_step

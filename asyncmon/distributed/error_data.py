@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncmon import errors
 from asyncmon.errors import InternalError, OpError
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.system.error_text import add_note, phrase, text_of
 
 _BUILTINS = ("MemoryError", "NotImplementedError", "RuntimeError", "TypeError", "ValueError")

@@ -15,8 +15,8 @@ from typing import Any
 
 from asyncmon.distributed.wire import Decoder, Encoder, is_of_engine
 from asyncmon.errors import InvalidArgumentError, NotFoundError
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.control.subgraph import SubGraph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpRecord, RandomOpDef, table

@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 from collections.abc import Iterator, Sequence
 
 from asyncmon.distributed.wire import Buffer, Message
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.session_config import RPCOptions, SessionConfig
 
 CHUNK = 1 << 20

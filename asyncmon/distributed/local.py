@@ -30,7 +30,7 @@ from asyncmon.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import outlast
 from asyncmon.system.portable import SharedMemory, give_socket, inherited

@@ -23,7 +23,7 @@ from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, S
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.wire import Encoder, Message
 from asyncmon.errors import ResourceExhaustedError
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend

@@ -23,7 +23,7 @@ from asyncmon.distributed.placement import OWN, Placement
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.update_barrier import LATE
 from asyncmon.errors import AbortedError, DeadlineExceededError
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.session.backend import Backend, QueueSize

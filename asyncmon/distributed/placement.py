@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import DeviceSpec
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, OpDef
 from asyncmon.graph.execution.analysis import Access

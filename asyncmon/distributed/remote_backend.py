@@ -17,7 +17,7 @@ from asyncmon.distributed.job import off_loop
 from asyncmon.distributed.peers import RemotePeers
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.ops.py_func import called

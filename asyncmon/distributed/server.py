@@ -22,7 +22,7 @@ from asyncmon.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import Backend, DirectBackend

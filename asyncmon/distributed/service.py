@@ -34,7 +34,7 @@ from asyncmon.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig

@@ -22,15 +22,15 @@ import typing as _typing
 # fmt: off
 # isort: off
 from asyncmon.graph import layers as layers, nn as nn, train as train
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     add_to_collection, add_to_collections, colocate_with, control_dependencies, convert_to_tensor,
     create_op, create_operation, create_ops, device, get_collection, get_collection_ref,
     get_default_graph, name_scope, reset_default_graph, set_random_seed,
 )
-from asyncmon.graph.construction.convert import is_tensor_like, is_tensor_like as is_tensor
-from asyncmon.graph.construction.gradients import gradients, hessians
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSlicesValue
+from asyncmon.graph.core.convert import is_tensor_like, is_tensor_like as is_tensor
+from asyncmon.graph.core.gradients import gradients, hessians
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.control.cond import cond
 from asyncmon.graph.control.while_loop import while_loop
 from asyncmon.graph.core.default_session import get_default_session

@@ -8,11 +8,11 @@ from typing import Any
 
 from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.variable_selection import name_of
-from asyncmon.graph.construction.build import add_to_collection as add_to_collection
-from asyncmon.graph.construction.build import get_collection as get_collection
-from asyncmon.graph.construction.build import get_default_graph
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.build import add_to_collection as add_to_collection
+from asyncmon.graph.core.build import get_collection as get_collection
+from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.default_session import get_default_session as get_default_session
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys as GraphKeys
 from asyncmon.graph.execution.feeds import feed_tensor
 from asyncmon.graph.ops.basic import group

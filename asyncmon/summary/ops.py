@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, get_collection, name_scope
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import convert_to_tensor, create_op, get_collection, name_scope
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, register

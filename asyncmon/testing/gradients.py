@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncmon.graph.construction.build import convert_to_tensor
-from asyncmon.graph.construction.gradients import gradients
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.construction.indexed_slices import to_dense
+from asyncmon.graph.core.build import convert_to_tensor
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.indexed_slices import to_dense
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.basic import placeholder
 from asyncmon.graph.session.session import Session

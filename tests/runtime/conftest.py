@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.graph.construction.build import control_dependencies
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.build import control_dependencies
 from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.basic import identity, placeholder
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.variables.global_step import create_global_step, get_global_step

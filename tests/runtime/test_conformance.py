@@ -12,7 +12,7 @@ import pytest
 
 from asyncmon.checkpoint import Saver
 from asyncmon.errors import AbortedError, OutOfRangeError
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.variables.global_step import create_global_step

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from asyncmon.errors import CancelledError, DeadlineExceededError
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.queues.queues import FIFOQueue
 from asyncmon.graph.variables.variable import Variable

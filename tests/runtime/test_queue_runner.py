@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 
 from asyncmon.errors import AbortedError, CancelledError, OutOfRangeError, UnknownError
-from asyncmon.graph.construction.build import get_collection
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.build import get_collection
 from asyncmon.graph.core.default_session import default_session
 from asyncmon.graph.core.dtypes import int32
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.queues.queues import FIFOQueue

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from asyncmon.errors import AbortedError, InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.dtypes import int32
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.variable_ops import assign_add

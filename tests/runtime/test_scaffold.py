@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.ops.basic import constant, group, no_op, placeholder
 from asyncmon.graph.ops.variable_ops import assign

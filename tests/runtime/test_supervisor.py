@@ -13,9 +13,9 @@ import pytest
 
 from asyncmon.checkpoint import latest_checkpoint, load_variable
 from asyncmon.errors import AbortedError, DeadlineExceededError, OutOfRangeError
-from asyncmon.graph.construction.build import control_dependencies
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.build import control_dependencies
 from asyncmon.graph.core.dtypes import int32, int64
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.queues.queues import FIFOQueue
 from asyncmon.graph.variables.global_step import create_global_step

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.variables.global_step import create_global_step
 from asyncmon.graph.variables.variable import Variable

@@ -11,9 +11,9 @@ import pytest
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.meta_graph_pb2 import MetaGraphDef
 
-from asyncmon.graph.construction.build import control_dependencies, device, name_scope
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import control_dependencies, device, name_scope
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
 from asyncmon.protobuf import graph_def as ours

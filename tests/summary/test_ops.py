@@ -11,9 +11,9 @@ import pytest
 
 from asyncmon import summary
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import get_collection, name_scope
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import get_collection, name_scope
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.ops.basic import placeholder
 from asyncmon.graph.session.session import Session

@@ -15,9 +15,9 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 )
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-from asyncmon.graph.construction.build import name_scope
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import name_scope
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
 from asyncmon.protobuf.run_options import NodeStats, RunMetadata

@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from asyncmon.graph.construction.build import (
-    control_dependencies,
-    convert_to_tensor,
-    get_default_graph,
-    name_scope,
-)
 from asyncmon.graph.control.subgraph import (
     Repeated,
     SubGraph,
@@ -20,6 +14,12 @@ from asyncmon.graph.control.subgraph import (
     unwrapped,
 )
 from asyncmon.graph.core import nest
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    get_default_graph,
+    name_scope,
+)
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import common

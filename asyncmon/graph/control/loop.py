@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.control.loop_gradient import gradient, saved_shape
 from asyncmon.graph.control.subgraph import Repeated, SubGraph, only_computes, subgraph_op
 from asyncmon.graph.core import dtypes
@@ -37,6 +36,7 @@ from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import common, is_compatible, is_known
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.records import Live
 from asyncmon.graph.execution.run import Run

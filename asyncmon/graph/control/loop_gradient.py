@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.control.subgraph import SubGraph, subgraph_op
+from asyncmon.graph.control.sums import concat_rows, sum_of_products, sum_to_like
+from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     get_default_graph,
 )
-from asyncmon.graph.construction.context import BuildContext, building, entered
-from asyncmon.graph.construction.gradients import add_up, gradients
-from asyncmon.graph.construction.indexed_slices import IndexedSlices, to_dense
-from asyncmon.graph.construction.walk import ancestors
-from asyncmon.graph.control.subgraph import SubGraph, subgraph_op
-from asyncmon.graph.control.sums import concat_rows, sum_of_products, sum_to_like
+from asyncmon.graph.core.gradients import add_up, gradients
+from asyncmon.graph.core.graph import BuildContext, building, entered
+from asyncmon.graph.core.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.ops.create import zeros, zeros_like
 from asyncmon.graph.ops.shape_ops import shape as shape_of

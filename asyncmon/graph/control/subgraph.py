@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core import nest
+from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     create_ops,
     get_default_graph,
 )
-from asyncmon.graph.construction.context import BuildContext, building, entered
-from asyncmon.graph.construction.gradients import gradients
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.core import nest
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.graph import BuildContext, Graph, building, entered
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef
 from asyncmon.graph.core.spec import Shape

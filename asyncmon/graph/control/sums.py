@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import create_op
+from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec

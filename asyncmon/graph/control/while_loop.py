@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from asyncmon.graph.construction.build import (
-    convert_to_tensor,
-    name_scope,
-)
 from asyncmon.graph.control.loop import check_carried, while_op
 from asyncmon.graph.control.subgraph import (
     SubGraph,
     traced,
 )
 from asyncmon.graph.core import nest
+from asyncmon.graph.core.build import (
+    convert_to_tensor,
+    name_scope,
+)
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Shape

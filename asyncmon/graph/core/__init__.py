@@ -1,1 +1,1 @@
-"""What a graph is made of: dtypes, shapes, what is known of tensors, records of ops, nodes."""
+"""Nodes, shapes and the graph: how values become tensors, nodes are added, gradients derived."""

@@ -23,7 +23,7 @@ Operator = Callable[["Operators", Any], "Tensor"]
 
 
 class NodeGraph(Protocol):
-    """What is used of a node's graph, which is a :class:`~asyncmon.graph.construction.graph.Graph`."""
+    """What is used of a node's graph, which is a :class:`~asyncmon.graph.core.graph.Graph`."""
 
     asserted: set[Tensor]
 

@@ -42,7 +42,7 @@ The update of an optimizer::
     def descend(var, accum, rate, grad, momentum, name=None):
         return create_op("Descend", (var, accum, rate, grad), {"momentum": momentum}, name)
 
-Building nodes (:mod:`..construction.build`): ``create_op(type, inputs, attrs, name) -> Tensor``
+Building nodes (:mod:`asyncmon.graph.core.build`): ``create_op(type, inputs, attrs, name) -> Tensor``
 for an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
 ``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are not
 tensors are converted; ``convert_pair(x, y, label)`` converts two operands where a Python number takes

@@ -14,9 +14,9 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from asyncmon.graph.construction.walk import ancestors, predecessors
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
+from asyncmon.graph.core.walk import ancestors, predecessors
 from asyncmon.graph.execution.program import Instruction, Kind, inputs_of
 from asyncmon.graph.execution.records import Live
 

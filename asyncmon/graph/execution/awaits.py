@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from asyncmon.graph.construction.walk import ancestors, descendants, predecessors
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, RandomOpDef
+from asyncmon.graph.core.walk import ancestors, descendants, predecessors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, execute

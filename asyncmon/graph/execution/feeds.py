@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.convert import is_tensor_like
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import is_compatible
 from asyncmon.graph.core.spec import Shape

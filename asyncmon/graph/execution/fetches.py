@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSlicesValue
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.node import Operation, Tensor
 
 _LEAVES = frozenset({Tensor, Operation, str})

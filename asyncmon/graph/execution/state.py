@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.tensor_shape import TensorShape
 
 T = TypeVar("T")

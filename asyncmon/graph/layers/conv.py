@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any, ClassVar
 
-from asyncmon.graph.construction.build import convert_to_tensor
+from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.core import in_dtype

@@ -6,9 +6,9 @@ from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op
-from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of

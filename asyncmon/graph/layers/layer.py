@@ -10,17 +10,17 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core import nest
+from asyncmon.graph.core.build import (
     add_to_collection,
     convert_to_tensor,
     create_op,
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.construction.convert import tensors_in
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.core import nest
+from asyncmon.graph.core.convert import tensors_in
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import num_elements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-from asyncmon.graph.construction.build import convert_to_tensor
+from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.layers.layer import Layer, check_rank, layout_of
 from asyncmon.graph.nn.images import spatial

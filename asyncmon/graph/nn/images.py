@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from asyncmon.graph.construction.build import create_op
+from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.kernels.windows import Padding, Pair
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncmon.graph.construction.build import convert_to_tensor, name_scope
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, name_scope
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.compare import less_equal

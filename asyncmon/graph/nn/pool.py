@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec

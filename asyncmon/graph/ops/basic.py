@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
@@ -16,7 +16,7 @@ from asyncmon.graph.construction.build import (
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.construction.convert import const, is_tensor_like, to_array
+from asyncmon.graph.core.convert import const, is_tensor_like, to_array
 from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.nest import flatten
 from asyncmon.graph.core.node import Operation, Tensor

@@ -27,10 +27,10 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
+from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register

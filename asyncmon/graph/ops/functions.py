@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import create_op
+from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.core.shape import unary as unary_rule

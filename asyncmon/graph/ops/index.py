@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_op
-from asyncmon.graph.construction.convert import is_tensor_like, static_int
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.indexing import Arg, Item, Range, encode_index
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
-from asyncmon.graph.construction.convert import is_tensor_like, static_ints
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.convert import is_tensor_like, static_ints
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec

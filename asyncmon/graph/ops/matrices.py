@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, name_scope
-from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, name_scope
+from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.create import range

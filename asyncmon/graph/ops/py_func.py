@@ -17,8 +17,8 @@ from asyncmon.errors import (
     UnimplementedError,
     UnknownError,
 )
-from asyncmon.graph.construction.build import convert_to_tensor, create_operation
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import convert_to_tensor, create_operation
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, register

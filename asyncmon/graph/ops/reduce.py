@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op
-from asyncmon.graph.construction.convert import renamed_argument
-from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.convert import renamed_argument
+from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
     name_scope,
 )
-from asyncmon.graph.construction.convert import renamed_argument, static_int
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.convert import renamed_argument, static_int
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec

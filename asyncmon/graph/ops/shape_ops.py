@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.construction.convert import (
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
+from asyncmon.graph.core.convert import (
     const,
     is_tensor_like,
     renamed_argument,
     static_axes,
     tensors_in,
 )
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register, table
 from asyncmon.graph.core.spec import Shape, Spec, constant_of

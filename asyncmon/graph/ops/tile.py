@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import create_op
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec

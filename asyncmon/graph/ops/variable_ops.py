@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import create_op, graph_of
-from asyncmon.graph.construction.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import create_op, graph_of
+from asyncmon.graph.core.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.shape import as_shape, is_compatible, like_first

@@ -23,16 +23,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import (
     colocate_with,
     control_dependencies,
     convert_to_tensor,
     create_op,
     create_operation,
 )
-from asyncmon.graph.construction.indexed_slices import IndexedSlices
-from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, OpDef, register
 from asyncmon.graph.core.shape import as_shape

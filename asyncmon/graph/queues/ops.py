@@ -11,9 +11,9 @@ from typing import Any, cast
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec

@@ -19,21 +19,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     colocate_with,
     control_dependencies,
     convert_to_tensor,
     create_op,
     create_operation,
 )
-from asyncmon.graph.construction.context import building
-from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.dtypes import as_dtype, int64
+from asyncmon.graph.core.graph import building
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.queues.ops import QueueSpec, resource_name
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OpError
-from asyncmon.graph.construction.build import control_dependencies, create_op, create_operation
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import control_dependencies, create_op, create_operation
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asyncmon.graph.construction.build import get_default_graph
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.default_session import interactive
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.session.session import Session
 from asyncmon.session_config import SessionConfig
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec

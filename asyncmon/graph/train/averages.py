@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.dtypes import int32, int64
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     colocate_with,
     control_dependencies,
     convert_to_tensor,
@@ -21,11 +21,11 @@ from asyncmon.graph.construction.build import (
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.construction.convert import is_tensor_like
-from asyncmon.graph.construction.gradients import gradients
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.construction.indexed_slices import IndexedSlices
+from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, float32
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.shape import as_shape, is_known

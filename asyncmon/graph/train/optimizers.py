@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     colocate_with,
     control_dependencies,
     create_op,

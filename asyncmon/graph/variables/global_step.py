@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import get_default_graph
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.dtypes import int64
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import num_elements

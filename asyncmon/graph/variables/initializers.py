@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, device, name_scope
-from asyncmon.graph.construction.context import building
+from asyncmon.graph.core.build import convert_to_tensor, create_op, device, name_scope
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
+from asyncmon.graph.core.graph import building
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.ops import create, random_ops
 from asyncmon.graph.ops.basic import filled, tuple_of_ints

@@ -13,10 +13,10 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any, Final
 
-from asyncmon.graph.construction.build import colocate_with, get_default_graph, name_scope
-from asyncmon.graph.construction.context import BuildContext, building, entered
-from asyncmon.graph.construction.convert import is_tensor_like
+from asyncmon.graph.core.build import colocate_with, get_default_graph, name_scope
+from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
+from asyncmon.graph.core.graph import BuildContext, building, entered
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.tensor_shape import TensorShape

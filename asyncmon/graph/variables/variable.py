@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
@@ -19,15 +19,14 @@ from asyncmon.graph.construction.build import (
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.construction.context import BuildContext, building, entered
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.graph import BuildContext, Graph, building, entered
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Operators, Tensor
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.ops import gather, variable_ops
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.variables.initializers import initial_scope

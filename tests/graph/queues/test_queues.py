@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.construction.build import control_dependencies
-from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.control.while_loop import while_loop
+from asyncmon.graph.core.build import control_dependencies
 from asyncmon.graph.core.dtypes import float32, int32, int64, string
+from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.basic import constant, placeholder
 from asyncmon.graph.ops.checks import check_numerics
 from asyncmon.graph.ops.py_func import py_func

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import (
+from asyncmon.graph.core.build import (
     colocate_with,
     convert_to_tensor,
     create_op,
     name_scope,
 )
-from asyncmon.graph.construction.indexed_slices import IndexedSlices, to_dense
-from asyncmon.graph.construction.walk import ancestors
+from asyncmon.graph.core.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
 from asyncmon.graph.core.shape import is_known
+from asyncmon.graph.core.walk import ancestors
 
 Gradient = Tensor | IndexedSlices
 

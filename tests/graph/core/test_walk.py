@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncmon.graph as tf
-from asyncmon.graph.construction.walk import ancestors, descendants, predecessors
+from asyncmon.graph.core.walk import ancestors, descendants, predecessors
 
 
 def _names(ops: object) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from asyncmon import graph as tf
-from asyncmon.graph.construction.gradients import add_up
-from asyncmon.graph.construction.indexed_slices import to_dense
+from asyncmon.graph.core.gradients import add_up
+from asyncmon.graph.core.indexed_slices import to_dense
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 AT = np.array([1, 0, 1])

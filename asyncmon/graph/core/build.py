@@ -11,11 +11,10 @@ from contextlib import AbstractContextManager
 from threading import local
 from typing import Any
 
-from asyncmon.graph.construction.context import BuildContext, building
-from asyncmon.graph.construction.convert import is_tensor_like, tensors_in, to_pair, to_tensor
-from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.convert import is_tensor_like, tensors_in, to_pair, to_tensor
 from asyncmon.graph.core.default_session import interactive
 from asyncmon.graph.core.dtypes import as_dtype
+from asyncmon.graph.core.graph import BuildContext, Graph, building
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.system.cancellation import current_task
 

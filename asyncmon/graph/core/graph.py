@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from asyncmon.graph.construction.context import BuildContext, building, entered
-from asyncmon.graph.construction.convert import to_operand, to_pair, to_ref
+from asyncmon.graph.core.convert import to_operand, to_pair, to_ref
 from asyncmon.graph.core.device_spec import apply_devices, with_colocation, with_device
 from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, table
@@ -21,6 +21,34 @@ _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 _TENSOR_NAMES = 'Tensor names must be of the form "<op_name>:<output_index>".'
 _NO_ATTRS: Mapping[str, Any] = {}
+
+
+class BuildContext(NamedTuple):
+    """What applies to the next node. Changed by entering another one, never in place."""
+
+    graph: NodeGraph
+    scope: str = ""
+    control: tuple[Operation, ...] = ()
+    devices: tuple[Any, ...] = ()
+    variable_scope: Any = None
+
+    def but(self, **changes: Any) -> BuildContext:
+        """Return this context with some fields changed."""
+        return self._replace(**changes)
+
+
+building: ContextVar[BuildContext | None] = ContextVar("asyncmon_building", default=None)
+
+
+@contextmanager
+def entered(context: BuildContext) -> Iterator[BuildContext]:
+    """Make a context the current one inside ``with``."""
+    before = building.get()
+    building.set(context)
+    try:
+        yield context
+    finally:
+        building.set(before)  # not reset(token): an async generator may leave in another context
 
 
 class Graph:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.construction.convert import renamed_argument, static_axes, static_int, static_ints
+from asyncmon.graph.core.convert import renamed_argument, static_axes, static_int, static_ints
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""How a graph is made: values become tensors, nodes are added, gradients are derived."""
