@@ -39,7 +39,7 @@ WING = {
     wing: floor
     for floor, wings in enumerate(
         [
-            ["kernels"],
+            ["numerics"],
             ["core"],
             ["execution"],
             ["ops", "queues"],

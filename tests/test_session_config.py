@@ -12,8 +12,8 @@ import pytest
 
 from asyncmon import errors, session_config
 from asyncmon import graph as tf
-from asyncmon.graph.kernels.blas import blas_threads
-from asyncmon.graph.kernels.parallel import CORES
+from asyncmon.graph.numerics.blas import blas_threads
+from asyncmon.graph.numerics.parallel import CORES
 from asyncmon.protobuf import run_options
 from asyncmon.session_config import GPUOptions, GraphOptions, OptimizerOptions, SessionConfig
 

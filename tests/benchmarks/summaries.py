@@ -23,7 +23,7 @@ from harness import Row, show, take_turns
 
 import asyncmon as am
 from asyncmon import graph as tf
-from asyncmon.graph.kernels.blas import single_threaded_blas
+from asyncmon.graph.numerics.blas import single_threaded_blas
 from asyncmon.summary import FileWriter
 from asyncmon.summary.histogram import encode_histogram
 from asyncmon.system.files import FileCalls

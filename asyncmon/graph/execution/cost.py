@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from time import perf_counter, thread_time
 
-from asyncmon.graph.kernels.parallel import team_seconds
+from asyncmon.graph.numerics.parallel import team_seconds
 
 _LARGE = 1 << 18  # elements: a first run that computes so many goes to a worker
 _SMALL = 1 << 12  # fed elements: of fewer, the time of a run does not depend on how many there are

@@ -22,8 +22,8 @@ from asyncmon.graph.execution.run import Run
 from asyncmon.graph.execution.specialise import ShapeRules
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.execution.update import UpdateGroup
-from asyncmon.graph.kernels.blas import blas_threads
-from asyncmon.graph.kernels.parallel import CORES
+from asyncmon.graph.numerics.blas import blas_threads
+from asyncmon.graph.numerics.parallel import CORES
 
 _PROGRAMS = 256  # that a plan remembers
 _HEAVY = 1 << 25  # multiplications of a program: about a millisecond of one core
@@ -39,7 +39,7 @@ class Program:
         layout: of those that lie in the arena; None: nothing does.
         size: how many elements are fed where there can be more or fewer.
         splits: whether large products are split, see
-            :func:`asyncmon.graph.kernels.parallel.split_products`.
+            :func:`asyncmon.graph.numerics.parallel.split_products`.
     """
 
     code: list[Instruction]

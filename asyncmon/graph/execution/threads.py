@@ -11,9 +11,9 @@ from functools import partial
 from importlib import import_module
 from typing import TypeVar
 
-from asyncmon.graph.kernels.blas import single_threaded_blas
-from asyncmon.graph.kernels.parallel import CORES, split_products, using_team
-from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.numerics.blas import single_threaded_blas
+from asyncmon.graph.numerics.parallel import CORES, split_products, using_team
+from asyncmon.graph.numerics.team import Team
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.daemon_executor import DaemonExecutor
 
@@ -32,7 +32,7 @@ def around_runs(config: SessionConfig) -> tuple[Context | None, Context]:
     if config.kernels == "numpy":  # else BLAS may use more threads than the session
         return single_threaded_blas if threads else None, split_products
     try:
-        kernels = import_module("asyncmon.graph.kernels.torch_kernels")
+        kernels = import_module("asyncmon.graph.numerics.torch_kernels")
     except ImportError as error:
         raise ImportError("kernels='torch' needs PyTorch: pip install 'asyncmon[torch]'") from error
     around = partial(kernels.torch_kernels, threads or CORES)

@@ -24,7 +24,7 @@ from asyncmon.graph.core.shape import num_elements
 from asyncmon.graph.execution.records import Update
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
-from asyncmon.graph.kernels.parallel import CORES, parallel_for
+from asyncmon.graph.numerics.parallel import CORES, parallel_for
 
 _SMALL = 1 << 17  # elements: what a larger variable costs is not the calls
 _GROUP = 1 << 18  # elements of a group: all of it is copied where one of its variables is pinned

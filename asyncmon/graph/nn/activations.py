@@ -16,7 +16,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, REALS
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array, as_out
+from asyncmon.graph.numerics.arrays import Array, as_out
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.axes import along, axis_of
 from asyncmon.graph.ops.families import activation

@@ -11,8 +11,8 @@ from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array, ones
 from asyncmon.graph.nn.activations import relu
+from asyncmon.graph.numerics.arrays import Array, ones
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import broadcast_like
 

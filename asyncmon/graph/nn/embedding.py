@@ -20,8 +20,8 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.nn.clip import clip_by_norm
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.gather import gather
 from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.shape_ops import shape

@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.kernels.windows import Padding, Pair
+from asyncmon.graph.numerics.windows import Padding, Pair
 
 
 def check_data_format(data_format: str | None) -> str:

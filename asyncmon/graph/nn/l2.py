@@ -11,7 +11,7 @@ from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 
 
 def _l2_loss(t: Array) -> Any:

@@ -14,8 +14,8 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array, ones
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
+from asyncmon.graph.numerics.arrays import Array, ones
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.functions import abs, sigmoid
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, unbroadcast

@@ -15,7 +15,7 @@ from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array, as_out, ones
+from asyncmon.graph.numerics.arrays import Array, as_out, ones
 from asyncmon.graph.ops.arithmetic import maximum, squared_difference
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.basic import stop_gradient

@@ -12,12 +12,12 @@ from asyncmon.graph.core.build import convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, RandomOpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
 from asyncmon.graph.nn.embedding import embedding_lookup
 from asyncmon.graph.nn.losses import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2,
 )
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.compare import equal
 from asyncmon.graph.ops.create import ones_like, zeros_like

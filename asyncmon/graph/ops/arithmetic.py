@@ -17,7 +17,7 @@ from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array, as_out
+from asyncmon.graph.numerics.arrays import Array, as_out
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
 from asyncmon.graph.ops.join import check_one_dtype
 

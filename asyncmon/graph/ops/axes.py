@@ -21,7 +21,7 @@ from asyncmon.graph.core.convert import is_tensor_like, static_ints, tensors_in
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec, constant_of
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 

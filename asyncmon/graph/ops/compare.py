@@ -13,7 +13,7 @@ from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.families import comparison, unary
 from asyncmon.graph.ops.shape_ops import rank_of, unbroadcast
 

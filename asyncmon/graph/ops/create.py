@@ -15,7 +15,7 @@ from asyncmon.graph.core.convert import is_tensor_like, to_array
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec, constant_of
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 
 _SMALL = 1000  # elements: fewer are a constant, as in TF1

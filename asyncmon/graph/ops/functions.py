@@ -14,8 +14,8 @@ from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.core.shape import unary as unary_rule
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels import special
-from asyncmon.graph.kernels.arrays import Array, as_out
+from asyncmon.graph.numerics.arrays import Array, as_out
+from asyncmon.graph.ops import special
 from asyncmon.graph.ops.families import UnaryFunction, unary
 
 

@@ -14,7 +14,7 @@ from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axis_of, folded, with_size
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
 from asyncmon.graph.ops.shape_ops import like, shape, shape_from, shape_tensor, sum_to_shape

@@ -24,7 +24,7 @@ from asyncmon.graph.core.indexing import Arg, Item, Range, encode_index
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec, constant_of
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
 

@@ -15,7 +15,7 @@ from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axis_of, folded, with_size
 from asyncmon.graph.ops.shape_ops import shape
 

@@ -15,8 +15,8 @@ from asyncmon.graph.core.convert import is_tensor_like, static_ints
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
-from asyncmon.graph.kernels.arrays import Array
-from asyncmon.graph.kernels.matmul import product
+from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.numerics.matmul import product
 from asyncmon.graph.ops.join import one_dtype
 from asyncmon.graph.ops.shape_ops import like, rank_of
 

@@ -14,7 +14,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.index import indexing_op
 from asyncmon.graph.ops.shape_ops import like, rank_of
 

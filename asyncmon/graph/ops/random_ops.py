@@ -19,7 +19,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, RandomOpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import shape_from, shape_tensor
 
 if TYPE_CHECKING:

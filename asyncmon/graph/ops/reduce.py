@@ -17,7 +17,7 @@ from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import along, axis_of, folded, with_size
 from asyncmon.graph.ops.create import one_hot
 from asyncmon.graph.ops.create import range as range_op

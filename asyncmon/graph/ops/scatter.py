@@ -15,7 +15,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.gather import gather_nd, nd_index
 from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor

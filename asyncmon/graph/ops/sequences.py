@@ -20,7 +20,7 @@ from asyncmon.graph.core.convert import renamed_argument, static_int
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.reduce import reduce_max

@@ -23,7 +23,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register, table
 from asyncmon.graph.core.spec import Shape, Spec, constant_of
 from asyncmon.graph.core.tensor_shape import Dimension
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axis_of
 
 Gradients = list[Tensor | None]

@@ -16,7 +16,7 @@ from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 
 _STRING = (dtypes.string,)
 NUMERIC = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)

@@ -12,7 +12,7 @@ from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import like, rank_of, reshape, shape_from, shape_tensor
 
 

@@ -15,7 +15,7 @@ from asyncmon.graph.core.op import SAME, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.shape import as_shape, is_compatible, like_first
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.index import check_inside
 
 

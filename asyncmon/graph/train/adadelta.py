@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.families import update_op
 from asyncmon.graph.train.optimizer import Optimizer
 

@@ -16,7 +16,7 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import VariableOpDef, register
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.families import update_rule

@@ -13,8 +13,8 @@ from asyncmon.graph.core.op import VariableOpDef, register, table
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution import update
 from asyncmon.graph.execution.update import GroupWrite
-from asyncmon.graph.kernels.parallel import using_team
-from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.numerics.parallel import using_team
+from asyncmon.graph.numerics.team import Team
 
 SHAPES = [(3, 4), (4,), (2, 2, 2), (1,), (5, 1)]
 RNG = np.random.default_rng(0)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.kernels import windows
-from asyncmon.graph.kernels.conv import filter_gradient
-from asyncmon.graph.kernels.parallel import using_team
-from asyncmon.graph.kernels.team import Team
-from asyncmon.graph.kernels.windows import Windows
+from asyncmon.graph.nn.conv import filter_gradient
 from asyncmon.graph.nn.images import spatial, window_padding
+from asyncmon.graph.numerics import windows
+from asyncmon.graph.numerics.parallel import using_team
+from asyncmon.graph.numerics.team import Team
+from asyncmon.graph.numerics.windows import Windows
 
 RNG = np.random.default_rng(4)
 nn = tf.nn

@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.kernels.windows import Windows
+from asyncmon.graph.numerics.windows import Windows
 
 RNG = np.random.default_rng(6)
 X = RNG.permutation(2 * 5 * 6 * 2).reshape(2, 5, 6, 2) / 10.0

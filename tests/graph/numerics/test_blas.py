@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from asyncmon.graph.kernels import blas
-from asyncmon.graph.kernels.blas import blas_threads, single_threaded_blas
+from asyncmon.graph.numerics import blas
+from asyncmon.graph.numerics.blas import blas_threads, single_threaded_blas
 
 needs_openblas = pytest.mark.skipif(
     not blas_threads.is_controllable, reason="numpy is not built with OpenBLAS"
@@ -69,7 +69,7 @@ def test_a_library_without_the_names_is_left_alone(monkeypatch: pytest.MonkeyPat
 
 FORKS = """
 import os, threading
-from asyncmon.graph.kernels import blas
+from asyncmon.graph.numerics import blas
 keep, let_go = threading.Event(), threading.Event()
 def hold():
     with blas.single_threaded_blas(), blas.blas_threads._mutex:

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from asyncmon.graph.kernels.blas import single_threaded_blas
-from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.numerics.blas import single_threaded_blas
+from asyncmon.graph.numerics.team import Team
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """How many cores this process may use."""

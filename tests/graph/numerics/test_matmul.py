@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncmon.graph.kernels import matmul as products
-from asyncmon.graph.kernels.matmul import product
-from asyncmon.graph.kernels.parallel import split_products, using_team
-from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.numerics import matmul as products
+from asyncmon.graph.numerics.matmul import product
+from asyncmon.graph.numerics.parallel import split_products, using_team
+from asyncmon.graph.numerics.team import Team
 
 RNG = np.random.default_rng(0)
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from asyncmon.graph.kernels.special import erf, erfc
+from asyncmon.graph.ops.special import erf, erfc
 
 X = np.concatenate([np.linspace(-6, 6, 4001), [0.0, -0.0, 1.0, -1.0, 1e-300, 1e-8, 30.0, -30.0]])
 

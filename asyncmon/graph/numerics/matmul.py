@@ -1,7 +1,7 @@
 """Products of matrices, split where several threads of the team are to work on them.
 
 BLAS multiplies small matrices in the calling thread, and larger ones too where it is single-threaded
-(:mod:`asyncmon.graph.kernels.blas`). So threads that compute parts of one product do not disturb each
+(:mod:`asyncmon.graph.numerics.blas`). So threads that compute parts of one product do not disturb each
 other, nor the rest of the machine.
 """
 
@@ -12,9 +12,9 @@ from math import prod
 
 import numpy as np
 
-from asyncmon.graph.kernels.arrays import Array
-from asyncmon.graph.kernels.parallel import CORES, is_splitting, parallel_for
-from asyncmon.graph.kernels.replaced import replaceable
+from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.numerics.parallel import CORES, is_splitting, parallel_for
+from asyncmon.graph.numerics.replaced import replaceable
 
 _WORTH_IT = 1 << 23  # multiplications: fewer are done before another thread is awake
 _LONG = 1 << 28  # multiplications: of more there are more parts, for a thread may be late

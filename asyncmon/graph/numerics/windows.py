@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]
@@ -148,6 +148,22 @@ def check_gradient(grad: Array, windows: Windows, depth: int) -> None:
             f"The gradient has shape {list(grad.shape)}, for these windows it must have "
             f"{list(expected)}"
         )
+
+
+def checked_windows(
+    images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any, **attrs: Any
+) -> Windows:
+    """Check shapes, one of which is a value of the run, and return the windows."""
+    check_rank("Images", images)
+    check_rank("Filters", filters)
+    if images[3] != filters[2]:
+        raise InvalidArgumentError(
+            f"Depth of input ({images[3]}) is not the depth of the filter ({filters[2]}); "
+            "grouped convolution is not supported"
+        )
+    windows = Windows(images, filters[:2], *args, **attrs)
+    check_gradient(grad, windows, filters[3])
+    return windows
 
 
 _local = threading.local()

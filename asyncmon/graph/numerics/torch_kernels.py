@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from asyncmon.graph.kernels.arrays import Array
-from asyncmon.graph.kernels.blas import single_threaded_blas
-from asyncmon.graph.kernels.conv import checked_windows
-from asyncmon.graph.kernels.replaced import replacing
-from asyncmon.graph.kernels.windows import Windows, check_gradient, check_rank
+from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.numerics.blas import single_threaded_blas
+from asyncmon.graph.numerics.replaced import replacing
+from asyncmon.graph.numerics.windows import Windows, check_gradient, check_rank, checked_windows
 
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _WORTH_IT = 1 << 20  # multiplications: of fewer, a call of torch takes longer than it saves
@@ -149,14 +148,14 @@ def _pooling(windows: Windows, *arrays: Array) -> Any:
     return windows.size, windows.strides, around
 
 
-def _max_pool(x: Array, out: Array | None = None, **attrs: Any) -> Array:
+def _window_max(x: Array, out: Array | None = None, **attrs: Any) -> Array:
     pooling = _pooling(Windows(x.shape, **attrs), x)
     if pooling is None:
         return NotImplemented
     return _array(_aten.max_pool2d_with_indices(_images(x), *pooling)[0], out)
 
 
-def _max_pool_grad(x: Array, y: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
+def _window_max_grad(x: Array, y: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
     pooling = _pooling(Windows(x.shape, **attrs), x, grad)
     if pooling is None:
         return NotImplemented
@@ -168,14 +167,14 @@ def _max_pool_grad(x: Array, y: Array, grad: Array, out: Array | None = None, **
     return result
 
 
-def _avg_pool(x: Array, out: Array | None = None, **attrs: Any) -> Array:
+def _window_mean(x: Array, out: Array | None = None, **attrs: Any) -> Array:
     pooling = _pooling(Windows(x.shape, **attrs), x)
     if pooling is None:
         return NotImplemented
     return _array(_aten.avg_pool2d(_images(x), *pooling, False, False), out)
 
 
-def _avg_pool_grad(shape: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
+def _window_mean_grad(shape: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
     sizes = tuple(shape.tolist())
     check_rank("Images", sizes)
     windows = Windows(sizes, **attrs)
@@ -209,9 +208,9 @@ _KERNELS: dict[str, Any] = {
     "convolve": _convolve,
     "filter_gradient": _filter_gradient,
     "input_gradient": _input_gradient,
-    "max_pool": _max_pool,
-    "max_pool_grad": _max_pool_grad,
-    "avg_pool": _avg_pool,
-    "avg_pool_grad": _avg_pool_grad,
+    "window_max": _window_max,
+    "window_max_grad": _window_max_grad,
+    "window_mean": _window_mean,
+    "window_mean_grad": _window_mean_grad,
     "product": _product,
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from asyncmon.graph.kernels.windows import Windows, output_sizes
+from asyncmon.graph.numerics.windows import Windows, output_sizes
 
 
 @pytest.mark.parametrize(

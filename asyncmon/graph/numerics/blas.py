@@ -1,12 +1,12 @@
-"""BLAS on one thread, while the engine itself spreads a run over the cores.
+"""Single-threaded BLAS while the engine itself spreads a run over the cores.
 
-Threads of BLAS wait for each other by spinning: beside them nothing else gets a core, and where
-something does get one, all of them wait. So a run of many products splits them itself
-(:mod:`asyncmon.graph.kernels.parallel`), as a convolution does, and BLAS has one thread meanwhile. That
-is a setting of the whole process: other products are computed by one thread at that moment, too.
+BLAS threads wait for each other by spinning, which takes the cores from all other threads. A run of
+large products therefore splits them itself (:mod:`asyncmon.graph.numerics.parallel`), as a convolution
+does, and sets BLAS to one thread. The setting is global to the process, so other products are
+single-threaded during that time, too.
 
-OpenBLAS, which numpy's wheels come with, has this setting; any other BLAS is left alone. (threadpoolctl
-sets it for one thread of a process only, and steps run in several.)
+Only OpenBLAS, which numpy's wheels contain, has this setting; any other BLAS is left alone.
+(threadpoolctl sets it for one thread of a process only, and steps run in several.)
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncmon import graph as g
-from asyncmon.graph.kernels import conv, matmul, pool
-from asyncmon.graph.kernels.torch_kernels import _KERNELS, torch_kernels
+from asyncmon.graph.nn import conv, pool
+from asyncmon.graph.numerics import matmul
+from asyncmon.graph.numerics.torch_kernels import _KERNELS, torch_kernels
 from asyncmon.session_config import SessionConfig
 
 RNG = np.random.default_rng(0)
@@ -82,12 +83,12 @@ def test_pooling_and_its_gradients_with_ties(
     with torch_kernels(2):
         even = _KERNELS["max_pool"](x, **how) is not NotImplemented
     compare = both if even else same
-    y = pool.max_pool(x, **how)
+    y = pool.window_max(x, **how)
     grad = array(*y.shape, dtype=dtype)
-    compare(pool.max_pool, x, **how)
-    compare(pool.max_pool_grad, x, y, grad, **how)
-    compare(pool.avg_pool, x, **how)
-    compare(pool.avg_pool_grad, np.array(x.shape), grad, **how)
+    compare(pool.window_max, x, **how)
+    compare(pool.window_max_grad, x, y, grad, **how)
+    compare(pool.window_mean, x, **how)
+    compare(pool.window_mean_grad, np.array(x.shape), grad, **how)
 
 
 def same(kernel: Any, *inputs: Any, **attrs: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from asyncmon.graph.kernels.arrays import Array
+from asyncmon.graph.numerics.arrays import Array
 
 # fmt: off
 # Chebyshev fit, in powers of u = 2t - 1 with t = 2 / (2 + x), of erfc(x) * exp(x * x) / t on x >= 0.

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.kernels import parallel
-from asyncmon.graph.kernels.parallel import (
+from asyncmon.graph.numerics import parallel
+from asyncmon.graph.numerics.parallel import (
     is_splitting,
     parallel_for,
     split_products,
     team_seconds,
     using_team,
 )
-from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.numerics.team import Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

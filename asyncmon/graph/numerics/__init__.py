@@ -1,0 +1,1 @@
+"""Shared by kernels: array types, thread team, BLAS threads, image windows. Knows no graph."""
