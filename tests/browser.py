@@ -24,7 +24,6 @@ CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 
 NEEDS_BROWSER = [
     pytest.mark.browser,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(CHROMIUM is None, reason=f"no browser: none of {', '.join(NAMES)} is installed"),
 ]
 

@@ -30,6 +30,22 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONG = {
+    "test_chaos", "test_contract", "test_feed", "test_grpc", "test_grpc_failures", "test_local",
+    "test_local_parent", "test_local_saves", "test_mutations", "test_notebook", "test_resume",
+    "test_resume_data", "test_storms", "test_sweeps",
+}  # fmt: skip
+"""Files that start processes through a helper, and campaigns of many examples."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as fast what starts no process and is no campaign."""
+    for item in items:
+        module = getattr(item, "module", None)
+        if item.path.stem not in LONG and not {"subprocess", "browser"} & vars(module).keys():
+            item.add_marker("fast")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Run one process more than there are cores: many tests wait for others that they started."""

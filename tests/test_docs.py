@@ -34,7 +34,6 @@ def cases() -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("page", "needs"), [pytest.param(*case, id="+".join([case[0], *case[1]])) for case in cases()]
 )
@@ -75,7 +74,6 @@ def test_links_inside_of_the_project_lead_somewhere(page: Path) -> None:
             assert anchor in anchors, f"{name(page)}: {link}#{anchor}"
 
 
-@pytest.mark.timeout(60)
 def test_the_program_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
     (tmp_path / "line.py").write_text(blocks(ROOT / "README.md")[0].text)
     for _ in range(2):

@@ -86,7 +86,6 @@ def test_digits_killed_in_the_middle_lose_only_what_came_after_the_last_checkpoi
     assert f"checkpoint runs/digits/model.ckpt-{int(resumed[1]) + 200}" in out
 
 
-@pytest.mark.timeout(120)
 def test_a_cluster_loses_a_worker_and_a_server_and_learns_all_the_same(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio is not installed")
     last = run(tmp_path, "cluster_local.py").splitlines()[-1]
@@ -97,7 +96,6 @@ def test_a_cluster_loses_a_worker_and_a_server_and_learns_all_the_same(tmp_path:
     assert (tmp_path / found[3]).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.timeout(120)
 def test_many_sessions_of_a_loop_do_as_many_steps_each(tmp_path: Path) -> None:
     first, _, last = run(tmp_path, "many_sessions.py", "--count", "20", "--secs", "2").splitlines()
     steps = re.fullmatch(r"20 sessions: \d+ steps, (\d+) to (\d+) each", first)

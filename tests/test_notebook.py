@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-pytestmark = pytest.mark.timeout(180)
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -17,7 +17,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(90)  # real processes, on a machine that may be busy
 
 PROGRAM = Path(__file__).parent / "preemptible.py"
 MOMENTS = ["warm-up", "step", "save", "evaluation", "data", "close"]

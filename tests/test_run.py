@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(90)  # real processes, on a machine that may be busy
 
 BEFORE = """
 import asyncio, sys, threading, time

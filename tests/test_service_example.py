@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("uvicorn", reason="the extra web is not installed")
 pytest.importorskip("starlette", reason="the extra web is not installed")
-pytestmark = pytest.mark.timeout(120)
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "service"
 

@@ -21,7 +21,6 @@ def start(directory: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-@pytest.mark.timeout(120)
 def test_it_learns_and_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
     ends = []
     for name, kills in (("whole", 0), ("killed", 2)):

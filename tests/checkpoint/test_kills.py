@@ -30,7 +30,6 @@ def campaign(kind: str, directory: Path, rounds: int, seed: int) -> list[dict[st
     return results
 
 
-@pytest.mark.timeout(120)  # a hundred processes
 def test_killed_at_each_system_call_of_a_save(tmp_path: Path) -> None:
     """SA-19: the newest restorable checkpoint is at least the last acknowledged one."""
     results = campaign("calls", tmp_path, 0, 0)
@@ -39,7 +38,6 @@ def test_killed_at_each_system_call_of_a_save(tmp_path: Path) -> None:
     assert {result["step"] for result in results} == {2, 3}  # before its commit, and after it
 
 
-@pytest.mark.timeout(120)
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     results = campaign("moments", tmp_path, 20, 1)
     assert max(result["step"] for result in results) > 3

@@ -12,7 +12,6 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(90)  # real processes, on a machine that may be busy
 
 MODULE = """
 import asyncio

@@ -276,7 +276,6 @@ async def test_a_stop_that_was_put_off_is_of_its_training_only() -> None:
 
 @pytest.mark.slow
 @pytest.mark.asyncio
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("seed", [100, 102])
 async def test_training_outlives_faults(tmp_path: Path, seed: int) -> None:
     await one_round(tmp_path, seed)

@@ -18,8 +18,6 @@ from tests.distributed.over_grpc import Proxy, ServerProcess, rpc_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def counter() -> tuple[Any, Any]:
     v = graph.Variable(0.0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from asyncmon.distributed.local import LocalChannel
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.asyncio
 
 ROWS = np.ones((3, 4), np.float32)
 IMAGES = np.arange(128 * 784, dtype=np.float32).reshape(128, 784)  # 401 kB

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes by pidfd_open"),
 ]
 

@@ -18,7 +18,7 @@ from tests.distributed.test_local import pid_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.asyncio
 
 SIZE = 1 << 20  # elements: 4 MB
 

@@ -11,7 +11,7 @@ from asyncmon import graph
 from tests.distributed.in_process import InProcessCluster
 from tests.distributed.over_grpc import rpc_config
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.asyncio
 
 
 def queues() -> tuple[list[Any], list[Any]]:

@@ -24,7 +24,6 @@ from tests.doc_page import programs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.timeout(60)
 launch = am.distributed.launch
 SMALL = {"CPU": 0.5}
 

@@ -23,7 +23,7 @@ from asyncmon.testing import PROGRAM_CASES, ProgramCase, check_program
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio
 
 
 def make(donate: bool = True, optimizer: Any = None) -> JaxProgram:

@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("jax", reason="jax is not installed: pip install 'asyncmon[jax]'")
 
-pytestmark = pytest.mark.timeout(150)
 
 PROCESS = Path(__file__).with_name("jax_process.py")
 

@@ -12,8 +12,6 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def needs(*names: str) -> pytest.MarkDecorator:
     missing = [name for name in names if importlib.util.find_spec(name) is None]

@@ -16,7 +16,6 @@ import asyncmon as am
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
 
-pytestmark = pytest.mark.timeout(150)
 
 RANK = Path(__file__).with_name("torch_rank.py")
 

@@ -17,7 +17,6 @@ MAIN_JOB = ["test_training.py", "test_resume.py", "checkpoint/test_saver.py", "t
 TWO_SEEDS = "not test_an_interrupted_run or [1- or [2-"  # of test_resume: with and without prefetching
 
 
-@pytest.mark.timeout(300)
 def test_the_main_job_runs_without_posix() -> None:
     """No fcntl, no affinity, no fsync of directories: training, checkpoints and resuming work."""
     command = [

@@ -66,7 +66,6 @@ def test_each_program_is_run() -> None:
     assert sorted(EXPECTED) == sorted(path.stem for path in PROGRAMS.glob("*.py"))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_program_ported_by_the_tool_runs_to_its_end(name: str, tmp_path: Path) -> None:
     ported = port((PROGRAMS / f"{name}.py").read_bytes())
