@@ -189,7 +189,7 @@ def depth(package: str) -> int:
     ("package", "most"),
     [
         *[(room, 12) for room in ("checkpoint", "data", "hooks", "programs", "runtime", "summary")],
-        *[(f"graph.{wing}", 9 if wing == "core" else 5) for wing in WING if wing != "__init__"],
+        *[(f"graph.{wing}", 7 if wing == "core" else 5) for wing in WING if wing != "__init__"],
     ],
 )
 def test_a_package_is_not_deep(package: str, most: int) -> None:

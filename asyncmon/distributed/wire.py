@@ -21,7 +21,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.dtypes import DType, as_dtype
-from asyncmon.graph.core.tensor_shape import Dimension, TensorShape
+from asyncmon.graph.core.shape import Dimension, TensorShape
 
 VERSION = 1
 """Of this form, and of graphs and requests that are written in it. Both sides must have the same."""

@@ -42,10 +42,8 @@ from asyncmon.graph.core.dtypes import (
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, VariableOpDef, register
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.tensor_shape import (
-    Dimension, TensorShape, dimension_at_index, dimension_value,
-)
+from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core.shape import Dimension, TensorShape, dimension_at_index, dimension_value
 from asyncmon.graph.nn.clip import (
     clip_by_average_norm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm,
 )

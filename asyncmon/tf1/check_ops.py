@@ -23,7 +23,7 @@ from asyncmon import errors
 from asyncmon import graph as g
 from asyncmon.graph import Operation, Tensor
 from asyncmon.graph.core.build import convert_pair
-from asyncmon.graph.core.spec import constant_of
+from asyncmon.graph.core.op import constant_of
 from asyncmon.tf1.signatures import REQUIRED, function_of
 
 __all__ = [

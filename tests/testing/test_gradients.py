@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import OpDef, register, table
-from asyncmon.graph.core.shape import like_first
+from asyncmon.graph.core.rules import like_first
 from asyncmon.testing.gradients import check_gradients
 
 pytestmark = pytest.mark.asyncio

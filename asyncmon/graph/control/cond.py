@@ -21,10 +21,9 @@ from asyncmon.graph.core.build import (
     name_scope,
 )
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ControlOpDef, register
-from asyncmon.graph.core.shape import common
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import ControlOpDef, Spec, register
+from asyncmon.graph.core.rules import common
+from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.execution.analysis import Uses
 from asyncmon.graph.execution.facts import split_inputs
 from asyncmon.graph.execution.plan import Plan

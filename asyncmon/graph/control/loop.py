@@ -32,10 +32,9 @@ from asyncmon.graph.control.loop_gradient import gradient, saved_shape
 from asyncmon.graph.control.subgraph import Repeated, SubGraph, only_computes, subgraph_op
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ControlOpDef, register
-from asyncmon.graph.core.shape import common, is_compatible, is_known
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import ControlOpDef, Spec, register
+from asyncmon.graph.core.rules import common
+from asyncmon.graph.core.shape import TensorShape, is_compatible, is_known
 from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.records import Live

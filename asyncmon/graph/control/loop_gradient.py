@@ -24,9 +24,8 @@ from asyncmon.graph.core.gradients import add_up, gradients
 from asyncmon.graph.core.graph import BuildContext, building, entered
 from asyncmon.graph.core.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef
-from asyncmon.graph.core.shape import is_known
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.op import OpDef, Spec
+from asyncmon.graph.core.shape import Shape, is_known
 from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.ops.create import zeros, zeros_like

@@ -22,7 +22,7 @@ from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.graph import BuildContext, Graph, building, entered
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef
-from asyncmon.graph.core.spec import Shape
+from asyncmon.graph.core.shape import Shape
 from asyncmon.graph.execution.analysis import needed_ops
 from asyncmon.graph.execution.plan import Plan, Program
 from asyncmon.graph.execution.program import execute

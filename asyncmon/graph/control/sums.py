@@ -11,8 +11,8 @@ import numpy as np
 
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import Shape
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.numerics.matmul import product
 from asyncmon.graph.ops.shape_ops import broadcast_like, like, sum_to_shape

@@ -16,9 +16,7 @@ from asyncmon.graph.core.build import (
     name_scope,
 )
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.spec import Shape
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import Shape, TensorShape, as_shape
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import NodeGraph, Tensor
-from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.spec import Spec
 
 _INT32 = np.iinfo(np.int32)
 

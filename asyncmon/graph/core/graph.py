@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from asyncmon.graph.core.convert import to_operand, to_pair, to_ref
 from asyncmon.graph.core.device_spec import apply_devices, with_colocation, with_device
 from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
-from asyncmon.graph.core.op import RandomOpDef, table
-from asyncmon.graph.core.shape import error_at
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import RandomOpDef, Spec, table
+from asyncmon.graph.core.rules import error_at
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")

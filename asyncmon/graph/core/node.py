@@ -13,10 +13,8 @@ from typing import Any, NoReturn, Protocol
 from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.indexing import encode_index, is_mask
-from asyncmon.graph.core.op import OpRecord
-from asyncmon.graph.core.shape import as_shape, is_compatible, merge
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import OpRecord, Spec
+from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
 from asyncmon.protobuf.graph_def import NodeDef, node_def_of
 
 Operator = Callable[["Operators", Any], "Tensor"]

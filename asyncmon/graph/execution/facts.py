@@ -11,10 +11,9 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
+from asyncmon.graph.core.op import ControlOpDef, Spec, VariableOpDef
+from asyncmon.graph.core.rules import text as shape_text
 from asyncmon.graph.core.shape import is_known, merge, num_elements
-from asyncmon.graph.core.shape import text as shape_text
-from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.values import Values
 
 _LARGEST = 1 << 16  # elements: a larger constant is cheaper to compute than to keep

@@ -12,8 +12,7 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.shape import is_compatible
-from asyncmon.graph.core.spec import Shape
+from asyncmon.graph.core.shape import Shape, is_compatible
 
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:

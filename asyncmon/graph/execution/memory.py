@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef
+from asyncmon.graph.core.op import OpDef, Spec
 from asyncmon.graph.core.shape import is_known
-from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.facts import Facts
 from asyncmon.graph.execution.program import Instruction, Kind, Registers, inputs_of
 from asyncmon.graph.execution.values import Values

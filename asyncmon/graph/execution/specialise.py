@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
-from asyncmon.graph.core.shape import is_known, merge
-from asyncmon.graph.core.shape import text as shape_text
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.op import ControlOpDef, OpDef, Spec, VariableOpDef
+from asyncmon.graph.core.rules import text as shape_text
+from asyncmon.graph.core.shape import Shape, is_known, merge
 from asyncmon.graph.execution.facts import Facts, fold, infer, refused
 from asyncmon.graph.execution.program import Instruction, Kind, Registers, inputs_of, outputs_of
 

@@ -20,7 +20,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape
 
 T = TypeVar("T")
 Slots = tuple[int, ...]

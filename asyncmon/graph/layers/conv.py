@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.layers.core import in_dtype
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
 from asyncmon.graph.nn.conv import conv2d as _conv2d

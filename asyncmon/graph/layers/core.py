@@ -6,11 +6,10 @@ from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any
 
-from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape, num_elements
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
 from asyncmon.graph.nn import normalization as nn_normalization
 from asyncmon.graph.nn.dense import bias_add
@@ -133,7 +132,7 @@ class Flatten(Layer):
                 return create_op("ExpandDims", (x,), {"axis": (1,)})
             if self._layout == "NCHW" and rank > 2:
                 x = create_op("Transpose", (x,), {"perm": (0, *range(2, rank), 1)})
-        size = rules.num_elements(x.spec.shape and x.spec.shape[1:])
+        size = num_elements(x.spec.shape and x.spec.shape[1:])
         return reshape(x, [shape_of(x)[0], -1] if size is None else [-1, size])
 
 

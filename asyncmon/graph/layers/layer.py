@@ -23,8 +23,7 @@ from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.shape import num_elements
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape, num_elements
 from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.scope import VariableScope, get_variable, variable_scope

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.shape import FLOATS, REALS
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.rules import FLOATS, REALS
 from asyncmon.graph.numerics.arrays import Array, as_out
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.axes import along, axis_of

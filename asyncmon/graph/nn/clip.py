@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import merge
 from asyncmon.graph.nn.l2 import l2_loss
 from asyncmon.graph.ops.arithmetic import add_n, maximum, minimum
 from asyncmon.graph.ops.compare import logical_or
@@ -27,7 +27,7 @@ def _clip_rule(x: Spec, low: Spec, high: Spec) -> Spec:
     rules.check_dtype(x.dtype, rules.REALS, "t")
     for bound, name in ((low, "clip_value_min"), (high, "clip_value_max")):
         rules.check_same_dtype("ClipByValue", x, bound, ("t", name))
-    rules.merge(x.shape, rules.broadcast(x.shape, rules.broadcast(low.shape, high.shape)))
+    merge(x.shape, rules.broadcast(x.shape, rules.broadcast(low.shape, high.shape)))
     return Spec(x.dtype, x.shape)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import num_elements
 from asyncmon.graph.nn.images import (
     CHANNELS_LAST,
     CHANNELS_SECOND,
@@ -182,7 +182,7 @@ def _flops(filters: int) -> Callable[..., int]:
 
     def count(*specs: Spec, **_attrs: object) -> int:
         window = (specs[filters].shape or ())[:3]
-        return (rules.num_elements(specs[2].shape) or 0) * (rules.num_elements(window) or 0)
+        return (num_elements(specs[2].shape) or 0) * (num_elements(window) or 0)
 
     return count
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.nn.activations import relu
 from asyncmon.graph.numerics.arrays import Array, ones
 from asyncmon.graph.ops.linalg import matmul
@@ -29,7 +29,7 @@ def _bias_add_rule(value: Spec, bias: Spec, *, second: bool = False) -> Spec:
         return Spec(value.dtype, None)
     rules.with_rank_at_least(value.shape, 2)
     shape, at = list(value.shape), 1 if second else -1
-    shape[at] = rules.merge_dim(shape[at], channels)
+    shape[at] = merge_dim(shape[at], channels)
     return Spec(value.dtype, tuple(shape))
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import (
     colocate_with,
     convert_to_tensor,
@@ -18,8 +17,7 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.nn.clip import clip_by_norm
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.gather import gather

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import is_compatible, merge
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
 from asyncmon.graph.numerics.arrays import Array, ones
 from asyncmon.graph.ops.basic import stop_gradient
@@ -75,7 +74,7 @@ def _softmax_xent_rule(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     shape = rules.broadcast(logits.shape, labels.shape)
     if shape is None or logits.shape is None:
         return Spec(logits.dtype, None), Spec(logits.dtype, None)
-    rows = rules.merge(shape[:-1], logits.shape[:-1]) or ()
+    rows = merge(shape[:-1], logits.shape[:-1]) or ()
     return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, shape[-1]))
 
 
@@ -178,7 +177,7 @@ def _sparse_softmax_xent_rule(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     if logits.shape is None:
         return Spec(logits.dtype, labels.shape), Spec(logits.dtype, None)
     rules.with_rank_at_least(logits.shape, 1)
-    rows = rules.merge(logits.shape[:-1], labels.shape) or ()
+    rows = merge(logits.shape[:-1], labels.shape) or ()
     return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, logits.shape[-1]))
 
 
@@ -227,7 +226,7 @@ def _sigmoid_xent(logits: Array, labels: Array, out: Array | None = None) -> Any
 def _sigmoid_xent_rule(logits: Spec, labels: Spec) -> Spec:
     rules.check_same_dtype("SigmoidCrossEntropyWithLogits", logits, labels, ("logits", "labels"))
     rules.check_dtype(logits.dtype, rules.FLOATS, "logits")
-    if not rules.is_compatible(logits.shape, labels.shape):
+    if not is_compatible(logits.shape, labels.shape):
         found = f"{rules.text(logits.shape)} vs {rules.text(labels.shape)}"
         raise ValueError(f"logits and labels must have the same shape ({found})")
     return _sigmoid_xent_run_rule(logits, labels)
@@ -276,7 +275,7 @@ def weighted_cross_entropy_with_logits(
     """
     target = convert_to_tensor(labels if targets is None else targets)
     x = convert_to_tensor(logits)
-    rules.merge(target.spec.shape, x.spec.shape)
+    merge(target.spec.shape, x.spec.shape)
     weight = target * (convert_to_tensor(pos_weight, target.dtype) - 1) + 1
     tail = softplus(-abs(x)) + relu(-x)
     return create_op("AddV2", ((1 - target) * x, weight * tail), None, name or "logistic_loss")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, name_scope
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.arithmetic import multiply

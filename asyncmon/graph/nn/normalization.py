@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops, name_scope
 from asyncmon.graph.core.convert import is_tensor_like, renamed_argument
 from asyncmon.graph.core.dtypes import float32
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array, as_out, ones
 from asyncmon.graph.ops.arithmetic import maximum, squared_difference
 from asyncmon.graph.ops.axes import axes_of
@@ -107,7 +107,7 @@ def _drop(x: Array, draws: Array, rate: Array) -> Array:
 def _drop_rule(x: Spec, draws: Spec, rate: Spec) -> Spec:
     for other, name in ((draws, "draws"), (rate, "rate")):
         rules.check_same_dtype("Dropout", x, other, ("x", name))
-    rules.merge(x.shape, rules.broadcast(x.shape, draws.shape))
+    merge(x.shape, rules.broadcast(x.shape, draws.shape))
     return Spec(x.dtype, x.shape)
 
 
@@ -250,7 +250,7 @@ def _batch_norm_rule(x: Spec, scale: Spec, offset: Spec, *, axis: int, epsilon: 
     size = None if x.shape is None else x.shape[axis]
     for vector, name in ((scale, "scale"), (offset, "offset")):
         rules.check_same_dtype("BatchNorm", x, vector, ("x", name))
-        size = rules.merge_dim(size, *rules.with_rank(vector.shape, 1))
+        size = merge_dim(size, *rules.with_rank(vector.shape, 1))
     return Spec(x.dtype, x.shape), *(Spec(x.dtype, (size,)) for _ in range(3))
 
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.nn.images import create_image_op
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.numerics.parallel import parallel_for

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, RandomOpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, RandomOpDef, Spec, register
+from asyncmon.graph.core.shape import merge
 from asyncmon.graph.nn.embedding import embedding_lookup
 from asyncmon.graph.nn.losses import (
     sigmoid_cross_entropy_with_logits,
@@ -112,7 +111,7 @@ def log_uniform_candidate_sampler(
         ValueError: numbers that do not fit, or ``true_classes`` of another shape or dtype.
     """
     classes = convert_to_tensor(true_classes, dtypes.int64)
-    rules.merge(classes.spec.shape, (None, num_true))
+    merge(classes.spec.shape, (None, num_true))
     if num_sampled < 1 or range_max < 1 or (unique and num_sampled > range_max):
         raise ValueError(
             f"num_sampled and range_max must be positive, and unique candidates at most range_max; got "

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.rules import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.numerics.arrays import Array, as_out
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
 from asyncmon.graph.ops.join import check_one_dtype

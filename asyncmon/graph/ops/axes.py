@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.convert import is_tensor_like, static_ints, tensors_in
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec, constant_of
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, constant_of, register
 from asyncmon.graph.numerics.arrays import Array
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)

@@ -20,10 +20,8 @@ from asyncmon.graph.core.convert import const, is_tensor_like, to_array
 from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.nest import flatten
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import SAME, ZERO, OpDef, register
-from asyncmon.graph.core.shape import as_shape, is_compatible
-from asyncmon.graph.core.spec import Shape, Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import SAME, ZERO, OpDef, Spec, register
+from asyncmon.graph.core.shape import Shape, TensorShape, as_shape, is_compatible
 
 
 def constant(

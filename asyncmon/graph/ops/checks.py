@@ -13,9 +13,8 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_operation
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.shape import FLOATS, unary
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.rules import FLOATS, unary
 
 
 def Print(

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.shape import merge
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.families import comparison, unary
 from asyncmon.graph.ops.shape_ops import rank_of, unbroadcast
@@ -82,9 +81,9 @@ def _choose(condition: Array, x: Array, y: Array, out: Array | None = None) -> A
 def _choose_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
     rules.check_dtype(condition.dtype, _BOOL, "condition")
     rules.check_same_dtype("Select", x, y, ("t", "e"))
-    shape, test = rules.merge(x.shape, y.shape), condition.shape
+    shape, test = merge(x.shape, y.shape), condition.shape
     if shape is not None and test:
-        shape = rules.merge(shape, test if len(test) > 1 else (*test, *shape[1:]))
+        shape = merge(shape, test if len(test) > 1 else (*test, *shape[1:]))
     return Spec(x.dtype, shape)
 
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like, to_array
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec, constant_of
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, constant_of, register
+from asyncmon.graph.core.shape import as_shape, num_elements
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 
@@ -57,8 +56,8 @@ def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
     kind = dtypes.as_dtype(dtype)
     known = None
     with suppress(TypeError, ValueError):  # there are tensors in it, or the op will refuse it
-        known = None if is_tensor_like(shape) else rules.as_shape(shape)
-    size = rules.num_elements(known)
+        known = None if is_tensor_like(shape) else as_shape(shape)
+    size = num_elements(known)
     if size is not None and size < _SMALL:
         return convert_to_tensor(np.full(known, value, kind.numpy), kind, name)
     dims = shape_tensor(shape)

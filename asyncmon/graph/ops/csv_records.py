@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_ops
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.strings import NUMERIC, parsed
 

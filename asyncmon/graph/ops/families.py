@@ -27,14 +27,13 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, Spec, VariableOpDef, register
+from asyncmon.graph.core.shape import merge, num_elements
 from asyncmon.graph.ops.axes import axes_of, check_distinct, reduced
 from asyncmon.graph.ops.shape_ops import unbroadcast
 
@@ -160,7 +159,7 @@ def _on_sizes(rule: rules.Rule, kernel: Kernel) -> rules.Rule:
         spec: Spec = rule(x, y)
         if spec.dtype not in _SIZES or spec.shape is None or len(spec.shape) > 1:
             return spec
-        if (rules.num_elements(spec.shape) or _FEW + 1) > _FEW:
+        if (num_elements(spec.shape) or _FEW + 1) > _FEW:
             return spec
         of_x, of_y = x.known_dims(), y.known_dims()
         if of_x is None or of_y is None:
@@ -316,13 +315,13 @@ def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
         last = len(inputs) - 1 - sparse
         var, shape = inputs[0], inputs[0].shape
         for slot in inputs[1:refs]:
-            shape = rules.merge(shape, slot.shape)
+            shape = merge(shape, slot.shape)
         for scalar in inputs[refs:last]:
             rules.with_rank(scalar.shape, 0)
         if sparse:
             indices = inputs[-1].shape
             shape = None if shape is None or indices is None else (*indices, *shape[1:])
-        rules.merge(shape, inputs[last].shape)
+        merge(shape, inputs[last].shape)
         for other in inputs:
             if other.dtype.is_floating and other.dtype is not var.dtype:
                 found = other.dtype.name

@@ -11,9 +11,9 @@ import numpy as np
 
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
-from asyncmon.graph.core.shape import unary as unary_rule
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core.rules import FLOATS, NUMBERS, REALS, SMOOTH
+from asyncmon.graph.core.rules import unary as unary_rule
 from asyncmon.graph.numerics.arrays import Array, as_out
 from asyncmon.graph.ops import special
 from asyncmon.graph.ops.families import UnaryFunction, unary

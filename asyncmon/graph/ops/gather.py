@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import colocate_with, convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.shape import Shape, merge, merge_dim, num_elements
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axis_of, folded, with_size
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
@@ -54,7 +53,7 @@ def _gather_rule(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> 
     batch = batch_dims + (rank if batch_dims < 0 else 0)
     if batch > at:
         raise ValueError(f"batch_dims ({batch}) must be less than or equal to axis ({at})")
-    shared = rules.merge(params.shape[:batch], indices.shape[:batch]) or ()
+    shared = merge(params.shape[:batch], indices.shape[:batch]) or ()
     shape = (*shared, *params.shape[batch:at], *indices.shape[batch:], *params.shape[at + 1 :])
     return Spec(params.dtype, shape)
 
@@ -72,7 +71,7 @@ def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
 
 def _row_count(params: Tensor, indices: Tensor) -> Tensor:
     """Return the number of indices for a reshape: -1, which costs the run nothing, where that is it."""
-    if rules.num_elements((params.spec.shape or (None, None))[1:]):
+    if num_elements((params.spec.shape or (None, None))[1:]):
         return convert_to_tensor([-1])
     return create_op("Reshape", (create_op("Size", (indices,)), [1]))
 
@@ -141,7 +140,7 @@ def _gather_nd_rule(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
     if params.shape is None or indices.shape is None:
         return Spec(params.dtype, None)
     rules.with_rank_at_least(indices.shape, 1 + batch_dims)
-    shared = rules.merge(params.shape[:batch_dims], indices.shape[:batch_dims]) or ()
+    shared = merge(params.shape[:batch_dims], indices.shape[:batch_dims]) or ()
     depth = indices.shape[-1]
     if depth is None:
         return Spec(params.dtype, None)
@@ -174,7 +173,7 @@ def _scatter_nd_rule(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: i
                 f"indices.shape[-1] must be <= the rank of the result, got {rules.text(at)} "
                 f"and {rules.text(sizes)}"
             )
-        rules.merge((*at[:-1], *sizes[at[-1] :]), updates.shape)
+        merge((*at[:-1], *sizes[at[-1] :]), updates.shape)
     return Spec(updates.dtype, sizes)
 
 
@@ -233,7 +232,7 @@ def rows_shape(values: Spec, indices: Spec, count: int | None) -> Shape:
         raise ValueError(f"Dimension size must be non-negative but is {count}")
     if values.shape is None or indices.shape is None:
         return None
-    rules.merge(values.shape[: len(indices.shape)], indices.shape)
+    merge(values.shape[: len(indices.shape)], indices.shape)
     return (count, *values.shape[len(indices.shape) :])
 
 
@@ -346,7 +345,7 @@ def _in_top_k_rule(predictions: Spec, targets: Spec, k: Spec) -> Spec:
     rules.check_dtype(targets.dtype, (dtypes.int32, dtypes.int64), "targets")
     rows, _ = rules.with_rank(predictions.shape, 2)
     (count,) = rules.with_rank(targets.shape, 1)
-    return Spec(dtypes.bool, (rules.merge_dim(rows, count),))
+    return Spec(dtypes.bool, (merge_dim(rows, count),))
 
 
 register(OpDef("TopKV2", _top_k, _top_k_rule, _top_k_gradient))

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.indexing import Arg, Item, Range, encode_index
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec, constant_of
+from asyncmon.graph.core.op import OpDef, Spec, constant_of, register
+from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
@@ -127,7 +126,7 @@ def _slice_index(shape: tuple[int, ...], begin: Array, size: Array) -> Index:
 
 
 def _slice_rule(x: Spec, begin: Spec, size: Spec) -> Spec:
-    rank = rules.merge_dim(*rules.with_rank(begin.shape, 1), *rules.with_rank(size.shape, 1))
+    rank = merge_dim(*rules.with_rank(begin.shape, 1), *rules.with_rank(size.shape, 1))
     rank = rank_of(x.shape) if rank is None else rank
     if rank is None:
         return Spec(x.dtype, None)
@@ -371,7 +370,7 @@ def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     if x.shape is None:
         return Spec(x.dtype, None)
     after = axis + len(mask.shape)
-    rules.merge(x.shape[axis:after], mask.shape)
+    merge(x.shape[axis:after], mask.shape)
     return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[after:]))
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import Shape, merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axis_of, folded, with_size
 from asyncmon.graph.ops.shape_ops import shape
@@ -58,7 +58,7 @@ def _unpack_rule(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
     if x.shape is None:
         return (Spec(x.dtype, None),) * num
     at = rules.normalize_axis(axis, len(x.shape))
-    rules.merge_dim(x.shape[at], num)
+    merge_dim(x.shape[at], num)
     shape = x.shape[:at] + x.shape[at + 1 :]
     known = None if shape else x.known_dims()
     return tuple(Spec(x.dtype, shape, dims=None if known is None else (known[i],)) for i in range(num))
@@ -132,7 +132,7 @@ def _concat_rule(*values: Spec, axis: int) -> Spec:
     at = rules.normalize_axis(axis, len(known[0]))
     shape: Shape = (None,) * len(known[0])
     for other in known:
-        shape = rules.merge(shape, tuple(None if i == at else n for i, n in enumerate(other)))
+        shape = merge(shape, tuple(None if i == at else n for i, n in enumerate(other)))
     sizes = [None if value.shape is None else value.shape[at] for value in values]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     dims, parts = None, [value.known_dims() for value in values]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like, static_ints
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import Shape, merge_dim, num_elements
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.numerics.matmul import product
 from asyncmon.graph.ops.join import one_dtype
@@ -35,7 +35,7 @@ def _matmul(
 
 def _flops(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
     inner = (a.shape or ())[-2 if transpose_a else -1]
-    return (rules.num_elements(result.shape) or 0) * (inner or 0)
+    return (num_elements(result.shape) or 0) * (inner or 0)
 
 
 def _matmul_rule(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
@@ -47,7 +47,7 @@ def _matmul_rule(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> S
         return Spec(a.dtype, None)
     rows, inner = a.shape[-2:] if not transpose_a else a.shape[:-3:-1]
     inner_b, columns = b.shape[-2:] if not transpose_b else b.shape[:-3:-1]
-    rules.merge_dim(inner, inner_b)
+    merge_dim(inner, inner_b)
     batch = rules.broadcast(a.shape[:-2], b.shape[:-2]) or ()
     return Spec(a.dtype, (*batch, rows, columns))
 
@@ -186,7 +186,7 @@ def _sizes(labels: list[str], shapes: Iterable[Shape], spread: str) -> dict[str,
             if name in spread:
                 (sizes[name],) = rules.broadcast((sizes.get(name, 1),), (size,)) or (None,)
             else:
-                sizes[name] = rules.merge_dim(sizes.get(name), size)
+                sizes[name] = merge_dim(sizes.get(name), size)
     return sizes
 
 

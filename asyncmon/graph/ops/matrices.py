@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, name_scope
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.shape import merge
 from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.functions import abs, sqrt
@@ -46,7 +47,7 @@ def diag_part(input: Any, name: str | None = None) -> Tensor:
         if not known or len(known) % 2:
             raise ValueError(f"diag_part() needs a known even rank of at least 2, got {x!r}.")
         half = len(known) // 2
-        kept = rules.merge(known[:half], known[half:])
+        kept = merge(known[:half], known[half:])
         sizes = shape(x)[:half]
         result = reshape(gather(reshape(x, [-1]), _positions(reduce_prod(sizes))), sizes)
         result.set_shape(kept)

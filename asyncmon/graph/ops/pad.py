@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.index import indexing_op
 from asyncmon.graph.ops.shape_ops import like, rank_of
@@ -50,8 +49,8 @@ def _widths(paddings: Array) -> list[tuple[int, int]]:
 def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, known: _Rows = (), **_attrs: object) -> Spec:
     rules.check_dtype(paddings.dtype, (dtypes.int32, dtypes.int64), "paddings")
     rows, columns = rules.with_rank(paddings.shape, 2)
-    rules.merge_dim(columns, 2)
-    rank = rules.merge_dim(rows, rank_of(x.shape))
+    merge_dim(columns, 2)
+    rank = merge_dim(rows, rank_of(x.shape))
     if x.shape is None or (paddings.value is None and not known):
         return Spec(x.dtype, None if rank is None else (None,) * rank)
     widths = known if paddings.value is None else _widths(paddings.value)

@@ -21,8 +21,7 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import convert_to_tensor, create_operation
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Operation
-from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import text_of

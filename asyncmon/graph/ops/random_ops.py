@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, RandomOpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, RandomOpDef, Spec, register
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import shape_from, shape_tensor
 

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import along, axis_of, folded, with_size
 from asyncmon.graph.ops.create import one_hot

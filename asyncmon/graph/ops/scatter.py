@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, VariableOpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, VariableOpDef, register
+from asyncmon.graph.core.shape import merge
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.gather import gather_nd, nd_index
 from asyncmon.graph.ops.reduce import reduce_sum
@@ -35,7 +34,7 @@ def _nd_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
                 f"indices.shape[-1] must be <= the rank of the tensor, got {rules.text(at)} "
                 f"and {rules.text(ref.shape)}"
             )
-        rules.merge((*at[:-1], *ref.shape[at[-1] :]), updates.shape)
+        merge((*at[:-1], *ref.shape[at[-1] :]), updates.shape)
     return Spec(ref.dtype, ref.shape)
 
 

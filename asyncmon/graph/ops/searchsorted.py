@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.shape import merge
 from asyncmon.graph.numerics.arrays import Array
 
 _INTS = (dtypes.int32, dtypes.int64)
@@ -34,7 +33,7 @@ def _searchsorted_rule(rows: Spec, values: Spec, *, side: str, out_type: DType) 
     rules.check_same_dtype("SearchSorted", rows, values, ("sorted_inputs", "values"))
     rules.with_rank_at_least(rows.shape, 1)
     if rows.shape is not None and values.shape is not None:
-        rules.merge(rows.shape[:-1], values.shape[:-1])
+        merge(rows.shape[:-1], values.shape[:-1])
     return Spec(out_type, values.shape)
 
 

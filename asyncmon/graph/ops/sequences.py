@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
@@ -18,8 +17,8 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.convert import renamed_argument, static_int
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.create import range
@@ -91,7 +90,7 @@ def _reversed_rule(x: Spec, lengths: Spec, *, seq: int, batch: int) -> Spec:
             raise ValueError(f"{what} must be < input rank ({axis} vs. {len(x.shape)})")
     if seq == batch:
         raise ValueError(f"batch_dim == seq_dim == {seq}")
-    size = rules.merge_dim(x.shape[batch], count)
+    size = merge_dim(x.shape[batch], count)
     return Spec(x.dtype, (*x.shape[:batch], size, *x.shape[batch + 1 :]))
 
 

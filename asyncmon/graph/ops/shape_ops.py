@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
 from asyncmon.graph.core.convert import (
     const,
@@ -20,9 +19,8 @@ from asyncmon.graph.core.convert import (
     tensors_in,
 )
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register, table
-from asyncmon.graph.core.spec import Shape, Spec, constant_of
-from asyncmon.graph.core.tensor_shape import Dimension
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, constant_of, register, table
+from asyncmon.graph.core.shape import Dimension, Shape, merge, merge_dim, num_elements
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.axes import axis_of
 
@@ -82,7 +80,7 @@ def _integers(
 
 
 register(OpDef("Shape", *_integers(np.shape, lambda shape: ((rank_of(shape),), shape)), ZERO))
-register(OpDef("Size", *_integers(np.size, lambda shape: ((), (rules.num_elements(shape),))), ZERO))
+register(OpDef("Size", *_integers(np.size, lambda shape: ((), (num_elements(shape),))), ZERO))
 register(OpDef("Rank", *_integers(np.ndim, lambda shape: ((), (rank_of(shape),))), ZERO))
 
 
@@ -137,7 +135,7 @@ def _reshape_rule(x: Spec, target: Spec) -> Spec:
     wild = [i for i, d in enumerate(dims) if d == -1]
     if len(wild) > 1:
         raise ValueError(f"Only one input size may be -1, not both {wild[0]} and {wild[1]}")
-    free, total = None, rules.num_elements(x.shape)
+    free, total = None, num_elements(x.shape)
     if total is not None and None not in dims:
         known = prod(d for d in dims if d is not None and d != -1)
         if not wild and total != known:
@@ -233,7 +231,7 @@ def _transpose_rule(x: Spec, *order: Spec, perm: tuple[int, ...] | None) -> Spec
         rules.check_dtype(order[0].dtype, (dtypes.int32, dtypes.int64), "perm")
         (rank,), known = rules.with_rank(order[0].shape, 1), constant_of(order[0])
         if known is None:
-            rank = rules.merge_dim(rank, rank_of(x.shape))
+            rank = merge_dim(rank, rank_of(x.shape))
             return Spec(x.dtype, None if rank is None else (None,) * rank)
         perm = tuple(known.tolist())
     if perm is None:
@@ -303,7 +301,7 @@ def _broadcast_to(x: Array, target: Array) -> Any:
 
 def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
     dims = shape_from(target)
-    return Spec(x.dtype, rules.merge(rules.broadcast(x.shape, dims), dims))
+    return Spec(x.dtype, merge(rules.broadcast(x.shape, dims), dims))
 
 
 register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_rule,

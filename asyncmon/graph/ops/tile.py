@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import like, rank_of, reshape, shape_from, shape_tensor
 
 
 def _tile_rule(x: Spec, multiples: Spec) -> Spec:
     times = shape_from(multiples)
-    rank = rules.merge_dim(rank_of(times), rank_of(x.shape))
+    rank = merge_dim(rank_of(times), rank_of(x.shape))
     if rank is None:
         return Spec(x.dtype, None)
     pairs = zip(rules.with_rank(x.shape, rank), times or (None,) * rank, strict=True)

@@ -11,10 +11,9 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import create_op, graph_of
 from asyncmon.graph.core.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import SAME, ZERO, OpDef, VariableOpDef, register
-from asyncmon.graph.core.shape import as_shape, is_compatible, like_first
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import SAME, ZERO, OpDef, Spec, VariableOpDef, register
+from asyncmon.graph.core.rules import like_first
+from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.index import check_inside
 

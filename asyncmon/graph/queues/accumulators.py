@@ -34,10 +34,8 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import WAITS, OpDef, register
-from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.spec import Shape, Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import WAITS, OpDef, Spec, register
+from asyncmon.graph.core.shape import Shape, TensorShape, as_shape
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.queues.gradient_sums import LARGE, Accumulator, Entry, GradientSum, shape_mismatch
 from asyncmon.graph.queues.ops import awaited, resource_name

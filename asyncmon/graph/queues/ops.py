@@ -15,9 +15,8 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, Spec, register
+from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.queues.core import QueueCore, Request
 from asyncmon.graph.queues.order import Element, order_of

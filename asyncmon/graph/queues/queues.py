@@ -29,10 +29,8 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.dtypes import as_dtype, int64
 from asyncmon.graph.core.graph import building
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import RandomOpDef
-from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.op import RandomOpDef, Spec
+from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.queues.ops import QueueSpec, resource_name

@@ -20,8 +20,7 @@ from asyncmon.errors import InvalidArgumentError, OpError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import control_dependencies, create_op, create_operation
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.queues.core import QueueCore, Request
 from asyncmon.graph.queues.ops import QueueSpec, awaited, resource_name

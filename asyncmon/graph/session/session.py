@@ -16,7 +16,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.default_session import default_session, set_default_session
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import Spec
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
 from asyncmon.graph.session.backend import Prepared, QueueSize, backend_for

@@ -8,8 +8,8 @@ from functools import partial
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.op import Spec
 from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.state import RANDOM_STATE, Pin, StateStore
 from asyncmon.graph.variables.global_step import step_counter

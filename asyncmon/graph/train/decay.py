@@ -15,9 +15,8 @@ import numpy as np
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.dtypes import int32, int64
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.shape import with_rank
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.rules import with_rank
 from asyncmon.graph.ops.arithmetic import add, minimum, multiply, truediv
 from asyncmon.graph.ops.functions import ceil, cos, exp, floor
 from asyncmon.graph.ops.gather import gather

@@ -21,8 +21,7 @@ from asyncmon.graph.core.build import (
     get_default_graph,
 )
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import VariableOpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import Spec, VariableOpDef, register
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.families import update_op

@@ -18,8 +18,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.graph import BuildContext, building, entered
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.variables.initializers import glorot_uniform_initializer, zeros_initializer
 from asyncmon.graph.variables.variable import Variable
 

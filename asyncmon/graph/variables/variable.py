@@ -24,8 +24,7 @@ from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.graph import BuildContext, Graph, building, entered
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Operators, Tensor
-from asyncmon.graph.core.shape import as_shape
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.ops import gather, variable_ops
 from asyncmon.graph.ops.basic import group

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
-from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core import rules
+from asyncmon.graph.core.shape import merge, num_elements
 
 
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=4), st.data())
@@ -49,11 +50,11 @@ def test_shapes_that_contradict_each_other() -> None:
     with pytest.raises(ValueError, match="must be equal, but are 2 and 3"):
         rules.broadcast((2,), (3,))
     with pytest.raises(ValueError, match="must be equal, but are 1 and 3"):
-        rules.merge((1,), (3,))
+        merge((1,), (3,))
     with pytest.raises(ValueError, match="must be equal rank, but are 1 and 2"):
-        rules.merge((1,), (1, 1))
-    assert rules.merge((None, 2), (3, None)) == (3, 2)
-    assert rules.merge(None, (1,)) == rules.merge((1,), None) == (1,)
+        merge((1,), (1, 1))
+    assert merge((None, 2), (3, None)) == (3, 2)
+    assert merge(None, (1,)) == merge((1,), None) == (1,)
 
 
 def test_ranks_and_axes() -> None:
@@ -65,8 +66,8 @@ def test_ranks_and_axes() -> None:
 
 
 def test_counting_and_writing_shapes() -> None:
-    assert rules.num_elements((2, 3)) == 6
-    assert rules.num_elements((2, None)) is None
-    assert rules.num_elements(None) is None
+    assert num_elements((2, 3)) == 6
+    assert num_elements((2, None)) is None
+    assert num_elements(None) is None
     assert rules.text((2, None)) == "[2,?]"
     assert rules.text(None) == "<unknown>"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from asyncmon.graph import Dimension, TensorShape, dimension_value
-from asyncmon.graph.core.shape import as_shape, common, is_compatible
+from asyncmon.graph.core.rules import common
+from asyncmon.graph.core.shape import as_shape, is_compatible
 
 
 def test_a_shape_is_a_tuple() -> None:

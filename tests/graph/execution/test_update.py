@@ -9,8 +9,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.core.op import VariableOpDef, register, table
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import Spec, VariableOpDef, register, table
 from asyncmon.graph.execution import update
 from asyncmon.graph.execution.update import GroupWrite
 from asyncmon.graph.numerics.parallel import using_team

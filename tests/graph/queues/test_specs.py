@@ -11,7 +11,7 @@ import pytest
 import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.dtypes import DType
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.op import Spec
 
 if TYPE_CHECKING:
     from pathlib import Path
