@@ -35,9 +35,9 @@ LAYER = {
     )
     for room in rooms
 }
-WING = {
-    wing: floor
-    for floor, wings in enumerate(
+GRAPH_LAYER = {
+    package: layer
+    for layer, packages in enumerate(
         [
             ["numerics"],
             ["core"],
@@ -49,9 +49,9 @@ WING = {
             ["__init__"],
         ]
     )
-    for wing in wings
+    for package in packages
 }
-"""The wings of the graph engine, from the ground up."""
+"""The packages of the graph engine, from the lowest layer."""
 
 BESIDE = {("summary", "graph"), ("cli", "port")}
 """The only steps that are not down: summary ops are graph ops, and the tool is a command."""
@@ -118,18 +118,20 @@ def test_imports_go_down(path: Path) -> None:
         assert down, f"{module_name(path)} (L{LAYER[here]}) imports {target} (L{LAYER[there]})"
 
 
-def wing(module: str) -> str:
+def graph_package(module: str) -> str:
     parts = module.split(".")
     return parts[2] if len(parts) > 2 else "__init__"
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if "graph" in p.parts], ids=module_name)
-def test_wings_of_the_graph_import_down(path: Path) -> None:
-    here = wing(module_name(path))
+def test_packages_of_the_graph_import_down(path: Path) -> None:
+    here = graph_package(module_name(path))
     for target in imports(path):
-        if not target.startswith("asyncmon.graph.") or (there := wing(target)) == here:
+        if not target.startswith("asyncmon.graph.") or (there := graph_package(target)) == here:
             continue
-        assert WING[there] < WING[here], f"{module_name(path)} imports {target}, which is not below"
+        assert GRAPH_LAYER[there] < GRAPH_LAYER[here], (
+            f"{module_name(path)} imports {target}, which is not below"
+        )
 
 
 def test_no_import_cycle() -> None:
@@ -189,7 +191,8 @@ def depth(package: str) -> int:
     ("package", "most"),
     [
         *[(room, 12) for room in ("checkpoint", "data", "hooks", "programs", "runtime", "summary")],
-        *[(f"graph.{wing}", 7 if wing == "core" else 5) for wing in WING if wing != "__init__"],
+        ("graph", 14),
+        *[(f"graph.{name}", 7 if name == "core" else 5) for name in GRAPH_LAYER if name != "__init__"],
     ],
 )
 def test_a_package_is_not_deep(package: str, most: int) -> None:

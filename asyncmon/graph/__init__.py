@@ -13,8 +13,8 @@
 
 Ops are entries of a table (:mod:`asyncmon.graph.core.op` shows how to write one). A session compiles
 what is asked of it into a plan once and runs each step as a transaction
-(:mod:`asyncmon.graph.session.session`). The folders, from the ground up: kernels, core, construction,
-execution, ops and queues, nn, control and variables, train and session, layers.
+(:mod:`asyncmon.graph.session.session`). The folders, from the ground up: numerics, core, execution, ops
+and queues, nn, control and variables, train and session, layers.
 """
 
 import typing as _typing
@@ -41,8 +41,7 @@ from asyncmon.graph.core.dtypes import (
 )
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, VariableOpDef, register
-from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.shape import Dimension, TensorShape, dimension_at_index, dimension_value
 from asyncmon.graph.nn.clip import (
     clip_by_average_norm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm,
@@ -53,7 +52,7 @@ from asyncmon.graph.ops.arithmetic import (
 )
 from asyncmon.graph.ops.axes import invert_permutation
 from asyncmon.graph.ops.basic import (
-    constant, group, identity, no_op, placeholder, placeholder_with_default, stop_gradient, tuple,
+    cast, constant, group, identity, no_op, placeholder, placeholder_with_default, stop_gradient, tuple,
 )
 from asyncmon.graph.ops.checks import Assert, Print, check_numerics
 from asyncmon.graph.ops.compare import (
@@ -84,7 +83,7 @@ from asyncmon.graph.ops.reduce import (
     reduce_mean, reduce_min, reduce_prod, reduce_sum,
 )
 from asyncmon.graph.ops.shape_ops import (
-    broadcast_to, cast, expand_dims, rank, reshape, shape, shape_n, size, squeeze, transpose,
+    broadcast_to, expand_dims, rank, reshape, shape, shape_n, size, squeeze, transpose,
 )
 from asyncmon.graph.ops.tile import tile
 from asyncmon.graph.ops.variable_ops import (
@@ -97,8 +96,7 @@ from asyncmon.graph.queues.accumulators import (
 from asyncmon.graph.queues.queues import (
     FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
 )
-from asyncmon.graph.session.interactive import InteractiveSession
-from asyncmon.graph.session.session import Session
+from asyncmon.graph.session.session import InteractiveSession, Session
 from asyncmon.graph.variables import initializers
 from asyncmon.graph.variables.global_step import (
     assert_global_step, create_global_step, get_global_step, get_or_create_global_step, global_step,

@@ -11,11 +11,16 @@ from contextlib import AbstractContextManager
 from threading import local
 from typing import Any
 
-from asyncmon.graph.core.convert import is_tensor_like, tensors_in, to_pair, to_tensor
+import numpy as np
+
+from asyncmon.graph.core import rules
+from asyncmon.graph.core.convert import is_tensor_like, static_ints, tensors_in, to_pair, to_tensor
 from asyncmon.graph.core.default_session import interactive
-from asyncmon.graph.core.dtypes import as_dtype
+from asyncmon.graph.core.dtypes import as_dtype, int32, int64
 from asyncmon.graph.core.graph import BuildContext, Graph, building
 from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.op import constant_of
+from asyncmon.graph.core.shape import Dimension
 from asyncmon.system.cancellation import current_task
 
 _of_thread = local()
@@ -143,6 +148,59 @@ def convert_pair(x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
         label: the name, or type, of the op they are for; constants get names below it.
     """
     return to_pair(graph_of((x, y)), x, y, label)
+
+
+def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
+    """Return axes as ints where they are known; otherwise as an integer tensor. None stays None.
+
+    Raises:
+        TypeError: they are no integers.
+    """
+    if value is None:
+        return None
+    if not (is_tensor_like(value) or any(True for _ in tensors_in(value))):
+        if type(value) is not int and np.ndim(value) > 1:
+            raise ValueError(f"Shape must be at most rank 1 but is rank {np.ndim(value)}: {what}")
+        return static_ints(value, what)
+    tensor = convert_to_tensor(value)
+    rules.check_dtype(tensor.dtype, (int32, int64), what)
+    known = constant_of(tensor.spec)
+    return tensor if known is None else tuple(np.ravel(known).tolist())
+
+
+def axis_of(value: Any, what: str = "axis", vector: bool = False) -> int | Tensor:
+    """Return one axis as an int where it is known; otherwise as a tensor, a scalar.
+
+    With ``vector`` it may also be a vector of one element.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is not one.
+    """
+    if type(value) is int:
+        return value
+    axes = axes_of(value, what)
+    if axes is None or (isinstance(axes, tuple) and len(axes) != 1):
+        raise ValueError(f"{what} must be one integer, got {value!r}.")
+    if isinstance(axes, tuple):
+        return axes[0]
+    if not (vector and axes.spec.shape == (1,)):
+        rules.with_rank(axes.spec.shape, 0)
+    return axes
+
+
+def shape_tensor(value: Any) -> Tensor:
+    """Return a shape given as an int, ints, an array, tensors or a mix as an integer vector tensor."""
+    if hasattr(value, "as_list"):
+        value = value.as_list()
+    elif isinstance(value, list | tuple):
+        value = [d.value if isinstance(d, Dimension) else d for d in value] or np.zeros(0, np.int32)
+    elif isinstance(value, np.ndarray) and not value.size:
+        value = value.astype(np.int32)
+    tensor = convert_to_tensor(value)
+    if not tensor.dtype.is_integer:
+        raise TypeError(f"A shape must be of integers, got {value!r} of dtype {tensor.dtype.name}.")
+    return tensor
 
 
 class name_scope:  # TF1's name

@@ -60,6 +60,18 @@ def with_rank_at_least(shape: Shape, rank: int) -> Shape:
     return shape
 
 
+def shape_from(sizes: Spec) -> Shape:
+    """Return what is known of the shape that a vector of sizes describes."""
+    (rank,) = with_rank(sizes.shape, 1)
+    known = sizes.known_dims()
+    return (None,) * rank if known is None and rank is not None else known
+
+
+def rank_of(shape: Shape) -> int | None:
+    """Return the number of dimensions, or None where it is not known."""
+    return None if shape is None else len(shape)
+
+
 _OUTSIDE = "Invalid {what} {axis}: expected a value in {range}"
 
 

@@ -9,8 +9,16 @@ from typing import Any, ClassVar
 from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape
-from asyncmon.graph.layers.core import in_dtype
-from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
+from asyncmon.graph.layers.layer import (
+    UNBUILT,
+    ZEROS,
+    Layer,
+    Maker,
+    check_rank,
+    function_of,
+    in_dtype,
+    layout_of,
+)
 from asyncmon.graph.nn.conv import conv2d as _conv2d
 from asyncmon.graph.nn.conv import conv2d_transpose as _conv2d_transpose
 from asyncmon.graph.nn.dense import bias_add

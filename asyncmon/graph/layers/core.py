@@ -10,11 +10,20 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape, num_elements
-from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
+from asyncmon.graph.layers.layer import (
+    UNBUILT,
+    ZEROS,
+    Layer,
+    Maker,
+    check_rank,
+    function_of,
+    in_dtype,
+    layout_of,
+)
 from asyncmon.graph.nn import normalization as nn_normalization
 from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.ops.linalg import matmul, tensordot
-from asyncmon.graph.ops.shape_ops import cast, reshape
+from asyncmon.graph.ops.shape_ops import reshape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
 
 
@@ -98,12 +107,6 @@ class Dense(Layer):
         if self.bias is not None:
             result = bias_add(result, self.bias)
         return result if self.activation is None else self.activation(result)
-
-
-def in_dtype(inputs: Any, dtype: Any) -> Tensor:
-    """Return an input in the dtype that was chosen for a layer."""
-    x = convert_to_tensor(inputs)
-    return x if x.dtype is dtype else cast(x, dtype)
 
 
 dense = function_of(Dense, "dense")

@@ -24,7 +24,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape, num_elements
-from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.scope import VariableScope, get_variable, variable_scope
 
@@ -355,3 +355,9 @@ def layout_of(data_format: str) -> str:
             f"Received: {data_format!r}"
         )
     return layouts[data_format]
+
+
+def in_dtype(inputs: Any, dtype: Any) -> Tensor:
+    """Return an input in the dtype that was chosen for a layer."""
+    x = convert_to_tensor(inputs)
+    return x if x.dtype is dtype else cast(x, dtype)

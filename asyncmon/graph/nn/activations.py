@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.build import axis_of, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.rules import FLOATS, REALS
 from asyncmon.graph.numerics.arrays import Array, as_out
 from asyncmon.graph.ops.arithmetic import minimum
-from asyncmon.graph.ops.axes import along, axis_of
+from asyncmon.graph.ops.axes import along
+from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.families import activation
 from asyncmon.graph.ops.functions import abs, erf, exp, sigmoid, square, tanh
 from asyncmon.graph.ops.reduce import reduce_sum
-from asyncmon.graph.ops.shape_ops import cast
 
 _SELU_SCALE = 1.0507009873554805
 _SELU_SLOPE = 1.6732632423543772 * _SELU_SCALE

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op, shape_tensor
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
@@ -36,7 +36,6 @@ from asyncmon.graph.numerics.windows import (
     output_sizes,
     scratch,
 )
-from asyncmon.graph.ops.shape_ops import shape_tensor
 
 
 # --- kernels ----------------------------------------------------------------------------------------

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops, name_scope
+from asyncmon.graph.core.build import (
+    axes_of,
+    convert_to_tensor,
+    create_op,
+    create_ops,
+    name_scope,
+    shape_tensor,
+)
 from asyncmon.graph.core.convert import is_tensor_like, renamed_argument
 from asyncmon.graph.core.dtypes import float32
 from asyncmon.graph.core.gradients import gradients
@@ -17,14 +24,13 @@ from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array, as_out, ones
 from asyncmon.graph.ops.arithmetic import maximum, squared_difference
-from asyncmon.graph.ops.axes import axes_of
-from asyncmon.graph.ops.basic import stop_gradient
+from asyncmon.graph.ops.basic import cast, in_single, stop_gradient
 from asyncmon.graph.ops.compare import equal
 from asyncmon.graph.ops.create import zeros_like
 from asyncmon.graph.ops.functions import rsqrt, square
 from asyncmon.graph.ops.random_ops import random_uniform
 from asyncmon.graph.ops.reduce import reduce_mean, reduce_min, reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, in_single, reshape, shape_tensor
+from asyncmon.graph.ops.shape_ops import reshape
 
 
 def moments(

@@ -17,14 +17,14 @@ from asyncmon.graph.nn.losses import (
     softmax_cross_entropy_with_logits_v2,
 )
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.basic import stop_gradient
+from asyncmon.graph.ops.basic import cast, stop_gradient
 from asyncmon.graph.ops.compare import equal
 from asyncmon.graph.ops.create import ones_like, zeros_like
 from asyncmon.graph.ops.functions import log
 from asyncmon.graph.ops.join import concat, split
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.reduce import reduce_any, reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, expand_dims, reshape, shape
+from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape
 
 if TYPE_CHECKING:
     from numpy.random import Generator

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from asyncmon.errors import InvalidArgumentError
+
 Array: TypeAlias = Any
 """A numpy array, or a numpy scalar instead of a 0-d one. numpy has no type for both."""
 
@@ -43,3 +45,13 @@ def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
         return out
 
     return compute
+
+
+def check_inside(indices: Any, size: int) -> Array:
+    """Return indices, which must be in [0, size), as an array."""
+    indices = np.asarray(indices)
+    if indices.size and (indices.min() < 0 or indices.max() >= size):
+        at = np.argwhere((indices < 0) | (indices >= size))[0]
+        where = f"[{','.join(map(str, at))}]" if at.size else ""
+        raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
+    return indices

@@ -16,52 +16,14 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
-from asyncmon.graph.core.convert import is_tensor_like, static_ints, tensors_in
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, Spec, constant_of, register
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.numerics.arrays import Array
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 
 
 # --- reading the argument -------------------------------------------------------------------------
-def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
-    """Return axes as ints where they are known; otherwise as an integer tensor. None stays None.
-
-    Raises:
-        TypeError: they are no integers.
-    """
-    if value is None:
-        return None
-    if not (is_tensor_like(value) or any(True for _ in tensors_in(value))):
-        if type(value) is not int and np.ndim(value) > 1:
-            raise ValueError(f"Shape must be at most rank 1 but is rank {np.ndim(value)}: {what}")
-        return static_ints(value, what)
-    tensor = convert_to_tensor(value)
-    rules.check_dtype(tensor.dtype, _INDEX_TYPES, what)
-    known = constant_of(tensor.spec)
-    return tensor if known is None else tuple(np.ravel(known).tolist())
-
-
-def axis_of(value: Any, what: str = "axis", vector: bool = False) -> int | Tensor:
-    """Return one axis as an int where it is known; otherwise as a tensor, a scalar.
-
-    With ``vector`` it may also be a vector of one element.
-
-    Raises:
-        TypeError: it is no integer.
-        ValueError: it is not one.
-    """
-    if type(value) is int:
-        return value
-    axes = axes_of(value, what)
-    if axes is None or (isinstance(axes, tuple) and len(axes) != 1):
-        raise ValueError(f"{what} must be one integer, got {value!r}.")
-    if isinstance(axes, tuple):
-        return axes[0]
-    if not (vector and axes.spec.shape == (1,)):
-        rules.with_rank(axes.spec.shape, 0)
-    return axes
 
 
 # --- around one axis ------------------------------------------------------------------------------

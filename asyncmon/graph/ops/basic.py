@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
@@ -17,11 +18,12 @@ from asyncmon.graph.core.build import (
     name_scope,
 )
 from asyncmon.graph.core.convert import const, is_tensor_like, to_array
-from asyncmon.graph.core.dtypes import as_dtype
+from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.nest import flatten
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, Spec, register
 from asyncmon.graph.core.shape import Shape, TensorShape, as_shape, is_compatible
+from asyncmon.graph.numerics.arrays import Array
 
 
 def constant(
@@ -146,3 +148,48 @@ register(OpDef("PlaceholderWithDefault", _same, _default_spec, SAME, aliases=Tru
 register(OpDef("Identity", _same, _same_spec, SAME, aliases=True))
 register(OpDef("StopGradient", _same, _same_spec, ZERO, aliases=True))
 register(OpDef("NoOp", None, lambda: ()))
+
+
+# --- dtype ----------------------------------------------------------------------------------------
+def _cast(x: Array, *, dtype: DType, out: Array | None = None) -> Any:
+    if out is None:
+        return np.asarray(x).astype(dtype.numpy)
+    np.copyto(out, x, casting="unsafe")
+    return out
+
+
+def _cast_rule(x: Spec, *, dtype: DType) -> Spec:
+    if dtypes.string in (x.dtype, dtype) and x.dtype is not dtype:
+        raise TypeError(
+            f"Cast from {x.dtype.name} to {dtype.name} is not supported; use py_func to convert text."
+        )
+    holds_dims = dtype in (dtypes.int32, dtypes.int64)  # the smaller integers wrap around
+    return Spec(dtype, x.shape, dims=x.known_dims() if holds_dims else None)
+
+
+def _cast_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    source = op.inputs[0].dtype
+    if not (source.is_floating and op.attrs["dtype"].is_floating):
+        return [None]
+    return [create_op("Cast", (grad,), {"dtype": source})]
+
+
+register(OpDef("Cast", _cast, _cast_rule, _cast_gradient, out=True))
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """Return the elements as another dtype; floats become integers by dropping the fraction.
+
+    TF1: ``tf.cast``. A tensor that has the dtype already is returned as it is.
+    """
+    wanted = as_dtype(dtype)
+    tensor = convert_to_tensor(x)
+    if tensor.dtype is wanted:
+        return tensor
+    return create_op("Cast", (tensor,), {"dtype": wanted}, name)
+
+
+def in_single(x: Any) -> Tensor:
+    """Return the tensor to compute in: float32 for one of half precision, else the tensor itself."""
+    tensor = convert_to_tensor(x)
+    return cast(tensor, dtypes.float32) if tensor.dtype is dtypes.float16 else tensor

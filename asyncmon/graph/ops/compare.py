@@ -11,10 +11,11 @@ from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.rules import rank_of
 from asyncmon.graph.core.shape import merge
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.families import comparison, unary
-from asyncmon.graph.ops.shape_ops import rank_of, unbroadcast
+from asyncmon.graph.ops.shape_ops import unbroadcast
 
 _ANY = (*rules.NUMBERS, dtypes.bool, dtypes.string)
 _BOOL = (dtypes.bool,)

@@ -9,13 +9,14 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op, shape_tensor
 from asyncmon.graph.core.convert import is_tensor_like, to_array
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, constant_of, register
+from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.core.shape import as_shape, num_elements
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
+from asyncmon.graph.ops.basic import cast
 
 _SMALL = 1000  # elements: fewer are a constant, as in TF1
 

@@ -28,13 +28,13 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
+from asyncmon.graph.core.build import axes_of, convert_to_tensor, create_op, graph_of
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.shape import merge, num_elements
-from asyncmon.graph.ops.axes import axes_of, check_distinct, reduced
+from asyncmon.graph.ops.axes import check_distinct, reduced
 from asyncmon.graph.ops.shape_ops import unbroadcast
 
 Kernel = Callable[..., Any]

@@ -8,15 +8,23 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import colocate_with, convert_to_tensor, create_op, create_ops
+from asyncmon.graph.core.build import (
+    axis_of,
+    colocate_with,
+    convert_to_tensor,
+    create_op,
+    create_ops,
+    shape_tensor,
+)
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.core.shape import Shape, merge, merge_dim, num_elements
-from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.axes import axis_of, folded, with_size
-from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
-from asyncmon.graph.ops.shape_ops import like, shape, shape_from, shape_tensor, sum_to_shape
+from asyncmon.graph.numerics.arrays import Array, check_inside
+from asyncmon.graph.ops.axes import folded, with_size
+from asyncmon.graph.ops.index import indexing_gradient, indexing_op, put
+from asyncmon.graph.ops.shape_ops import like, shape, sum_to_shape
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 

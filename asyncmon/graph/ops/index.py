@@ -17,15 +17,15 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.build import axes_of, convert_to_tensor, create_op, shape_tensor
 from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.indexing import Arg, Item, Range, encode_index
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, constant_of, register
+from asyncmon.graph.core.rules import rank_of, shape_from
 from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.axes import axes_of
-from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
+from asyncmon.graph.ops.shape_ops import like
 
 Index = tuple[Any, ...]
 
@@ -104,16 +104,6 @@ def _put_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 register(OpDef("Put", _put, lambda values, *others, **attrs: Spec(values.dtype, shape_from(others[-1])),
     _put_gradient))  # fmt: skip
-
-
-def check_inside(indices: Any, size: int) -> Array:
-    """Return indices, which must be in [0, size), as an array."""
-    indices = np.asarray(indices)
-    if indices.size and (indices.min() < 0 or indices.max() >= size):
-        at = np.argwhere((indices < 0) | (indices >= size))[0]
-        where = f"[{','.join(map(str, at))}]" if at.size else ""
-        raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
-    return indices
 
 
 # --- slice ------------------------------------------------------------------------------------------

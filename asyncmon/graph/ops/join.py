@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.core.build import axis_of, convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import Shape, merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.axes import axis_of, folded, with_size
+from asyncmon.graph.ops.axes import folded, with_size
 from asyncmon.graph.ops.shape_ops import shape
 
 

@@ -14,11 +14,12 @@ from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like, static_ints
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.rules import rank_of
 from asyncmon.graph.core.shape import Shape, merge_dim, num_elements
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.numerics.matmul import product
 from asyncmon.graph.ops.join import one_dtype
-from asyncmon.graph.ops.shape_ops import like, rank_of
+from asyncmon.graph.ops.shape_ops import like
 
 
 def _matmul(

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import convert_to_tensor, name_scope
+from asyncmon.graph.core.build import axes_of, convert_to_tensor, name_scope
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import merge
-from asyncmon.graph.ops.axes import axes_of
+from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.functions import abs, sqrt
 from asyncmon.graph.ops.gather import gather, scatter_nd
 from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.reduce import reduce_max, reduce_prod, reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, expand_dims, reshape, shape
+from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape
 
 
 # --- diagonals ------------------------------------------------------------------------------------

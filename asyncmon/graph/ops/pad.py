@@ -12,10 +12,11 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.rules import rank_of
 from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.index import indexing_op
-from asyncmon.graph.ops.shape_ops import like, rank_of
+from asyncmon.graph.ops.shape_ops import like
 
 _Rows = tuple[tuple[int | None, int | None], ...]
 """Paddings as far as they are numbers rather than tensors."""

@@ -14,11 +14,11 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope, shape_tensor
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, RandomOpDef, Spec, register
+from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.shape_ops import shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from numpy.random import Generator

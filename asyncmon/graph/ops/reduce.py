@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.build import axis_of, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.axes import along, axis_of, folded, with_size
+from asyncmon.graph.ops.axes import along, folded, with_size
+from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.create import one_hot
 from asyncmon.graph.ops.create import range as range_op
 from asyncmon.graph.ops.families import ReductionFunction, reduction
 from asyncmon.graph.ops.join import concat
-from asyncmon.graph.ops.shape_ops import broadcast_like, cast, reshape, shape, size, transpose
+from asyncmon.graph.ops.shape_ops import broadcast_like, reshape, shape, size, transpose
 
 Axes = tuple[int, ...] | None
 

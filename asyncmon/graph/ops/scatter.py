@@ -9,15 +9,16 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.build import convert_to_tensor, create_op, shape_tensor
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, VariableOpDef, register
+from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.core.shape import merge
 from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.gather import gather_nd, nd_index
 from asyncmon.graph.ops.reduce import reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 from asyncmon.graph.ops.variable_ops import operand
 
 _INTS = (dtypes.int32, dtypes.int64)

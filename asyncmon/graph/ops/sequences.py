@@ -20,10 +20,10 @@ from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.basic import identity
+from asyncmon.graph.ops.basic import cast, identity
 from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.reduce import reduce_max
-from asyncmon.graph.ops.shape_ops import broadcast_to, cast, expand_dims, reshape, shape
+from asyncmon.graph.ops.shape_ops import broadcast_to, expand_dims, reshape, shape
 from asyncmon.graph.ops.variable_ops import assign_add
 
 _INTS = (dtypes.int32, dtypes.int64)

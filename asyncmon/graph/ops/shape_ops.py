@@ -10,7 +10,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
+from asyncmon.graph.core.build import axis_of, convert_to_tensor, create_op, graph_of, shape_tensor
 from asyncmon.graph.core.convert import (
     const,
     is_tensor_like,
@@ -20,37 +20,11 @@ from asyncmon.graph.core.convert import (
 )
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, constant_of, register, table
-from asyncmon.graph.core.shape import Dimension, Shape, merge, merge_dim, num_elements
+from asyncmon.graph.core.rules import rank_of, shape_from
+from asyncmon.graph.core.shape import Shape, merge, merge_dim, num_elements
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.axes import axis_of
 
 Gradients = list[Tensor | None]
-
-
-def shape_tensor(value: Any) -> Tensor:
-    """Return a shape given as an int, ints, an array, tensors or a mix as an integer vector tensor."""
-    if hasattr(value, "as_list"):
-        value = value.as_list()
-    elif isinstance(value, list | tuple):
-        value = [d.value if isinstance(d, Dimension) else d for d in value] or np.zeros(0, np.int32)
-    elif isinstance(value, np.ndarray) and not value.size:
-        value = value.astype(np.int32)
-    tensor = convert_to_tensor(value)
-    if not tensor.dtype.is_integer:
-        raise TypeError(f"A shape must be of integers, got {value!r} of dtype {tensor.dtype.name}.")
-    return tensor
-
-
-def shape_from(sizes: Spec) -> Shape:
-    """Return what is known of the shape that a vector of sizes describes."""
-    (rank,) = rules.with_rank(sizes.shape, 1)
-    known = sizes.known_dims()
-    return (None,) * rank if known is None and rank is not None else known
-
-
-def rank_of(shape: Shape) -> int | None:
-    """Return the number of dimensions, or None where it is not known."""
-    return None if shape is None else len(shape)
 
 
 def like(type: str, inputs: Sequence[Any], x: Tensor, attrs: Mapping[str, Any] | None = None) -> Tensor:
@@ -328,48 +302,3 @@ def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return the tensor repeated to a shape it broadcasts to. TF1: ``tf.broadcast_to``."""
     return create_op("BroadcastTo", (input, shape_tensor(shape)), None, name)
-
-
-# --- dtype ----------------------------------------------------------------------------------------
-def _cast(x: Array, *, dtype: dtypes.DType, out: Array | None = None) -> Any:
-    if out is None:
-        return np.asarray(x).astype(dtype.numpy)
-    np.copyto(out, x, casting="unsafe")
-    return out
-
-
-def _cast_rule(x: Spec, *, dtype: dtypes.DType) -> Spec:
-    if dtypes.string in (x.dtype, dtype) and x.dtype is not dtype:
-        raise TypeError(
-            f"Cast from {x.dtype.name} to {dtype.name} is not supported; use py_func to convert text."
-        )
-    holds_dims = dtype in (dtypes.int32, dtypes.int64)  # the smaller integers wrap around
-    return Spec(dtype, x.shape, dims=x.known_dims() if holds_dims else None)
-
-
-def _cast_gradient(op: Operation, grad: Tensor) -> Gradients:
-    source = op.inputs[0].dtype
-    if not (source.is_floating and op.attrs["dtype"].is_floating):
-        return [None]
-    return [create_op("Cast", (grad,), {"dtype": source})]
-
-
-register(OpDef("Cast", _cast, _cast_rule, _cast_gradient, out=True))
-
-
-def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """Return the elements as another dtype; floats become integers by dropping the fraction.
-
-    TF1: ``tf.cast``. A tensor that has the dtype already is returned as it is.
-    """
-    wanted = dtypes.as_dtype(dtype)
-    tensor = convert_to_tensor(x)
-    if tensor.dtype is wanted:
-        return tensor
-    return create_op("Cast", (tensor,), {"dtype": wanted}, name)
-
-
-def in_single(x: Any) -> Tensor:
-    """Return the tensor to compute in: float32 for one of half precision, else the tensor itself."""
-    tensor = convert_to_tensor(x)
-    return cast(tensor, dtypes.float32) if tensor.dtype is dtypes.float16 else tensor

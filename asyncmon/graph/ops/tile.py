@@ -8,12 +8,13 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import create_op
+from asyncmon.graph.core.build import create_op, shape_tensor
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.rules import rank_of, shape_from
 from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.shape_ops import like, rank_of, reshape, shape_from, shape_tensor
+from asyncmon.graph.ops.shape_ops import like, reshape
 
 
 def _tile_rule(x: Spec, multiples: Spec) -> Spec:

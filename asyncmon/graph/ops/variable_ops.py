@@ -14,8 +14,7 @@ from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.rules import like_first
 from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible
-from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.index import check_inside
+from asyncmon.graph.numerics.arrays import Array, check_inside
 
 
 # --- reading ----------------------------------------------------------------------------------------

@@ -18,10 +18,9 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.arithmetic import minimum
-from asyncmon.graph.ops.basic import group
+from asyncmon.graph.ops.basic import cast, group
 from asyncmon.graph.ops.families import update_rule
-from asyncmon.graph.ops.shape_ops import cast
-from asyncmon.graph.train.optimizer import make_slot
+from asyncmon.graph.variables.scope import make_slot
 from asyncmon.graph.variables.variable import (
     Variable,
     global_variables,

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,14 +26,10 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.shape import as_shape, is_known
-from asyncmon.graph.ops.basic import constant, group
-from asyncmon.graph.ops.create import fill
+from asyncmon.graph.ops.basic import cast, group
 from asyncmon.graph.ops.gather import unique_rows
-from asyncmon.graph.ops.shape_ops import cast
-from asyncmon.graph.ops.shape_ops import shape as shape_of
 from asyncmon.graph.ops.variable_ops import assign, assign_add
-from asyncmon.graph.variables.scope import get_variable_scope
+from asyncmon.graph.variables.scope import make_slot
 from asyncmon.graph.variables.variable import Variable, trainable_variables
 
 
@@ -327,28 +321,3 @@ def _constrained(variable: Variable, update: Operation) -> Operation:
         return update
     with control_dependencies([update]):
         return assign(variable, variable.constraint(variable.read_value())).op
-
-
-def make_slot(primary: Any, initial_value: Any, name: str, shape: list[int] | None = None) -> Variable:
-    """Create a variable beside ``primary`` (a variable, or a tensor), called ``primary/name``.
-
-    It is on the device of ``primary``, if that is a variable. ``initial_value`` is a tensor, or a
-    number that fills the shape, by default that of ``primary``.
-    """
-    graph = primary.graph
-    outer = get_variable_scope().name
-    full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
-    validated = True
-    beside = colocate_with(primary) if isinstance(primary, Variable) else nullcontext()
-    with graph.name_scope(None), control_dependencies(None), beside:
-        if isinstance(initial_value, int | float):
-            dims: Any = as_shape(primary.shape if shape is None else shape)
-            validated = is_known(dims)
-            if not validated:
-                dims = shape_of(getattr(primary, "initialized_value", lambda: primary)())
-            initial_value = partial(_full, dims, initial_value, primary.dtype)
-        return Variable(initial_value, False, validate_shape=validated, name=full_name)
-
-
-def _full(dims: Any, value: float, dtype: DType) -> Tensor:
-    return fill(dims, constant(value, dtype))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
@@ -12,32 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from asyncmon.graph.core.build import convert_to_tensor, create_op, device, name_scope
+from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
-from asyncmon.graph.core.graph import building
-from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops import create, random_ops
 from asyncmon.graph.ops.basic import filled, tuple_of_ints
 
 _known = partial(tuple_of_ints, error="An initializer needs a fully known shape")
-
-
-@contextmanager
-def initial_scope(by_function: bool) -> Iterator[list[Operation]]:
-    """Build an initial value inside; list the ops of a function, which go where the variable does."""
-    made: list[Operation] = []
-
-    def note(op: Operation) -> str:
-        made.append(op)
-        return op.device
-
-    context = building.get()
-    with name_scope("Initializer") if by_function else nullcontext():
-        if by_function and context is not None and context.devices:
-            with device(None), device(note):
-                yield made
-        else:
-            yield made
 
 
 class Initializer(ABC):

@@ -13,12 +13,21 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any, Final
 
-from asyncmon.graph.core.build import colocate_with, get_default_graph, name_scope
+from asyncmon.graph.core.build import (
+    colocate_with,
+    control_dependencies,
+    create_op,
+    get_default_graph,
+    name_scope,
+)
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.graph import BuildContext, building, entered
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.shape import TensorShape, as_shape
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.shape import TensorShape, as_shape, is_known
+from asyncmon.graph.ops.basic import constant
+from asyncmon.graph.ops.create import fill
 from asyncmon.graph.variables.initializers import glorot_uniform_initializer, zeros_initializer
 from asyncmon.graph.variables.variable import Variable
 
@@ -370,3 +379,26 @@ def _initial_value(
     if dims is None:
         return initializer, dtype
     return partial(initializer, list(dims), dtype=dtype), dtype
+
+
+def make_slot(primary: Any, initial_value: Any, name: str, shape: list[int] | None = None) -> Variable:
+    """Create a variable beside ``primary`` (a variable, or a tensor), called ``primary/name``.
+
+    It is on the device of ``primary``, if that is a variable. ``initial_value`` is a tensor, or a
+    number that fills the shape, by default that of ``primary``.
+    """
+    outer = get_variable_scope().name
+    full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
+    dims: Any = as_shape(primary.shape if shape is None else shape)
+    is_number = isinstance(initial_value, int | float)
+
+    def filled() -> Tensor:
+        return fill(dims, constant(initial_value, primary.dtype))
+
+    beside = colocate_with(primary) if isinstance(primary, Variable) else nullcontext()
+    with primary.graph.name_scope(None), control_dependencies(None), beside:
+        validated = not is_number or is_known(dims)
+        if not validated:
+            dims = create_op("Shape", (getattr(primary, "initialized_value", lambda: primary)(),))
+        initial = filled if is_number else initial_value
+        return Variable(initial, False, validate_shape=validated, name=full_name)

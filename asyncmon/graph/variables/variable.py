@@ -7,7 +7,8 @@ fetched itself is read after all of them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +16,7 @@ from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
+    device,
     get_collection,
     get_default_graph,
     name_scope,
@@ -26,12 +28,29 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Operators, Tensor
 from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.core.walk import ancestors
-from asyncmon.graph.ops import gather, variable_ops
+from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
-from asyncmon.graph.variables.initializers import initial_scope
 
 _INITIALIZERS = "initializers"  # in a graph's extras: those that were set anew, by variable
 _READS = frozenset({"VariableV2", "ReadVariable"})
+
+
+@contextmanager
+def _initial_scope(by_function: bool) -> Iterator[list[Operation]]:
+    """Build an initial value inside; list the ops of a function, which go where the variable does."""
+    made: list[Operation] = []
+
+    def note(op: Operation) -> str:
+        made.append(op)
+        return op.device
+
+    context = building.get()
+    with name_scope("Initializer") if by_function else nullcontext():
+        if by_function and context is not None and context.devices:
+            with device(None), device(note):
+                yield made
+        else:
+            yield made
 
 
 def _of_rows(name: str, does: str) -> Callable[..., Tensor]:
@@ -115,7 +134,7 @@ class Variable(Operators):
         self.trainable = trainable is None or trainable
         self.constraint = constraint
         with entered(_outside_control_flow(self.graph)), name_scope(name, "Variable") as scope:
-            with initial_scope(callable(initial_value)) as made:
+            with _initial_scope(callable(initial_value)) as made:
                 value = initial_value() if callable(initial_value) else initial_value
                 initial = convert_to_tensor(value, dtype, "initial_value")
             found = initial.get_shape()
@@ -265,11 +284,11 @@ class Variable(Operators):
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
         """Return what is at vectors of coordinates. TF1: same name."""
-        return gather.gather_nd(self, indices, name)
+        return create_op("GatherNd", (self, indices), {"batch_dims": 0}, name)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
         """Return some of its rows. TF1: same name."""
-        return gather.gather(self, indices, name=name)
+        return create_op("GatherV2", (self, indices), {"axis": 0, "batch_dims": 0}, name)
 
     def count_up_to(self, limit: int) -> Any:
         """Return its value, adding 1 afterwards; OutOfRangeError at the limit. TF1: same name."""
