@@ -25,19 +25,18 @@ import typing as _typing
 from asyncmon import errors as errors
 from asyncmon.errors import OpError as OpError
 from asyncmon.graph import *
-from asyncmon.graph.ops.csv_records import decode_csv as decode_csv
-from asyncmon.graph.ops.matrices import diag as diag, diag_part as diag_part, norm as norm
-from asyncmon.graph.ops.scatter import (
+from asyncmon.tf1.ops.csv_records import decode_csv as decode_csv
+from asyncmon.tf1.ops.matrices import diag as diag, diag_part as diag_part, norm as norm
+from asyncmon.tf1.ops.scatter import (
     scatter_nd_add as scatter_nd_add, scatter_nd_sub as scatter_nd_sub,
     scatter_nd_update as scatter_nd_update, sparse_to_dense as sparse_to_dense,
 )
-from asyncmon.graph.ops.searchsorted import searchsorted as searchsorted
-from asyncmon.graph.ops.sequences import (
+from asyncmon.tf1.ops.sequences import (
     count_up_to as count_up_to, meshgrid as meshgrid, reverse_sequence as reverse_sequence,
-    sequence_mask as sequence_mask,
+    searchsorted as searchsorted, sequence_mask as sequence_mask,
 )
-from asyncmon.graph.ops.strings import decode_raw as decode_raw, string_to_number as string_to_number
-from asyncmon.graph.queues.readers import ReaderBase as ReaderBase
+from asyncmon.tf1.ops.strings import decode_raw as decode_raw, string_to_number as string_to_number
+from asyncmon.tf1.ops.readers import ReaderBase as ReaderBase
 from asyncmon.system.missing_names import missing_name as _missing_name
 from asyncmon.protobuf.graph_def import AttrValue as AttrValue, GraphDef as GraphDef, NodeDef as NodeDef
 from asyncmon.session_config import (

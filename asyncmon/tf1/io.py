@@ -8,8 +8,8 @@ from asyncmon.graph import (
     PaddingFIFOQueue as PaddingFIFOQueue, PriorityQueue as PriorityQueue, QueueBase as QueueBase,
     RandomShuffleQueue as RandomShuffleQueue,
 )
-from asyncmon.graph.ops.csv_records import decode_csv as decode_csv
-from asyncmon.graph.ops.strings import decode_raw as decode_raw
+from asyncmon.tf1.ops.csv_records import decode_csv as decode_csv
+from asyncmon.tf1.ops.strings import decode_raw as decode_raw
 from asyncmon.system.missing_names import missing_name
 from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file

@@ -5,7 +5,7 @@ A reader takes the names of files from a queue and gives their records one by on
     names = tf.train.string_input_producer(["a.tfrecord", "b.tfrecord"], num_epochs=1)
     key, serialized = tf.TFRecordReader().read(names)
 
-:class:`~asyncmon.graph.queues.readers.ReaderBase` has the methods. Values and keys are bytes.
+:class:`~asyncmon.tf1.ops.readers.ReaderBase` has the methods. Values and keys are bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from asyncmon.graph.queues.readers import ReaderBase, Record, register_reader
 from asyncmon.protobuf.tfrecord import read_chunks, read_records
 from asyncmon.tf1.file_ops import file_errors
+from asyncmon.tf1.ops.readers import ReaderBase, Record, register_reader
 from asyncmon.tf1.python_io import TFRecordOptions
 
 

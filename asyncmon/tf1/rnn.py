@@ -9,7 +9,7 @@ from asyncmon import graph as tf
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.nest import map_structure
-from asyncmon.graph.ops.sequences import reverse_sequence
+from asyncmon.tf1.ops.sequences import reverse_sequence
 
 Scope = str | tf.VariableScope | None
 

@@ -15,7 +15,7 @@ from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.strings import NUMERIC, parsed
+from asyncmon.tf1.ops.strings import NUMERIC, parsed
 
 
 def _decode_csv(

@@ -1,0 +1,3 @@
+"""What tests of ops use."""
+
+from tests.graph.conftest import ops as ops
