@@ -17,7 +17,7 @@ from asyncmon.monitor.encoding import encode_series, members, to_json
 from asyncmon.monitor.endpoints import ACTIONS, openapi
 from asyncmon.monitor.event_stream import EventStream
 from asyncmon.monitor.feed import Feed
-from asyncmon.monitor.graph_picture import graph_svg
+from asyncmon.monitor.graph_nodes import graph_nodes
 from asyncmon.monitor.guard import Credentials, Failure, client_of
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.page_files import page_files
@@ -89,8 +89,9 @@ class Api:
         entry = await self._entry(request)
         graph = await entry.run.graph()
         if graph is None:
-            return Response(status_code=204)
-        return Response(await in_thread(graph_svg, graph), media_type="image/svg+xml")
+            return _json({"nodes": []})
+        body = await in_thread(lambda: to_json({"nodes": graph_nodes(graph)}))
+        return Response(body, media_type="application/json")
 
     async def log(self, request: Request) -> Response:
         after = _integer(request, "after", 0, 0, 1 << 62)

@@ -52,6 +52,7 @@ _DETAILS = _object(**_ROW["properties"], **schema_of(run.Details)["properties"])
 _SERIES = _object(steps=_list(_INTEGER), values=_list(_VALUE), wall_times=_list(_NUMBER))
 _POINT = _object(tag=_TEXT, points=_INTEGER, step=_INTEGER, value=_VALUE, wall_time=_NUMBER)
 _LINE = _object(n=_INTEGER, time=_NUMBER, level=_TEXT, logger=_TEXT, text=_TEXT)
+_NODE = _object(name=_TEXT, op=_TEXT, kind=_TEXT, title=_TEXT, inputs=_list(_TEXT))
 _DONE = _object(ok=_FLAG)
 _CHECKPOINTS = {"checkpoints": _list(schema_of(run.CheckpointFacts)), "path": _TEXT}
 _REASON = {"type": "object", "properties": {"reason": {"type": ["string", "null"]}}}
@@ -121,8 +122,9 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        path="/api/runs/{run}/graph.svg", handler="graph", answer="image/svg+xml", refusals=(404,),
-        summary="The graph as a picture, grouped by name scope, to be styled. Status 204: none yet.",
+        path="/api/runs/{run}/graph", handler="graph", refusals=(404,),
+        summary="The nodes of the graph, none before the session is open.",
+        answer=_object(nodes=_list(_NODE)),
     ),
     Endpoint(
         path="/api/runs/{run}/log", handler="log", query=(_LINES,), refusals=(400, 404),

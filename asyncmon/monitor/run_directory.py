@@ -14,7 +14,7 @@ import numpy as np
 
 from asyncmon.errors import OpError
 from asyncmon.monitor.checkpoints import CheckpointTable
-from asyncmon.monitor.graph_boxes import graph_from_text
+from asyncmon.monitor.graph_nodes import graph_from_text
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
 from asyncmon.protobuf.graph_def import GraphDef

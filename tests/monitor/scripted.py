@@ -42,7 +42,7 @@ class ScriptedRun:
     )
     asked: list[Any] = field(default_factory=list)
     hold: asyncio.Event | None = None
-    picture: Any = None
+    nodes: Any = None
     reads: int = 0
 
     async def refresh(self) -> None:
@@ -57,7 +57,7 @@ class ScriptedRun:
         return self.facts
 
     async def graph(self) -> Any:
-        return self.picture
+        return self.nodes
 
     async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
         if action == "resume":

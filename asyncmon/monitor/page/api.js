@@ -10,14 +10,14 @@ class ApiError extends Error {
 /** Called with every ApiError of status 0 or 401: the connection is lost, or a token is needed. */
 export const failures = new EventTarget();
 
-export async function request(path, { body, signal, text = false } = {}) {
+export async function request(path, { body, signal } = {}) {
   const options = body === undefined ? { signal } : {
     method: "POST", signal, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
   };
   let error;
   try {
     const response = await fetch(path, { ...options, credentials: "same-origin", cache: "no-store" });
-    if (response.ok) return await (text ? response.text() : response.json());
+    if (response.ok) return await response.json();
     const said = await response.json().catch(() => ({}));
     error = new ApiError(response.status, said.error ?? `The server answered ${response.status} to ${path}.`);
   } catch (reason) {
