@@ -1,14 +1,14 @@
-"""A live page for training, its API, and what it shows; needs the extra ``web``.
+"""A live page for training runs and its JSON API; needs the extra ``web``.
 
 ::
 
     app = Starlette(routes=[Mount("/train", am.monitor.create_app(session))], lifespan=lifespan)
 
-or, beside the process that trains, ``python -m asyncmon monitor runs --port 6060``.
+or, in a process of its own, ``python -m asyncmon monitor runs --port 6060``.
 
-From the ground up: ``scalars`` (points in memory), ``run`` (what is shown), ``run_directory`` and
-``live_run`` (where it comes from), ``runs`` (the table), ``feed`` (what is new), ``guard`` (who may),
-``api``, ``app``.
+From the ground up: ``scalars`` (points in memory), ``run`` (the protocol of a run), ``run_directory``
+and ``live_run`` (its two implementations), ``runs`` (the table), ``feed`` (the event stream), ``guard``
+(access control), ``api`` (the endpoints), ``app``.
 """
 
 import importlib as _importlib

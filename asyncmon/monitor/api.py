@@ -1,4 +1,4 @@
-"""The endpoints, with what the description of the API says of them."""
+"""The handlers of the endpoints."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ logger = logging.getLogger(__name__)
 
 _MOST_BODY = 64 * 1024  # bytes
 _MOST_TAGS = 200
-_READ_SECS = 0.5  # a request waits so long for what is new; a large file is read further afterwards
+_READ_SECS = 0.5  # a request waits this long for new data; reading of a large file continues afterwards
 
 
 class Api:
-    """What is served. Each public method is an endpoint."""
+    """The endpoints, one public method each."""
 
     def __init__(
         self, runs: Runs, feed: Feed, log: LogLines, credentials: Credentials, registry: Any
@@ -175,11 +175,11 @@ class Api:
             raise Failure(404, f"There is no run {given!r}: api/runs lists them.") from None
 
     async def _entry(self, request: Request) -> Entry:
-        """Return the run of a request, after reading what is new of it."""
+        """Return the run of a request, after reading its new data."""
         try:
             entry = self._find(request)
         except Failure:
-            await self._runs.read(_READ_SECS)  # the first look finds the runs of a log directory
+            await self._runs.read(_READ_SECS)  # the first scan finds the runs of a log directory
             entry = self._find(request)
         else:
             await self._runs.read(_READ_SECS, entry)
@@ -200,7 +200,7 @@ def _integer(request: Request, name: str, default: int | None, least: int, most:
 
 
 def _one_of(request: Request, name: str, values: dict[str, Any]) -> Any:
-    """Return what a parameter names; the first value where it is missing."""
+    """Return the value that a parameter names, by default the first."""
     text = request.query_params.get(name, next(iter(values)))
     if text not in values:
         raise Failure(400, f"{name} must be {' or '.join(values)}, not {text[:40]!r}.")
@@ -208,7 +208,7 @@ def _one_of(request: Request, name: str, values: dict[str, Any]) -> Any:
 
 
 def _part(request: Request) -> Part | None:
-    """Return the stretch that the parameters ``by``, ``low`` and ``high`` give; None for all."""
+    """Return the range given by the parameters ``by``, ``low`` and ``high``; None for all points."""
     by: Literal["steps", "wall_times"] = _one_of(
         request, "by", {"step": "steps", "wall_time": "wall_times"}
     )
@@ -226,7 +226,7 @@ def _part(request: Request) -> Part | None:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a request carries; an empty one where it carries nothing."""
+    """Return the JSON object in the body of a request; an empty body is an empty object."""
     data = b""
     async for chunk in request.stream():
         data += chunk
@@ -242,7 +242,7 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 async def _done(action: Awaitable[Any]) -> Any:
-    """Await an action of a run; what it cannot do becomes an answer."""
+    """Await an action of a run; its failure becomes a response with status 409."""
     try:
         return await action
     except (ActionError, OpError, OSError, RuntimeError) as error:

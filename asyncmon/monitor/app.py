@@ -1,4 +1,4 @@
-"""The monitor as an ASGI application, to be served alone or mounted in a service."""
+"""The monitor as an ASGI application, served alone or mounted in a service."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def create_app(
     loggers: Iterable[str] = ("asyncmon",),
     registry: Any = None,
 ) -> Starlette:
-    """Return an application that shows runs on one page, with a JSON API beside it.
+    """Return an application that shows runs on one page and has a JSON API.
 
-    It may be mounted anywhere (``Mount("/train", app)``), and needs no lifespan: nothing runs while
-    nobody looks. ``app.state.runs`` is the table of runs, to which runs may be added at any time.
+    It may be mounted anywhere (``Mount("/train", app)``) and needs no lifespan: no task runs without a
+    viewer. ``app.state.runs`` is the table of runs; runs may be added to it at any time.
 
     Args:
         runs: a session, opened or not; the path of a log directory; a list of these; or a mapping of
             names to them.
-        token: the secret that every request needs, 16 characters or more. None: only clients of this
-            machine are answered.
-        loggers: the loggers whose lines are shown, from now on.
+        token: the secret that every request needs, 16 characters or more. None: only clients on this
+            machine have access.
+        loggers: the loggers whose records are shown, from this call on.
         registry: the Prometheus registry for ``/metrics``; the process's by default.
 
     Raises:
@@ -122,7 +122,7 @@ async def _fail(request: Request, error: Exception) -> Response:
 
 
 def _server_is_stopping() -> bool:
-    """Return whether uvicorn, which ends no response by itself, was told to stop.
+    """Return whether uvicorn, which ends no response on its own, is stopping.
 
     Its signal handlers are methods of the server; a server in another thread has none.
     """

@@ -1,4 +1,4 @@
-"""The checkpoints of one directory, listed again and again without reading what has not changed."""
+"""The checkpoints of one directory, read again only when their files change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from asyncmon.system.files import BESIDE, in_thread
 
 
 class _Known(NamedTuple):
-    """A checkpoint's row, None where it is none, and the files that it was made from."""
+    """The row of a checkpoint and its files; the row is None if the file is no checkpoint."""
 
     row: CheckpointFacts | None
     files: tuple[str, ...]
@@ -30,21 +30,20 @@ class _Known(NamedTuple):
 class CheckpointTable:
     """The checkpoints in a directory, asyncmon's and TensorFlow's, the newest first.
 
-    A checkpoint is read once, and again when one of its files has changed. Files that are symbolic
-    links are left out.
+    A checkpoint is read once, and again when one of its files has changed. Symbolic links are skipped.
 
     Args:
-        directory: a directory of this machine.
+        directory: a local directory.
     """
 
     def __init__(self, directory: str) -> None:
         self._store = locations.open_store(directory)
         self._read: dict[str, _Known] = {}  # by the main file's name
-        self._lock = asyncio.Lock()  # a scan takes over what was read, with the verdicts
+        self._lock = asyncio.Lock()  # a scan reuses the earlier rows and verdicts
         self._verifying = asyncio.Lock()
 
     async def rows(self) -> tuple[CheckpointFacts, ...]:
-        """Return all checkpoints, with the verdicts of :meth:`verify` as long as they hold."""
+        """Return all checkpoints, with the verdicts of :meth:`verify` for unchanged files."""
         state = await read_state(self._store, STATE_NAME)
         kept = {os.path.basename(path) for path in state.all_model_checkpoint_paths} if state else set()
         found = await self._scanned()
@@ -54,7 +53,7 @@ class CheckpointTable:
     async def verify(self) -> tuple[CheckpointFacts, ...]:
         """Read every byte of each checkpoint without a verdict; return the rows with the verdicts.
 
-        Two calls at a time read each checkpoint once.
+        Concurrent calls read each checkpoint once.
         """
         await self._scanned()
         for name in list(self._read):
@@ -94,7 +93,7 @@ class CheckpointTable:
 def _row(
     store: Store, name: str, basename: str, names: list[str]
 ) -> tuple[CheckpointFacts | None, tuple[str, ...]]:
-    """Return what is known of a checkpoint before its arrays are read, and its files. Blocking."""
+    """Return the row of a checkpoint, from its manifest, and its files. Blocking."""
     path = locations.join(store.directory, basename)
     try:
         if name == index_name(basename):

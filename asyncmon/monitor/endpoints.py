@@ -1,4 +1,4 @@
-"""The table of endpoints: what is routed is what ``api/openapi.json`` describes."""
+"""The table of endpoints, the source of both the routes and ``api/openapi.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A response that streams events for as long as its viewer is there."""
+"""A response that streams events while its viewer is connected."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ logger = logging.getLogger(__name__)
 MOST_VIEWERS = 50
 
 SEND_SECS = 10.0
-"""The longest time that the server may take to pass a chunk on: beyond it, the viewer reads nothing."""
+"""Timeout in seconds for sending a chunk; after it the viewer counts as stalled."""
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+    (b"x-accel-buffering", b"no"),  # else nginx buffers events
 ]
 
 
 class EventStream:
-    """Sends the feed after a cursor.
+    """Streams the feed after a cursor.
 
-    Ends when the viewer is gone or has read nothing for some seconds, after a minute, or with the feed.
+    Ends when the viewer disconnects or stalls, after a minute, or with the feed.
 
     Raises:
         Failure: there are too many viewers.

@@ -1,7 +1,7 @@
-"""What viewers are sent: events, numbered and encoded once, in a ring that all viewers read.
+"""The events for viewers: numbered, encoded once, and kept in a ring buffer that all viewers read.
 
-A viewer is a position in the ring: it has no queue. One that does not keep up, or comes back too late,
-finds its position gone and is told to begin anew (``event: reset``).
+A viewer is a position in the ring and has no queue. If the position is no longer in the ring, because
+the viewer is slow or was away, the viewer gets ``event: reset`` and loads everything again.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ logger = logging.getLogger(__name__)
 TICK_SECS = 0.1
 HEARTBEAT_SECS = 15.0
 STREAM_SECS = 60.0
-"""A stream ends after so long, and its viewer comes back: so no server waits for it for ever."""
+"""The longest duration of a stream; its viewer reconnects, so that a server can always shut down."""
 
 _MOST_BYTES = 1 << 20  # of the ring
-_MOST_PENDING = 2_000  # points that are sent as events; more are fetched
-_BREAK_SECS = 2.0  # between two resets because of many points, as when a large file is read
+_MOST_PENDING = 2_000  # points sent as events; viewers fetch larger amounts
+_BREAK_SECS = 2.0  # between two resets caused by many points, as from a large file
 
 
 class Feed:
-    """Publishes what is new of all runs under cursors, and streams it.
+    """Publishes the new data of all runs under cursors, and streams them.
 
-    Nothing runs without a viewer: the task that publishes starts with the first one and ends with the
-    last one.
+    The publishing task starts with the first viewer and ends with the last one.
 
     Args:
         runs: the runs.
         log: the log lines.
-        stopping: whether the server is about to stop; streams end then.
+        stopping: returns whether the server is stopping; streams end then.
     """
 
     def __init__(self, runs: Runs, log: LogLines, stopping: Callable[[], bool]) -> None:
@@ -48,7 +47,7 @@ class Feed:
         self._log = log
         self._stopping = stopping
         self._ring: deque[tuple[int, bytes]] = deque()
-        self._floor = self.cursor  # events up to this one are gone
+        self._floor = self.cursor  # events up to this one are dropped
         self._bytes = 0
         self._rows: dict[str, dict[str, Any]] = {}  # as they were sent
         self._changes = runs.changes
@@ -59,7 +58,7 @@ class Feed:
         self._joined: tuple[int, int, bytes] = (0, 0, b"")
 
     def publish(self) -> int:
-        """Publish what was read since the last call, and return the cursor. Does not wait."""
+        """Publish the data read since the last call, and return the cursor. Does not wait."""
         self._publish_points()
         if self._changes != self._runs.changes:
             self._changes = self._runs.changes
@@ -86,7 +85,7 @@ class Feed:
                 self._append("scalars", b'{"run":%b,"series":%b}' % (to_json(entry.id), series))
 
     def _publish_status(self) -> None:
-        """Publish the row that was published longest ago of those that have changed."""
+        """Publish one changed row, the one published least recently."""
         for entry in self._runs:
             self._rows.setdefault(entry.id, {})
         for name in list(self._rows):
@@ -102,7 +101,7 @@ class Feed:
                 return
 
     def _break(self) -> None:
-        """Let all viewers begin anew."""
+        """Reset all viewers."""
         self.cursor += 1
         self._floor = self.cursor
         self._ring.clear()
@@ -118,12 +117,12 @@ class Feed:
             self._bytes -= len(gone)
 
     def after(self, cursor: int) -> bytes:
-        """Return the events after a cursor, encoded, or the one that says that they are not known."""
+        """Return the encoded events after a cursor, or a reset if they are no longer in the ring."""
         if not self._floor <= cursor <= self.cursor:
             return b'id: %d\nevent: reset\ndata: {"cursor":%d}\n\n' % (self.cursor, self.cursor)
         if cursor == self.cursor:
             return b""
-        if self._joined[:2] != (cursor, self.cursor):  # viewers that keep up share the bytes
+        if self._joined[:2] != (cursor, self.cursor):  # viewers at the same position share the bytes
             found = []
             for number, encoded in reversed(self._ring):
                 if number <= cursor:
@@ -165,7 +164,7 @@ class Feed:
                 self.close()
 
     def close(self) -> None:
-        """End all streams. A later one begins anew."""
+        """End all streams. New streams may follow."""
         if self._pump is not None:
             self._pump.cancel()
         self._end()

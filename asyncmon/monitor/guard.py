@@ -1,4 +1,4 @@
-"""Who may read and who may act, what a request may be, and the headers of every response."""
+"""Access control: tokens, cookies, origins, rate limits, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _HEADERS = {
 }
 _ALLOWED = "asyncmon.monitor.allowed"
 LOGIN_SECS = 30 * 24 * 3600
-"""How long a login holds."""
+"""The lifetime of a login in seconds."""
 
 
 class Failure(Exception):
-    """A request that is refused, with a status and a sentence."""
+    """A refused request, with its HTTP status and message."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
@@ -44,25 +44,27 @@ class Failure(Exception):
         self.headers = headers or {}
 
     def response(self) -> Response:
-        """Return the answer."""
+        """Return the JSON response."""
         body = to_json({"error": str(self)})
         return Response(body, self.status, self.headers, media_type="application/json")
 
 
 class Rates:
-    """So many requests of each client in a burst, and one more every so many seconds."""
+    """A token bucket for each client: a burst of requests, then one request per interval in seconds."""
 
     def __init__(self, burst: int, secs: float, most_clients: int = 1_000) -> None:
         self._burst = burst
         self._secs = secs
         self._most = most_clients
-        self._free_at: OrderedDict[str, float] = OrderedDict()  # when all of the burst is there again
+        self._free_at: OrderedDict[str, float] = (
+            OrderedDict()
+        )  # time at which the whole burst is available again
 
     def take(self, client: str) -> None:
         """Count a request.
 
         Raises:
-            Failure: there were too many; it says when to come back.
+            Failure: there were too many; ``retry-after`` gives the seconds to wait.
         """
         self.check(client)
         now = clock.monotonic()
@@ -72,7 +74,7 @@ class Rates:
             self._free_at.popitem(last=False)
 
     def check(self, client: str) -> None:
-        """Raise as :meth:`take` would, and count nothing."""
+        """Raise as :meth:`take` would, without counting."""
         now = clock.monotonic()
         wait = self._free_at.get(client, now) - now - (self._burst - 1) * self._secs
         if wait > 0:
@@ -81,13 +83,13 @@ class Rates:
 
 
 class Credentials:
-    """The token, and the cookies that stand for it.
+    """The token, and the login cookies signed with it.
 
     Args:
-        token: the secret; None where none is needed.
+        token: the secret; None if no token is needed.
 
     Raises:
-        ValueError: it is too short to be one, or is no plain text.
+        ValueError: the token is too short or not printable ASCII.
     """
 
     def __init__(self, token: str | None) -> None:
@@ -104,7 +106,7 @@ class Credentials:
         """Compare a token with the secret, in constant time.
 
         Raises:
-            Failure: it is another, or this client has tried too often.
+            Failure: the token is wrong, or this client has tried too often.
         """
         self._failures.check(client)
         sent = given.encode(errors="replace")  # JSON may hold half a character
@@ -113,7 +115,7 @@ class Credentials:
             raise Failure(401, "The token is wrong.", {"www-authenticate": "Bearer"})
 
     def login_cookie(self, scope: Scope) -> str:
-        """Return the header that logs a browser in. The cookie is not the token, and expires."""
+        """Return the header that logs a browser in: a signed cookie that expires."""
         expires = int(clock.wall()) + LOGIN_SECS
         path = scope.get("root_path", "") or "/"
         secure = "; Secure" if scope.get("scheme") == "https" else ""
@@ -123,7 +125,7 @@ class Credentials:
         )
 
     def is_logged_in(self, scope: Scope, headers: Headers) -> bool:
-        """Return whether a request has a cookie of :meth:`login_cookie` that has not expired."""
+        """Return whether a request has a valid cookie of :meth:`login_cookie`."""
         try:
             cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
@@ -142,15 +144,15 @@ class Credentials:
 
 
 class Guard:
-    """Middleware: refuses what is not allowed before any of the application runs.
+    """ASGI middleware that refuses requests before the application runs.
 
-    With a token, every request needs it, as ``Authorization: Bearer`` or as the cookie of a login; but
-    for the page's own files, which hold no data. Without one, only clients of this machine are
-    answered, and only under a name of this machine, so that no page of the web reaches the monitor by
-    a name of its own (DNS rebinding). Actions of a browser must come from the monitor's own page.
+    With a token, every request needs it, as ``Authorization: Bearer`` or as a login cookie, except for
+    the page's own files, which hold no data. Without a token, only clients on this machine have access,
+    and only under a local host name, so that no web page reaches the monitor by DNS rebinding. Actions
+    of a browser must come from the monitor's own page.
 
     Args:
-        app: what is guarded. Endpoints that need the token call :func:`require_login`.
+        app: the application. Endpoints that need the token call :func:`require_login`.
         credentials: the token.
     """
 
@@ -199,10 +201,10 @@ class Guard:
 
 
 def require_login(scope: Scope) -> None:
-    """Refuse a request that has shown neither the token nor the cookie of a login.
+    """Refuse a request without the token and without a login cookie.
 
     Raises:
-        Failure: it has not.
+        Failure: it has neither.
     """
     if not scope[_ALLOWED]:
         raise Failure(
@@ -223,7 +225,7 @@ def _bearer(headers: Headers) -> str:
 
 
 def _cookie_name(scope: Scope) -> str:
-    """Return a name of this server's own: all ports of a host share cookies."""
+    """Return a cookie name that has the port: all ports of a host share cookies."""
     port = scope["server"][1] if scope.get("server") else None
     return f"asyncmon-monitor-{port or 0}"
 
@@ -256,7 +258,7 @@ def _host_name(host: str) -> str:
 
 
 def _check_origin(headers: Headers) -> None:
-    """Refuse an action that a page of another origin asks for."""
+    """Refuse an action requested by a page of another origin."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None:
         allowed = site == "same-origin"

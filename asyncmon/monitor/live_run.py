@@ -41,25 +41,25 @@ from asyncmon.system.files import in_thread
 logger = logging.getLogger(__name__)
 
 LOOK_SECS = 10.0
-"""For so long after a :meth:`LiveRun.refresh` hooks are timed and the loop's lag is measured."""
+"""Seconds after a :meth:`LiveRun.refresh` during which hooks are timed and lag is measured."""
 
 RATE_SECS = 10.0
-"""The rate is that of the last so many seconds."""
+"""The window of the step rate, in seconds."""
 
 _LAG_SECS = 0.05
-_QUEUE_SECS = 2.0  # how long another process may take to tell what its queues hold
+_QUEUE_SECS = 2.0  # timeout of a query of the queues in another process
 
 
 class LiveRun:
-    """A monitored session as the monitor shows it, before it is opened and after its close too.
+    """A monitored session of this process, also before it is opened and after it is closed.
 
-    Its scalars and checkpoints are those of the directories that its hooks write to. Steps cost nothing
-    while nobody looks. Only from a :meth:`refresh` on, until :data:`LOOK_SECS` after the last one, are
-    hooks timed and the event loop's lag measured, and are events written as soon as they come.
+    Its scalars and checkpoints are read from the directories that its hooks write to. Without viewers
+    it costs a step nothing: hooks are timed, lag is measured and events are written at once only from a
+    :meth:`refresh` until :data:`LOOK_SECS` after the last one.
 
     Args:
         name: the name that is shown.
-        session: of this process and, to be acted on, of this event loop.
+        session: a session of this process; actions require that it belongs to this event loop.
 
     Example::
 
@@ -82,13 +82,13 @@ class LiveRun:
         self._directories: dict[str, RunDirectory] = {}  # by their real paths
         self._labels: list[str] = []  # of the hooks whose directories are known
         self._progress: deque[tuple[float, int]] = deque()  # steps at times of the loop's clock
-        self._changed: float | None = None  # when the step was seen to have changed
+        self._changed: float | None = None  # time of the last change of the step
         self._times = _HookTimes()
         self._lags: deque[float] = deque(maxlen=round(60 / _LAG_SECS))
         self._looked = 0.0
         self._measuring: asyncio.Task[None] | None = None
 
-    # -- what is new
+    # -- reading
 
     async def refresh(self) -> None:
         """Time hooks from now on, and read the directories of the hooks."""
@@ -122,7 +122,7 @@ class LiveRun:
             logger.error("The lag of %r is not measured any more.", self.name, exc_info=error)
 
     async def close(self) -> None:
-        """End what :meth:`refresh` has begun. The next one begins it again."""
+        """Stop measuring. The next :meth:`refresh` starts it again."""
         if self._measuring is not None:
             self._measuring.cancel()
             await asyncio.wait([self._measuring])
@@ -142,7 +142,7 @@ class LiveRun:
                 prefix = _prefix(path, main) if written else ""
                 self._directories[path] = RunDirectory(path, scalars=self.scalars, prefix=prefix)
 
-    # -- what is shown
+    # -- status and details
 
     def status(self) -> Status:
         session = self._session
@@ -203,7 +203,11 @@ class LiveRun:
         try:
             async with asyncio.timeout(_QUEUE_SECS):
                 queues = await self._session.queues()
-        except (TimeoutError, OpError, RuntimeError):  # lost, closed meanwhile, or of another loop
+        except (
+            TimeoutError,
+            OpError,
+            RuntimeError,
+        ):  # lost, closed during the query, or of another loop
             return ()
         return tuple(QueueFacts(**one._asdict()) for one in queues)
 
@@ -260,14 +264,14 @@ class _Times:
 
 
 class _HookTimes:
-    """Observes how long the methods of hooks around runs take, by hook, and counts the runs."""
+    """Observes the time that ``before_run`` and ``after_run`` take, by hook, and counts runs."""
 
     def __init__(self) -> None:
         self._runs = 0
         self._times: dict[str, _Times] = {}
 
     def began(self, span: Span) -> None:
-        """Nothing is to be done."""
+        """Do nothing: spans are counted when they end."""
 
     def ended(self, span: Span) -> None:
         if span.kind == "run":
@@ -279,7 +283,7 @@ class _HookTimes:
             times.total_secs += span.ended - span.started
 
     def facts(self, one: HookStatistics) -> HookFacts:
-        """Return what is known of a hook."""
+        """Return the row of a hook."""
         times = self._times.get(one.label) or _Times()
         return HookFacts(
             id=one.label,
@@ -299,7 +303,7 @@ def _saving(span: Span) -> SavingFacts:
 
 
 def _prefix(path: str, main: str) -> str:
-    """Return what the tags of a directory begin with, relative to that of the run."""
+    """Return the prefix of a directory's tags, relative to the main directory of the run."""
     if path == main:
         return ""
     below = os.path.relpath(path, main)

@@ -1,4 +1,4 @@
-"""A log directory: every folder in it that has event files or checkpoints is a run."""
+"""A log directory: each folder in it with event files or checkpoints is a run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MOST_FOLDERS = 20_000
 
 
 class LogDirectory:
-    """Finds the runs in a directory. Symbolic links are not followed, so none leads out of it.
+    """Finds the runs in a directory. Symbolic links are not followed.
 
     Args:
         path: the directory; it need not exist yet.
-        name: what the names of its runs begin with; nothing by default.
+        name: a prefix of the names of its runs; none by default.
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
@@ -29,10 +29,10 @@ class LogDirectory:
         self._name = name
         self._by_path: dict[str, RunDirectory] = {}
         self._is_cut = False
-        self._refused: set[str] = set()  # folders that cannot be read, which was logged
+        self._refused: set[str] = set()  # unreadable folders that were logged
 
     async def scan(self) -> list[RunDirectory]:
-        """Return the runs that are there now, sorted by path; those of before are the same objects."""
+        """Return the current runs, sorted by path. A run keeps its object between scans."""
         found = await in_thread(lambda: dict(self._folders()))
         paths = sorted(found)
         if len(paths) > MOST_RUNS:
@@ -55,7 +55,7 @@ class LogDirectory:
         return f"{self._name}/{below}" if self._name else below.replace(os.sep, "/")
 
     def _folders(self) -> Iterator[tuple[str, float]]:
-        """Yield the folders that have something to show, and when it changed. Blocking."""
+        """Yield folders with event files or checkpoints, and the time of the last change. Blocking."""
         folders = [(self.path, 0)]
         seen = 0
         while folders and seen < _MOST_FOLDERS:
@@ -89,4 +89,4 @@ def _changed(entry: os.DirEntry[str]) -> float:
     try:
         return entry.stat(follow_symlinks=False).st_mtime
     except OSError:
-        return 0.0  # deleted meanwhile
+        return 0.0  # deleted since the scan

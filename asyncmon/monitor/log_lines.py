@@ -12,11 +12,11 @@ _LONGEST = 4_000  # characters of a line
 
 
 class LogLines:
-    """Keeps the last lines of some loggers, from now until :meth:`close` or until nothing refers to it.
+    """Keeps the last records of some loggers, until :meth:`close` or until it is garbage.
 
     Args:
         loggers: their names.
-        most: how many lines are kept.
+        most: the number of lines kept.
     """
 
     def __init__(self, loggers: Iterable[str] = ("asyncmon",), most: int = 1_000) -> None:
@@ -27,7 +27,7 @@ class LogLines:
         for name in loggers:
             logging.getLogger(name).addHandler(handler)
         self.close = weakref.finalize(self, _remove, handler, tuple(loggers))
-        """Keep no further lines."""
+        """Stop keeping lines."""
 
     def after(self, number: int) -> list[dict[str, Any]]:
         """Return the lines from a number on, the oldest first."""
@@ -36,7 +36,7 @@ class LogLines:
         return [line for line in self._lines.copy() if line["n"] >= number]
 
     def append(self, record: logging.LogRecord, text: str) -> None:
-        """Keep a line. From any thread; the handler's lock makes it one at a time."""
+        """Keep a line. Thread-safe: the handler's lock serialises the calls."""
         self._lines.append(
             {
                 "n": self.next,
@@ -63,11 +63,11 @@ class _Handler(logging.Handler):
                 self.handleError(record)
         last = logging.lastResort
         if last is not None and record.levelno >= last.level and not _others(record.name):
-            last.handle(record)  # as logging does where there is no handler at all
+            last.handle(record)  # as logging does without any handler
 
 
 def _others(name: str) -> bool:
-    """Return whether a record of this logger reaches any other handler than those of this module."""
+    """Return whether a record of this logger reaches a handler of another module."""
     logger: logging.Logger | None = logging.getLogger(name)
     while logger is not None:
         if any(not isinstance(handler, _Handler) for handler in logger.handlers):

@@ -26,7 +26,7 @@ from asyncmon.system import clock
 logger = logging.getLogger(__name__)
 
 _LAG_SECS = 0.1
-_QUEUE_SECS = 1.0  # between two looks at queues
+_QUEUE_SECS = 1.0  # interval between two queries of the queues
 
 _RUN_BUCKETS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 _LAG_BUCKETS = (1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
@@ -44,17 +44,17 @@ class PrometheusMetrics:
     the last one), ``asyncmon_checkpoint_failures_total``, ``asyncmon_recoveries_total`` and
     ``asyncmon_queue_size`` (by ``queue``).
 
-    Make it before the session is opened, or while it is open, in its event loop. Lag and queues are
-    measured by a task that ends with the session. The sessions of one registry share the metrics. Those
-    with the same labels add to the same numbers, as a session that is made anew should.
+    Create it before the session is opened, or while it is open, in its event loop. A task that ends
+    with the session measures lag and queues. The sessions of one registry share the metrics; sessions
+    with the same labels add to the same values, so that a restarted session continues them.
 
     Args:
         session: to observe.
         registry: a ``CollectorRegistry``. Default: that of the process.
-        labels: of all these metrics, by name. ``run`` is added where it is missing, as ``"session"``.
+        labels: labels of all metrics, by name. ``run`` defaults to ``"session"``.
 
     Raises:
-        ValueError: the registry has metrics with other labels, or a name cannot be one of a label.
+        ValueError: the registry has metrics with other labels, or a label name is invalid.
         ImportError: prometheus-client is not installed.
 
     Example::
@@ -89,12 +89,12 @@ class PrometheusMetrics:
         self._remove = session.observe(self)
 
     def close(self) -> None:
-        """Count no further. What was counted stays in the registry. A second call does nothing."""
+        """Stop counting. The values stay in the registry. A second call does nothing."""
         self._remove()
         self._stop()
 
     async def aclose(self) -> None:
-        """Do as :meth:`close`, and wait until the task has ended that measures lag and queues."""
+        """Call :meth:`close` and wait for the task that measures lag and queues."""
         task = self._task
         self.close()
         if task is not None:
@@ -103,12 +103,12 @@ class PrometheusMetrics:
     # -- the observer
 
     def began(self, span: Span) -> None:
-        """Begin to measure lag and queues with the session."""
+        """Start measuring lag and queues when the session opens."""
         if span.kind == "opening":
             self._start()
 
     def ended(self, span: Span) -> None:
-        """Count and time."""
+        """Count the span and record its duration."""
         assert span.ended is not None, "it has ended"
         secs = span.ended - span.started
         if span.kind == "hook":
@@ -128,13 +128,15 @@ class PrometheusMetrics:
         if span.end_step is not None:
             self._global_step.set(span.end_step)
             self._steps.inc(max(span.end_step - (span.step or 0), 0))
-        elif span.error is None:  # a program that counts no steps
+        elif span.error is None:  # a program without a global step
             self._steps.inc()
 
     def _count_save(self, span: Span, secs: float) -> None:
         if isinstance(span.error, Exception):
             self._save_failures.inc()
-        elif span.attributes["bytes"] is not None:  # else it was superseded, skipped, or goes on
+        elif (
+            span.attributes["bytes"] is not None
+        ):  # else it was superseded, skipped, or is still running
             self._save_secs.observe(secs)
             self._save_bytes.set(span.attributes["bytes"])
 
@@ -174,7 +176,7 @@ class PrometheusMetrics:
         try:
             async with asyncio.timeout(_QUEUE_SECS):
                 found = await self._session.queues()
-        except (TimeoutError, OpError, RuntimeError):  # lost, or closed meanwhile
+        except (TimeoutError, OpError, RuntimeError):  # lost, or closed during the query
             found = ()
         self._forget_queues(self._queues - {one.name for one in found})
         for one in found:
@@ -184,7 +186,7 @@ class PrometheusMetrics:
     def _forget_queues(self, names: set[str]) -> None:
         for name in names:
             labels = {**self._labels, "queue": name}
-            with suppress(KeyError):  # a session with the same labels was faster
+            with suppress(KeyError):  # a session with the same labels removed it
                 self._families.queue_size.remove(*[labels[key] for key in self._families.queue_labels])
         self._queues = self._queues - names
 

@@ -1,6 +1,6 @@
-"""A run, which is what the monitor shows, and the plain data of which it consists.
+"""The protocol of a run, and its plain data.
 
-The members of the data classes are the members of the JSON objects that the API returns.
+The fields of the data classes are the members of the JSON objects that the API returns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Status:
 
     ``state`` of a live run is its session's: ``new``, ``opening``, ``open``, ``closing`` or ``closed``.
     Of a directory it is ``running``, ``silent`` (a session began, did not end, and has not written for
-    some minutes), ``stopped``, or ``unknown`` where the event files have no session.
+    some minutes), ``stopped``, or ``unknown`` if the event files contain no session.
     """
 
     state: str = "unknown"
@@ -38,7 +38,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookFacts:
-    """A hook, the time that its methods take, and its errors. :meth:`Run.detach` takes the ``id``."""
+    """A hook, the time spent in its methods, and its errors. :meth:`Run.detach` takes the ``id``."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class HookFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFacts:
-    """A checkpoint. ``kept``: the state file lists it. ``verified``: None where it was not tried."""
+    """A checkpoint. ``kept``: the state file lists it. ``verified``: None if not verified yet."""
 
     path: str
     step: int | None = None
@@ -65,7 +65,7 @@ class CheckpointFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """A task, and the place where it waits."""
+    """A task, and the call that it awaits."""
 
     name: str
     waits_for: str | None = None
@@ -83,7 +83,7 @@ class TimerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """A queue of the graph. ``capacity`` is None where it has no bound."""
+    """A queue of the graph. ``capacity`` is None if it is unbounded."""
 
     name: str
     size: int
@@ -111,7 +111,7 @@ class SavingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """All but the scalars, the graph and the log of a run."""
+    """The details of a run: everything except scalars, graph and log."""
 
     hooks: tuple[HookFacts, ...] = ()
     checkpoints: tuple[CheckpointFacts, ...] = ()
@@ -124,55 +124,55 @@ class Details:
 
 
 class ActionError(Exception):
-    """An action that the run cannot do now. The text is a sentence for the person who asked."""
+    """An action that the run cannot perform now. The message is shown to the user."""
 
 
 class Run(Protocol):
-    """What the monitor needs of a run. All of it is called in the event loop's thread.
+    """The interface between the monitor and a run. All members are used on the event loop's thread.
 
-    It may also have ``async def close()``, which is called at the end of the application.
+    A run may also have ``async def close()``, which is called when the application ends.
     """
 
     @property
     def name(self) -> str:
-        """The name that is shown; ids in URLs are made of it."""
+        """The displayed name; the id in URLs is derived from it."""
 
     @property
     def kind(self) -> Kind:
-        """Whether it is a session of this process, or the files that some process writes."""
+        """Whether the run is a session of this process or a directory."""
 
     @property
     def scalars(self) -> Scalars:
-        """All scalars that were read so far."""
+        """All scalars read so far."""
 
     @property
     def poll_secs(self) -> float:
-        """Seconds between two calls of :meth:`refresh` while somebody looks."""
+        """Seconds between two calls of :meth:`refresh` while there are viewers."""
 
     async def refresh(self) -> None:
-        """Read what is new. May take long for large files: what was read so far shows meanwhile.
+        """Read new data. Large files may take long; data read so far is visible in the meantime.
 
-        It is called by one task at a time. Cancelling it loses nothing: the next call goes on.
+        Called by one task at a time. A cancelled call loses nothing: the next one continues.
         """
 
     def status(self) -> Status:
-        """Return the row of the run. Up to ten times a second, so it only looks at memory."""
+        """Return the row of the run. Called up to ten times a second: must not read files."""
 
     async def details(self) -> Details:
         """Return hooks, checkpoints, tasks and the rest."""
 
     async def graph(self) -> Any:
-        """Return the graph as a ``GraphDef``, or None where there is none."""
+        """Return the graph as a ``GraphDef``, or None if there is none."""
 
     async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
-        """Save now, stop, pause or resume; return what the answer has besides ``ok``.
+        """Save, stop, pause or resume; return the members of the response besides ``ok``.
 
         Raises:
-            ActionError: it cannot be done now, or never with this run.
+            ActionError: this run cannot perform the action, now or ever.
         """
 
     async def verify(self) -> tuple[CheckpointFacts, ...]:
-        """Read every byte of the checkpoints; later :meth:`details` have the verdicts."""
+        """Verify all checkpoints; later :meth:`details` include the verdicts."""
 
     async def detach(self, hook: str) -> None:
         """Detach a hook.

@@ -1,4 +1,4 @@
-"""A run that is read from its directory: event files and checkpoints, whoever writes them."""
+"""A run that is read from its directory: event files and checkpoints."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from asyncmon.system.files import in_thread
 logger = logging.getLogger(__name__)
 
 SILENT_SECS = 300.0
-"""A session that wrote nothing for so long is shown as silent: it may have been killed."""
+"""Seconds without a write after which a session is shown as silent: it may have been killed."""
 
 _EVENTS = "tfevents"
 
 _Change = tuple[str, Series] | int
-"""Points of a tag; or the step at which a session began, from which on older points do not hold."""
+"""Points of a tag; or the first step of a session, which replaces older points from there on."""
 
 
 class RunDirectory:
-    """A run as its files show it. Reads event files from where the last look ended, off the loop.
+    """A run, read from its files. Each refresh continues in the event files, in a worker thread.
 
-    Several may share one :class:`Scalars`, if they are the directories of one run.
+    The directories of one run may share one :class:`Scalars`.
 
     Args:
-        path: a directory; it need not exist yet. Files in it that are symbolic links are left out.
-        name: the name that is shown; the directory's by default.
+        path: a directory; it need not exist yet. Symbolic links in it are skipped.
+        name: the displayed name; by default that of the directory.
         scalars: the columns to add to.
-        prefix: what tags begin with in these columns, ``"eval/"``.
-        poll_secs: seconds between two looks while somebody looks.
+        prefix: a prefix for the tags in these columns, such as ``"eval/"``.
+        poll_secs: seconds between two reads while there are viewers.
 
     Example::
 
@@ -75,10 +75,10 @@ class RunDirectory:
         self._checkpoints = CheckpointTable(self.path)
 
     async def refresh(self) -> None:
-        """Read what was appended to the event files. A damaged file is read up to the damage."""
+        """Read the records appended to the event files. A damaged file is read up to the damage."""
         more = True
         while more:
-            self._apply()  # also what a cancelled call has read
+            self._apply()  # including the records read by a cancelled call
             more = await in_thread(self._files.read)
         self._apply()
 
@@ -131,7 +131,7 @@ class RunDirectory:
 
 
 def _text_graph(path: Path) -> GraphDef | None:
-    """Return the graph of a text file, None where there is none. Blocking."""
+    """Return the graph of a text file, None if there is none. Blocking."""
     try:
         return None if path.is_symlink() else graph_from_text(path.read_text(errors="replace"))
     except OSError:
@@ -139,7 +139,7 @@ def _text_graph(path: Path) -> GraphDef | None:
 
 
 class _EventFiles:
-    """Reads the event files of a directory in the order of their names. Blocking but for attributes."""
+    """Reads the event files of a directory in the order of their names. Methods block."""
 
     def __init__(self, directory: str) -> None:
         self.changes: deque[_Change] = deque()
@@ -155,17 +155,17 @@ class _EventFiles:
         self._progress: deque[tuple[float, int]] = deque(maxlen=30)
 
     def rate(self) -> float | None:
-        """Return steps a second over the last reads."""
+        """Return the steps per second over the last reads."""
         if len(self._progress) < 2:
             return None
         (began, first), (ended, last) = self._progress[0], self._progress[-1]
         return (last - first) / (ended - began) if ended > began and last > first else None
 
     def read(self) -> bool:
-        """Read what is new, up to one whole chunk; return whether there is more to read."""
+        """Read new records, at most one chunk; return whether there are more."""
         sizes = self._sizes()
         if any(sizes.get(name, -1) < tail.position for name, tail in self._tails.items()):
-            self._begin_anew()  # a file was deleted or written anew
+            self._reset()  # a file was deleted or rewritten
         for name, size in sizes.items():
             tail = self._tails.get(name)
             if tail is None:
@@ -176,7 +176,7 @@ class _EventFiles:
                     return True
         return False
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._tails.clear()
         self._damaged.clear()
         self._progress.clear()

@@ -1,4 +1,4 @@
-"""The table of runs: their ids, their rows, and the tasks that read what is new."""
+"""The table of runs: their ids, their rows, and the tasks that read them."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 
-_EARLY_SECS = 0.02  # what is due within it is read now, and not at the next look a tenth later
+_EARLY_SECS = 0.02  # a run due within this time is read now, not at the next tick
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A run in the table, and the task that reads what is new.
+    """A run in the table, and the task that reads it.
 
-    ``name`` is the run's, with a number where another run has it too.
+    ``name`` is that of the run, with a number appended if another run has the same name.
     """
 
     id: str
     name: str
     run: Run
-    source: LogDirectory | None = None  # None: it was added by name
+    source: LogDirectory | None = None  # None: added by name
     reading: asyncio.Task[None] | None = None
     due: float = 0.0
 
     def row(self) -> dict[str, Any]:
-        """Return the run's row as the API has it."""
+        """Return the row of the run for the API."""
         facts = members(self.run.status())
         return {"id": self.id, "name": self.name, "kind": self.run.kind, **facts}
 
 
 class Runs:
-    """The runs that a monitor shows; they may come and go at any time. ``app.state.runs``.
+    """The runs of a monitor, added and removed at any time. ``app.state.runs``.
 
     Args:
         runs: a session, a run, the path of a log directory, or several: a list of them, or a mapping
@@ -56,7 +56,7 @@ class Runs:
 
     def __init__(self, runs: Any) -> None:
         self.changes = 0
-        """How often a run came or went."""
+        """The number of additions and removals."""
         self._entries: dict[str, Entry] = {}
         self._room = Room()
         self._directories: list[LogDirectory] = []
@@ -74,11 +74,11 @@ class Runs:
     def add(self, name: str | None, run: Any) -> str:
         """Add a session, opened or not, a run, or the path of a log directory; return its id.
 
-        A session stays in the table after its close, until :meth:`remove`. A log directory has no id
-        of its own, the runs in it have: the empty string is returned.
+        A closed session stays in the table until :meth:`remove`. A log directory has no id, only the
+        runs in it have: the result is the empty string.
 
         Raises:
-            TypeError: it is none of these.
+            TypeError: ``run`` is none of these.
         """
         if isinstance(run, str | os.PathLike):
             self._directories.append(LogDirectory(run, name))
@@ -87,7 +87,7 @@ class Runs:
         return self._insert(_as_run(name, run), None)
 
     def remove(self, name: str) -> None:
-        """Take the run of this id or name out of the table. A run that trains goes on.
+        """Remove the run of this id or name from the table. Its training is not affected.
 
         Raises:
             KeyError: there is none.
@@ -125,7 +125,7 @@ class Runs:
         return [entry.row() for entry in self]
 
     def start_reading(self, entries: Iterable[Entry]) -> list[asyncio.Task[None]]:
-        """Start to read what is new of the runs that are due; return the tasks that read."""
+        """Start reading the runs that are due; return the reading tasks."""
         now = clock.monotonic() + _EARLY_SECS
         tasks = []
         if self._directories and self._scanning is None and now >= self._scan_due:
@@ -141,8 +141,8 @@ class Runs:
         return tasks
 
     async def read(self, secs: float, entry: Entry | None = None) -> None:
-        """Read what is new of one run or all, for so many seconds; what takes longer goes on."""
-        for _ in range(2):  # a scan finds runs, which are read then
+        """Read one run or all; after ``secs`` return, while slower reads continue."""
+        for _ in range(2):  # the first pass scans for runs, the second one reads them
             scanning = self._directories and clock.monotonic() >= self._scan_due
             tasks = self.start_reading(self if entry is None else [entry])
             if tasks:
@@ -177,7 +177,7 @@ class Runs:
             self._scan_due = clock.monotonic() + 5.0
 
     async def close(self) -> None:
-        """End the tasks that read, and those of runs that have a ``close``."""
+        """Cancel the reading tasks, and close the runs that have a ``close``."""
         tasks = [entry.reading for entry in self if entry.reading is not None]
         if self._scanning is not None:
             tasks.append(self._scanning)
@@ -191,7 +191,7 @@ class Runs:
 
 
 def _unused(name: str, numbered: str, used: Container[str]) -> str:
-    """Return a name, with a number where it is used."""
+    """Return a name, with a number appended if it is in use."""
     found, number = name, 1
     while found in used:
         number += 1
@@ -200,10 +200,10 @@ def _unused(name: str, numbered: str, used: Container[str]) -> str:
 
 
 def _as_run(name: str | None, given: Any) -> Run:
-    """Return a run as it is, and a session as the run it is."""
+    """Return a run unchanged, and a session as a :class:`LiveRun`."""
     if hasattr(given, "refresh") and hasattr(given, "scalars"):
         run: Run = given
         return run
-    from asyncmon.monitor.live_run import LiveRun  # takes more of the runtime than a directory
+    from asyncmon.monitor.live_run import LiveRun  # a monitor of directories needs less of the runtime
 
     return LiveRun(name or "session", given)

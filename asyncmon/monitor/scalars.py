@@ -1,4 +1,4 @@
-"""Scalars in memory: three columns a tag, bounded, thinned so that peaks stay."""
+"""Scalars in memory: three columns a tag, bounded, downsampled so that peaks remain."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 logger = logging.getLogger(__name__)
 
 MOST_POINTS = 200_000
-"""Points of one tag, by default. Beyond it the older half is thinned to its minima and maxima."""
+"""Points of one tag. Beyond this limit the older half is downsampled to its minima and maxima."""
 
 MOST_TAGS = 1_000
 MOST_IN_ALL = 2_000_000
-MOST_IN_ALL_RUNS = 8_000_000  # of 24 bytes; arrays that have just grown take twice that
+MOST_IN_ALL_RUNS = 8_000_000  # of 24 bytes each, 48 directly after an array has grown
 MOST_TAGS_IN_ALL_RUNS = 20_000
-_SPARE = 100_000  # points that are thinned at a time, as each time lets viewers begin anew
-_MARKS = 2_000  # publications that a cursor may lie behind
+_SPARE = 100_000  # points removed at a time, because each removal resets the viewers
+_MARKS = 2_000  # publications that a cursor may be behind
 
 
 class Series(NamedTuple):
-    """Points of one tag, in the order in which they came: steps, values, seconds since 1970."""
+    """Points of one tag in the order of arrival: steps, values, seconds since 1970."""
 
     steps: NDArray[np.int64]
     values: NDArray[np.float64]
@@ -43,7 +43,7 @@ class Part(NamedTuple):
     high: float
 
     def of(self, series: Series) -> Series:
-        """Return the points, with the nearest one on each side: lines go to the edges."""
+        """Return the points, with one more on each side, so that lines reach the edges."""
         column = getattr(series, self.by)
         from_low, to_high = np.flatnonzero(column >= self.low), np.flatnonzero(column <= self.high)
         begin = from_low[0] if len(from_low) else len(column)
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 class LastPoint(NamedTuple):
-    """A tag: how many points it has, and the last one."""
+    """A tag, its number of points, and the last one."""
 
     tag: str
     points: int
@@ -69,7 +69,7 @@ class _Column:
         self.length = 0
         self.published = 0
         self.marks: deque[tuple[int, int]] = deque(maxlen=_MARKS)  # cursor, published points
-        self.known_from: int | None = 0  # the first cursor that the marks tell about; None: the next
+        self.known_from: int | None = 0  # the first cursor covered by the marks; None: the next one
         self._arrays = Series(np.empty(64, np.int64), np.empty(64), np.empty(64))
 
     def extend(self, points: Series) -> None:
@@ -85,13 +85,13 @@ class _Column:
         return self._arrays.at(slice(begin, end))
 
     def thin(self) -> None:
-        """Keep minima and maxima of the older half, a half of it."""
+        """Reduce the older half to half its points, its minima and maxima."""
         half = self.length // 2
         kept = extremes(self._arrays.values[:half], half // 2)
         self.keep(np.concatenate([kept, np.arange(half, self.length)]))
 
     def keep(self, kept: NDArray[np.intp]) -> None:
-        """Keep only the points at these indices. Cursors of before do not hold any more."""
+        """Keep only the points at these indices. Earlier cursors become invalid."""
         unpublished = self.length - self.published
         left = self._arrays.at(kept)
         self.length = len(kept)
@@ -111,7 +111,7 @@ class _Column:
         self.marks.append((cursor, self.length))
 
     def begin_after(self, cursor: int) -> int:
-        """Return how many points were published up to a cursor."""
+        """Return the number of points published up to a cursor."""
         return next((length for mark, length in reversed(self.marks) if mark <= cursor), 0)
 
     def _resize(self, capacity: int) -> None:
@@ -123,16 +123,15 @@ class _Column:
 
 
 class Scalars:
-    """The scalars of one run, by tag. Not thread-safe: it belongs to the event loop's thread.
+    """The scalars of one run, by tag. Not thread-safe: use it on the event loop's thread.
 
-    Points become visible in steps: what was added is *published* under a number, the cursor, and
-    readers see what is published. So an answer and the events after its cursor neither overlap nor
-    have a gap.
+    Added points become visible when they are *published* under a number, the cursor. So a response and
+    the events after its cursor neither overlap nor have a gap.
 
     Args:
         most_points: of one tag.
-        most_tags: tags beyond it are left out, with a warning.
-        most_in_all: points of all tags together; beyond it the longest columns are thinned.
+        most_tags: further tags are dropped, with a warning.
+        most_in_all: points of all tags together; beyond it the longest columns are downsampled.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class Scalars:
         most_in_all: int = MOST_IN_ALL,
     ) -> None:
         self.broken = False
-        """Whether published points have changed since :meth:`publish`: readers have to begin anew."""
+        """Whether published points have changed since :meth:`publish`, so that readers must reload."""
         self._most_points = most_points
         self._most_tags = most_tags
         self._most_in_all = most_in_all
@@ -150,7 +149,7 @@ class Scalars:
         self._new: set[str] = set()
         self._total = 0
         self._room: Room | None = None
-        self._is_cut = False  # tags were left out, which was logged
+        self._is_cut = False  # dropped tags were logged
 
     def add(self, tag: str, step: int, value: float, wall_time: float) -> None:
         """Add a point."""
@@ -179,14 +178,14 @@ class Scalars:
             self._room.fit()
 
     def enter(self, room: Room) -> None:
-        """Keep to the bounds of a room too, until :meth:`leave`."""
+        """Share the bounds of a room, until :meth:`leave`."""
         self.leave()
         self._room = room
         room.members.add(self)
         room.points += self._total
 
     def leave(self) -> None:
-        """Leave the room, if there is one."""
+        """Leave the room, if any."""
         if self._room is not None:
             self._room.members.discard(self)
             self._room.points -= self._total
@@ -194,11 +193,11 @@ class Scalars:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many points and tags there are, published or not."""
+        """The numbers of points and tags, published or not."""
         return self._total, len(self._columns)
 
     def thin_longest(self) -> None:
-        """Thin the longest column."""
+        """Downsample the longest column."""
         self._thin(max(self._columns, key=lambda one: self._columns[one].length))
 
     def _count(self, points: int) -> None:
@@ -218,7 +217,7 @@ class Scalars:
         self._changed(tag, column.length, column.thin)
 
     def purge(self, step: int, tags: Iterable[str]) -> None:
-        """Drop points from a step on: a session was restored there, and does those steps again."""
+        """Drop points from a step on: a session was restored there and repeats these steps."""
         for tag in tags:
             column = self._columns[tag]
             kept = np.flatnonzero(column.series(0, column.length).steps < step)
@@ -233,11 +232,11 @@ class Scalars:
         self._count(column.length - before)
 
     def pending(self) -> int:
-        """Return how many points were added since the last :meth:`publish`."""
+        """Return the number of points added since the last :meth:`publish`."""
         return sum(self._columns[tag].length - self._columns[tag].published for tag in self._new)
 
     def publish(self, cursor: int) -> dict[str, Series]:
-        """Publish what was added, under a cursor, and return it as views by tag."""
+        """Publish the added points under a cursor, and return them as views by tag."""
         found = {}
         for tag in self._new:
             column = self._columns[tag]
@@ -249,7 +248,7 @@ class Scalars:
         return found
 
     def tags(self) -> list[LastPoint]:
-        """Return each tag with the last of its published points, by name."""
+        """Return the last published point of each tag, sorted by tag."""
         found = []
         for tag, column in sorted(self._columns.items()):
             if count := column.published:
@@ -258,7 +257,7 @@ class Scalars:
         return found
 
     def points(self, tags: Iterable[str], after: int | None = None) -> dict[str, Series]:
-        """Return published points of some tags, as views that do not change; unknown tags are left out.
+        """Return published points of some tags as immutable views; unknown tags are skipped.
 
         Args:
             tags: the tags.
@@ -273,17 +272,17 @@ class Scalars:
         return found
 
     def knows(self, tags: Iterable[str], cursor: int) -> bool:
-        """Return whether :meth:`points` can say of these tags what came after a cursor."""
+        """Return whether :meth:`points` knows the points of these tags after a cursor."""
         found = [self._columns[tag].known_from for tag in tags if tag in self._columns]
         return all(first is not None and cursor >= first for first in found)
 
 
 class Room:
-    """Bounds that the scalars of several runs share: the run with the most points is thinned first.
+    """Bounds shared by the scalars of several runs; the largest run is downsampled first.
 
     Args:
-        most_points: of all its members together.
-        most_tags: tags beyond it are left out, with a warning.
+        most_points: of all members together.
+        most_tags: further tags are dropped, with a warning.
     """
 
     def __init__(
@@ -300,26 +299,26 @@ class Room:
         return sum(one.size[1] for one in self.members) < self.most_tags
 
     def fit(self) -> None:
-        """Thin columns where there are too many points."""
+        """Downsample columns until the points fit."""
         if self.points > self._most_points:
             while self.points > _goal(self._most_points):
                 max(self.members, key=lambda one: one.size).thin_longest()
 
 
 def _goal(most: int) -> int:
-    """Return how many points are left where there were more than a bound allows."""
+    """Return the number of points to keep when a bound is exceeded."""
     return most - min(_SPARE, most // 20)
 
 
 def downsample(series: Series, most: int) -> Series:
-    """Return copies of at most ``most`` (8 or more) points: the peaks, the NaNs and the ends."""
+    """Return copies of at most ``most`` (8 or more) points: extremes, NaNs and both ends."""
     if len(series.steps) <= most:
         return series.at(np.arange(len(series.steps)))
     return series.at(extremes(series.values, most))
 
 
 def means(series: Series, most: int) -> Series:
-    """Return means of equal stretches, at their middles (NaN: none is finite), and the last point."""
+    """Return the means of equal buckets at their middles (NaN: none is finite), and the last point."""
     count = len(series.steps) - 1
     if count < most:
         return downsample(series, most)
@@ -335,7 +334,7 @@ def means(series: Series, most: int) -> Series:
 
 
 def extremes(values: NDArray[np.float64], most: int) -> NDArray[np.intp]:
-    """Return indices: the minimum, the maximum and a NaN of each of equal stretches, and the ends."""
+    """Return the indices of the minimum, the maximum and a NaN of each bucket, and of both ends."""
     count = len(values)
     if count <= most:
         return np.arange(count)

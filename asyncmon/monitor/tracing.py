@@ -21,23 +21,23 @@ from asyncmon.system.error_text import phrase
 def trace(
     session: MonitoredSession | SingularMonitoredSession, tracer: Any = None
 ) -> Callable[[], None]:
-    """Make OpenTelemetry spans of what a session does.
+    """Record OpenTelemetry spans of a session.
 
     The spans are ``asyncmon.opening``, ``asyncmon.creation``, ``asyncmon.restore``, ``asyncmon.run``,
     ``asyncmon.hook <label>.<method>``, ``asyncmon.save``, ``asyncmon.recovery``, ``asyncmon.closing``,
-    nested as the work is; a span that the program or a hook makes is below that of its run or hook. A
-    hook's ``background`` has none, and what it starts is beside the runs. The spans have the attributes
-    ``asyncmon.step`` and ``asyncmon.end_step``, and of a save ``asyncmon.bytes``; one that failed has
-    the error. The end of the data is no failure, nor is a cancellation.
+    nested as the work is. A span of the program or of a hook is a child of the span of its run or hook.
+    ``background`` has no span, and spans created in it are not children of a run. The attributes are
+    ``asyncmon.step`` and ``asyncmon.end_step``, and ``asyncmon.bytes`` of a save; a failed span records
+    the error. The end of the data and a cancellation are not failures.
 
-    Without a configured SDK nothing is recorded. What a run costs is then some microseconds.
+    Without a configured SDK nothing is recorded; a run then costs some microseconds more.
 
     Args:
         session: to observe, opened or not.
         tracer: default: that of the global provider, named ``asyncmon``.
 
     Returns:
-        A function that ends it; spans under way are still completed.
+        A function that ends the tracing; open spans are still completed.
 
     Raises:
         ImportError: opentelemetry-api is not installed.
@@ -52,7 +52,7 @@ def trace(
 
 
 class _Tracing:
-    """An observer that makes spans, current in the context of the observed work."""
+    """An observer that creates spans and makes them current in the context of the work."""
 
     def __init__(self, tracer: otel.Tracer) -> None:
         self._tracer = tracer
@@ -62,7 +62,7 @@ class _Tracing:
     def began(self, span: Span) -> None:
         if span.kind == "opening":
             self._outer = context.get_current()
-        if span.kind == "background":  # it was started by a run or a recovery that it outlives
+        if span.kind == "background":  # it outlives the run or recovery that started it
             self._under_way[span] = None, context.attach(self._outer)
             return
         attributes: dict[str, Any] = {"asyncmon.step": span.step}
@@ -95,5 +95,5 @@ class _Tracing:
 
 
 def _epoch_nanoseconds(time: float) -> int:
-    """Return a time of the loop's clock as OpenTelemetry has it."""
+    """Return a time of the loop's clock in nanoseconds since 1970."""
     return round((clock.wall() - clock.monotonic() + time) * 1e9)
