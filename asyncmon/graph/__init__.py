@@ -83,9 +83,8 @@ from asyncmon.graph.ops.reduce import (
     reduce_mean, reduce_min, reduce_prod, reduce_sum,
 )
 from asyncmon.graph.ops.shape_ops import (
-    broadcast_to, expand_dims, rank, reshape, shape, shape_n, size, squeeze, transpose,
+    broadcast_to, expand_dims, rank, reshape, shape, shape_n, size, squeeze, tile, transpose,
 )
-from asyncmon.graph.ops.tile import tile
 from asyncmon.graph.ops.variable_ops import (
     assign, assign_add, assign_sub, is_variable_initialized, scatter_add, scatter_sub,
     scatter_update,

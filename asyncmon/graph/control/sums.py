@@ -14,7 +14,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import Shape
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.numerics.matmul import product
+from asyncmon.graph.ops.linalg import float_product, product_gradients
 from asyncmon.graph.ops.shape_ops import broadcast_like, like, sum_to_shape
 
 
@@ -36,23 +36,7 @@ def _product(
         return found
     left, right = _rows(a, int(not transpose_a)), _rows(b, int(transpose_b))
     left, right = left.T if transpose_a else left, right.T if transpose_b else right
-    if left.dtype.char == "e":  # numpy multiplies halves one by one
-        return product(left.astype(np.float32), right.astype(np.float32)).astype(np.float16)
-    return product(left, right, out)
-
-
-def _product_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    """As of MatMul, without the sum over the first axis."""
-    a, b = op.inputs
-    flip_a, flip_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
-
-    def matmul(x: Tensor, y: Tensor, flip_x: bool, flip_y: bool) -> Tensor:
-        return create_op("MatMul", (x, y), {"transpose_a": flip_x, "transpose_b": flip_y})
-
-    return [
-        matmul(b, grad, flip_b, True) if flip_a else matmul(grad, b, False, not flip_b),
-        matmul(grad, a, True, flip_a) if flip_b else matmul(a, grad, not flip_a, False),
-    ]
+    return float_product(left, right, out)
 
 
 def _product_spec(a: Spec, b: Spec, *, shape: Shape, **_attrs: Any) -> Spec:
@@ -77,7 +61,7 @@ def _concat(stack: Array) -> Any:
     return np.zeros((0, *stack.shape[2:]), stack.dtype) if found is None else found
 
 
-register(OpDef("StackedProduct", _product, _product_spec, _product_gradient, out=True, flops=_flops))
+register(OpDef("StackedProduct", _product, _product_spec, product_gradients, out=True, flops=_flops))
 register(OpDef("StackedSum", _sum, lambda stack, shape: Spec(stack.dtype, shape.known_dims()),
     lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))  # fmt: skip
 register(OpDef("StackedConcat", _concat,

@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from asyncmon.graph.numerics.blas import single_threaded_blas
-from asyncmon.graph.numerics.parallel import CORES, split_products, using_team
-from asyncmon.graph.numerics.team import Team
+from asyncmon.graph.numerics.parallel import CORES, Team, split_products, using_team
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.daemon_executor import DaemonExecutor
 

@@ -23,10 +23,9 @@ from asyncmon.graph.nn.images import (
     create_image_op,
     window_attrs,
 )
-from asyncmon.graph.numerics.arrays import Array, in_single
+from asyncmon.graph.numerics.arrays import Array, in_single, replaceable
 from asyncmon.graph.numerics.blas import single_threaded_blas
 from asyncmon.graph.numerics.parallel import CORES, parallel_for
-from asyncmon.graph.numerics.replaced import replaceable
 from asyncmon.graph.numerics.windows import (
     Padding,
     Pair,

@@ -1,8 +1,10 @@
-"""The arrays that kernels compute with."""
+"""The arrays of kernels, and wrappers of kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, wraps
 from inspect import signature
 from typing import Any, TypeAlias
@@ -12,7 +14,9 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 
 Array: TypeAlias = Any
-"""A numpy array, or a numpy scalar instead of a 0-d one. numpy has no type for both."""
+"""A numpy array, or a numpy scalar in place of a 0-d one. numpy has no type for both."""
+
+Kernels: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
 def as_out(value: Array) -> Array:
@@ -26,8 +30,18 @@ def ones(count: int, dtype: np.dtype[Any]) -> Array:
     return np.ones(count, dtype)
 
 
+def check_inside(indices: Any, size: int) -> Array:
+    """Return indices as an array; InvalidArgumentError unless all are in [0, size)."""
+    indices = np.asarray(indices)
+    if indices.size and (indices.min() < 0 or indices.max() >= size):
+        at = np.argwhere((indices < 0) | (indices >= size))[0]
+        where = f"[{','.join(map(str, at))}]" if at.size else ""
+        raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
+    return indices
+
+
 def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """Let a kernel, whose ``out`` follows its inputs, compute half precision in single precision."""
+    """Wrap a kernel, whose ``out`` follows its inputs, to compute float16 in float32."""
     count = list(signature(kernel).parameters).index("out")
 
     @wraps(kernel)
@@ -47,11 +61,33 @@ def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
     return compute
 
 
-def check_inside(indices: Any, size: int) -> Array:
-    """Return indices, which must be in [0, size), as an array."""
-    indices = np.asarray(indices)
-    if indices.size and (indices.min() < 0 or indices.max() >= size):
-        at = np.argwhere((indices < 0) | (indices >= size))[0]
-        where = f"[{','.join(map(str, at))}]" if at.size else ""
-        raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
-    return indices
+# --- kernels of another library ---------------------------------------------------------------------
+class _Local(threading.local):
+    kernels: Kernels | None = None
+
+
+_local = _Local()
+
+
+def replaceable(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a kernel to call its replacement first, which may decline with ``NotImplemented``."""
+    name = kernel.__name__
+
+    @wraps(kernel)
+    def compute(*inputs: Any, **attrs: Any) -> Any:
+        others = _local.kernels
+        if others is not None and (result := others[name](*inputs, **attrs)) is not NotImplemented:
+            return result
+        return kernel(*inputs, **attrs)
+
+    return compute
+
+
+@contextmanager
+def replacing(kernels: Kernels) -> Iterator[None]:
+    """Replace all replaceable kernels of this thread inside ``with``, by their names."""
+    before, _local.kernels = _local.kernels, kernels
+    try:
+        yield
+    finally:
+        _local.kernels = before

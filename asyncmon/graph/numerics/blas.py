@@ -21,7 +21,7 @@ from typing import Any
 
 
 def _library() -> ctypes.CDLL | None:
-    """Load an extension module of numpy: symbols of the BLAS that it is linked with are found, too."""
+    # an extension module of numpy also gives access to the symbols of the BLAS it is linked with
     for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
         try:
             return ctypes.CDLL(importlib.import_module(name).__file__)
@@ -33,9 +33,9 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _functions() -> tuple[Any, Any] | None:
-    """Return the functions that get and set the number of threads of OpenBLAS; None without it."""
+    """Return OpenBLAS's getter and setter of its number of threads, or None without OpenBLAS."""
     library = _library()
-    for prefix in ("scipy_", ""):  # numpy's wheels rename what they bring along
+    for prefix in ("scipy_", ""):  # numpy's wheels rename the symbols of their copy
         for suffix in ("64_", ""):
             names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
             get, put = (getattr(library, name, None) for name in names)
@@ -44,57 +44,57 @@ def _functions() -> tuple[Any, Any] | None:
     return None
 
 
-class _Threads:
-    """Counts the runs that want BLAS single-threaded; the last one restores the setting.
-
-    Attributes:
-        count: how many there are at present, in all threads.
-    """
+class BlasThreads:
+    """The number of threads of BLAS, and the runs that need it to be one."""
 
     def __init__(self) -> None:
         self._functions = _functions()
         self._mutex = threading.Lock()
-        self.count = 0
+        self._runs = 0
         self._before = 1
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+            os.register_at_fork(after_in_child=self._reset)
 
     @property
     def is_controllable(self) -> bool:
-        """Whether counting does anything."""
+        """True with OpenBLAS."""
         return self._functions is not None
 
-    def begin(self) -> None:
-        with self._mutex:
-            if not self.count and self._functions is not None:
-                get, put = self._functions
-                self._before = int(get())
-                put(1)
-            self.count += 1
+    @property
+    def limit(self) -> int | None:
+        """The current number of threads, None where it is not controllable."""
+        return None if self._functions is None else int(self._functions[0]())
 
-    def end(self) -> None:
-        with self._mutex:
-            self.count -= 1
-            if not self.count and self._functions is not None:
-                self._functions[1](self._before)
+    @limit.setter
+    def limit(self, count: int) -> None:
+        if self._functions is not None:
+            self._functions[1](count)
 
-    def _forget(self) -> None:
-        """Restore the setting in a child process, which has none of the counted threads."""
+    @contextmanager
+    def single(self) -> Iterator[None]:
+        """Set BLAS to one thread inside ``with``; the last of several users restores the setting."""
+        with self._mutex:
+            if not self._runs:
+                self._before = self.limit or 1
+                self.limit = 1
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._runs -= 1
+                if not self._runs:
+                    self.limit = self._before
+
+    def _reset(self) -> None:
+        # a forked process has none of the parent's runs, and the mutex may be locked for ever
         self._mutex = threading.Lock()
-        if self.count and self._functions is not None:
-            self._functions[1](self._before)
-        self.count = 0
+        if self._runs:
+            self.limit = self._before
+        self._runs = 0
 
 
-blas_threads = _Threads()
-"""Of this process."""
+blas_threads = BlasThreads()
+"""Those of this process."""
 
-
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
-    """Have BLAS use one thread inside ``with``."""
-    blas_threads.begin()
-    try:
-        yield
-    finally:
-        blas_threads.end()
+single_threaded_blas = blas_threads.single

@@ -1,10 +1,10 @@
 """Torch's kernels on the same memory: ``SessionConfig(kernels="torch")``.
 
 Torch's CPU kernels compute convolution, pooling, their gradients and large products of single and
-double precision. Their inputs and results are arrays that torch and numpy share. Other element types,
-and pooling of images that are padded on one side only, stay numpy's, as does all else.
+double precision. Their inputs and results are arrays that torch and numpy share. numpy computes all
+other ops, other dtypes, and the pooling of images that are padded on one side only.
 
-Only a session that asks for these kernels imports this module.
+Only a session with these kernels imports this module.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.numerics.arrays import Array, replacing
 from asyncmon.graph.numerics.blas import single_threaded_blas
-from asyncmon.graph.numerics.replaced import replacing
 from asyncmon.graph.numerics.windows import Windows, check_gradient, check_rank, checked_windows
 
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
-_WORTH_IT = 1 << 20  # multiplications: of fewer, a call of torch takes longer than it saves
+_WORTH_IT = 1 << 20  # multiplications: for fewer, the call of torch costs more than it saves
 _aten: Any = torch.ops.aten
 _onednn_linear: Any = None  # what torch.compile uses for products
 if torch.backends.mkldnn.is_available():
@@ -37,12 +36,12 @@ with warnings.catch_warnings():  # torch warns of read-only arrays, once; here t
 
 @contextmanager
 def torch_kernels(threads: int) -> Iterator[None]:
-    """Let kernels that this thread runs inside ``with`` be torch's, on so many threads."""
+    """Run the kernels of this thread by torch inside ``with``, on this number of threads."""
     before = torch.get_num_threads()
     if before != threads:
         torch.set_num_threads(threads)
     try:
-        with single_threaded_blas(), replacing(_KERNELS), torch.no_grad():
+        with single_threaded_blas(), replacing(KERNELS), torch.no_grad():
             yield
     finally:
         if before != threads:
@@ -50,7 +49,7 @@ def torch_kernels(threads: int) -> Iterator[None]:
 
 
 def _fits(*arrays: Array) -> bool:
-    """Return whether torch can compute with arrays, on their own memory."""
+    """Return whether torch can compute with arrays without copying them."""
     first = arrays[0].dtype
     return (
         first in _TYPES
@@ -68,7 +67,7 @@ def _filters(array: Array) -> torch.Tensor:
 
 
 def _array(found: torch.Tensor, out: Array | None, order: tuple[int, ...] = (0, 2, 3, 1)) -> Array:
-    """Return images as an array, in ``out`` where it is given: its pages are mapped already."""
+    """Return images as an array, in ``out`` if given, whose pages are mapped already."""
     found = found.permute(order)
     if out is None:
         return found.contiguous().numpy()
@@ -77,13 +76,13 @@ def _array(found: torch.Tensor, out: Array | None, order: tuple[int, ...] = (0, 
 
 
 def _even(windows: Windows) -> list[int] | None:
-    """Return what is added to rows and columns on each side; None where the sides differ."""
+    """Return the padding of rows and columns on each side; None where the sides differ."""
     (top, bottom), (left, right) = windows.around
     return [top, left] if top == bottom and left == right else None
 
 
 def _padded(images: torch.Tensor, windows: Windows) -> tuple[torch.Tensor, list[int]]:
-    """Return images and the padding of the convolution: where the sides differ, padded images."""
+    """Return images and the padding left to the convolution; pad images where the sides differ."""
     around = _even(windows)
     if around is not None:
         return images, around
@@ -139,7 +138,7 @@ def _input_gradient(
 
 
 def _pooling(windows: Windows, *arrays: Array) -> Any:
-    """Return windows, strides and padding for torch; None for what it does not compute."""
+    """Return windows, strides and padding for torch; None where it cannot compute them."""
     around = _even(windows)
     if around is None or not _fits(*arrays):
         return None
@@ -204,7 +203,7 @@ def _product(a: Array, b: Array, out: Array | None = None) -> Array:
     return out
 
 
-_KERNELS: dict[str, Any] = {
+KERNELS: dict[str, Any] = {
     "convolve": _convolve,
     "filter_gradient": _filter_gradient,
     "input_gradient": _input_gradient,

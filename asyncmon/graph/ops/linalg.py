@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
 from string import ascii_letters
 from typing import Any
@@ -16,19 +17,71 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.rules import rank_of
 from asyncmon.graph.core.shape import Shape, merge_dim, num_elements
-from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.numerics.matmul import product
+from asyncmon.graph.numerics.arrays import Array, replaceable
+from asyncmon.graph.numerics.parallel import CORES, is_splitting, parallel_for
 from asyncmon.graph.ops.join import one_dtype
 from asyncmon.graph.ops.shape_ops import like
+
+# --- kernels --------------------------------------------------------------------------------------
+# BLAS multiplies small matrices in the calling thread, and larger ones too where it is single-threaded.
+# So threads that compute parts of one product do not disturb each other, nor the rest of the machine.
+SPLIT_FROM = 1 << 23  # multiplications: fewer take less time than waking another thread
+_LONG = 1 << 28  # multiplications: a longer product has more parts, as a thread may start late
+ROUND = 16  # rows or columns: parts end at the end of a vector register
+_LATE = 1 << 21  # multiplications that the calling thread completes before another thread wakes
+
+
+@replaceable
+def product(a: Array, b: Array, out: Array | None = None) -> Array:
+    """Return ``a @ b``, of matrices or of batches of them; split where the run splits products."""
+    if is_splitting() and a.shape[-1] * b.shape[-1] * prod(a.shape[:-1]) >= SPLIT_FROM:
+        return _split_product(a, b, out)
+    if a.ndim == b.ndim == 2:
+        return np.dot(a, b, out)
+    return np.matmul(a, b, out=out)
+
+
+def _split_product(a: Array, b: Array, out: Array | None) -> Array:
+    if out is None:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+    total = out.size * a.shape[-1]
+    parts = 4 * CORES if total >= _LONG else CORES
+    if a.ndim == b.ndim > 2 and len(a) == len(b) >= parts:
+        slices = _even(len(a), parts)
+        parallel_for(partial(np.matmul, a[part], b[part], out=out[part]) for part in slices)
+    elif out.shape[-2] >= out.shape[-1]:
+        slices = split_slices(out.shape[-2], parts, total)
+        parallel_for(partial(np.matmul, a[..., part, :], b, out=out[..., part, :]) for part in slices)
+    else:
+        slices = split_slices(out.shape[-1], parts, total)
+        parallel_for(partial(np.matmul, a, b[..., part], out=out[..., part]) for part in slices)
+    return out
+
+
+def split_slices(size: int, parts: int, total: int) -> list[slice]:
+    """Split rows or columns; the first part is larger, as the calling thread starts first."""
+    ahead = size * _LATE // total
+    step = max(round((size - ahead) / (parts * ROUND)), 1) * ROUND
+    first = max(size - (parts - 1) * step, size % step or step)
+    return [slice(0, first), *(slice(i, i + step) for i in range(first, size, step))]
+
+
+def _even(size: int, parts: int) -> list[slice]:
+    step = -(-size // parts)
+    return [slice(i, min(i + step, size)) for i in range(0, size, step)]
 
 
 def _matmul(
     a: Array, b: Array, out: Array | None = None, *, transpose_a: bool, transpose_b: bool
 ) -> Any:
-    if transpose_a:
-        a = a.swapaxes(-1, -2)
-    if transpose_b:
-        b = b.swapaxes(-1, -2)
+    return float_product(
+        a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b, out
+    )
+
+
+def float_product(a: Array, b: Array, out: Array | None = None) -> Array:
+    """Return :func:`product`, of float16 computed in float32."""
     if a.dtype.char == "e":  # numpy multiplies halves one by one
         return product(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
     return product(a, b, out)
@@ -53,16 +106,24 @@ def _matmul_rule(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> S
     return Spec(a.dtype, (*batch, rows, columns))
 
 
-def _matmul_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+def product_gradients(op: Operation, grad: Tensor) -> list[Tensor]:
+    """Return the gradients of the two factors of a product, before sums over batch dimensions."""
     a, b = op.inputs
     flip_a, flip_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
-    grad_a = _product(b, grad, flip_b, True) if flip_a else _product(grad, b, False, not flip_b)
-    grad_b = _product(grad, a, True, flip_a) if flip_b else _product(a, grad, not flip_a, False)
-    return [_sum_batch(grad_a, a, b), _sum_batch(grad_b, b, a)]
+
+    def multiply(x: Tensor, y: Tensor, flip_x: bool, flip_y: bool) -> Tensor:
+        return create_op("MatMul", (x, y), {"transpose_a": flip_x, "transpose_b": flip_y})
+
+    return [
+        multiply(b, grad, flip_b, True) if flip_a else multiply(grad, b, False, not flip_b),
+        multiply(grad, a, True, flip_a) if flip_b else multiply(a, grad, not flip_a, False),
+    ]
 
 
-def _product(x: Tensor, y: Tensor, flip_x: bool, flip_y: bool) -> Tensor:
-    return create_op("MatMul", (x, y), {"transpose_a": flip_x, "transpose_b": flip_y})
+def _matmul_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    a, b = op.inputs
+    of_a, of_b = product_gradients(op, grad)
+    return [_sum_batch(of_a, a, b), _sum_batch(of_b, b, a)]
 
 
 def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:

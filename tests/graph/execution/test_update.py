@@ -12,8 +12,7 @@ from asyncmon import graph as tf
 from asyncmon.graph.core.op import Spec, VariableOpDef, register, table
 from asyncmon.graph.execution import update
 from asyncmon.graph.execution.update import GroupWrite
-from asyncmon.graph.numerics.parallel import using_team
-from asyncmon.graph.numerics.team import Team
+from asyncmon.graph.numerics.parallel import Team, using_team
 
 SHAPES = [(3, 4), (4,), (2, 2, 2), (1,), (5, 1)]
 RNG = np.random.default_rng(0)

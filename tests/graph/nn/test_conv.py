@@ -14,8 +14,7 @@ from asyncmon import graph as tf
 from asyncmon.graph.nn.conv import filter_gradient
 from asyncmon.graph.nn.images import spatial, window_padding
 from asyncmon.graph.numerics import windows
-from asyncmon.graph.numerics.parallel import using_team
-from asyncmon.graph.numerics.team import Team
+from asyncmon.graph.numerics.parallel import Team, using_team
 from asyncmon.graph.numerics.windows import Windows
 
 RNG = np.random.default_rng(4)

@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.numerics import parallel
 from asyncmon.graph.numerics.parallel import (
+    Team,
     is_splitting,
     parallel_for,
     split_products,
     team_seconds,
     using_team,
 )
-from asyncmon.graph.numerics.team import Team
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 @pytest.fixture
@@ -53,17 +52,29 @@ def test_helpers_take_part_and_it_is_known_for_how_long(team: Team) -> None:
     assert team_seconds() == 0
 
 
-def test_helpers_are_lent_to_one_thread_and_taken_back(team: Team) -> None:
-    found: list[Any] = []
+class CountingTeam(Team):
+    def __init__(self) -> None:
+        super().__init__(0, "counting")
+        self.batches = 0
+
+    def run_all(self, calls: Iterable[Callable[[], object]]) -> float:
+        self.batches += 1
+        return super().run_all(calls)
+
+
+def test_a_team_helps_one_thread_inside_with_only() -> None:
+    team = CountingTeam()
     with using_team(team):
         with using_team(None):
-            assert parallel._local.team is None
-        assert parallel._local.team is team
-        thread = threading.Thread(target=lambda: found.append(getattr(parallel._local, "team", None)))
+            parallel_for([int])
+        assert team.batches == 0
+        parallel_for([int])
+        assert team.batches == 1
+        thread = threading.Thread(target=parallel_for, args=([int],))
         thread.start()
         thread.join()
-    assert found == [None]
-    assert parallel._local.team is None
+    parallel_for([int])
+    assert team.batches == 1
 
 
 def test_errors_come_out_and_end_the_rest() -> None:

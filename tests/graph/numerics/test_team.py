@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon.graph.numerics.team import Team
+from asyncmon.graph.numerics.parallel import Team
 
 
 def named(name: str) -> list[threading.Thread]:

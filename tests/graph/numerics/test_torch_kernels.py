@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from asyncmon import graph as g
 from asyncmon.graph.nn import conv, pool
-from asyncmon.graph.numerics import matmul
-from asyncmon.graph.numerics.torch_kernels import _KERNELS, torch_kernels
+from asyncmon.graph.numerics.torch_kernels import KERNELS, torch_kernels
+from asyncmon.graph.ops import linalg
 from asyncmon.session_config import SessionConfig
 
 RNG = np.random.default_rng(0)
@@ -27,10 +27,10 @@ def both(kernel: Any, *inputs: Any, **attrs: Any) -> None:
     expected = kernel(*inputs, **attrs)
     for out in (None, np.full_like(expected, 7)):
         with torch_kernels(2):
-            direct = _KERNELS[kernel.__name__](*inputs, out, **attrs)
+            direct = KERNELS[kernel.__name__](*inputs, out, **attrs)
             found = kernel(*inputs, out, **attrs)
         assert direct is not NotImplemented
-        assert direct is out or out is None or kernel is matmul.product
+        assert direct is out or out is None or kernel is linalg.product
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         assert found.flags.c_contiguous
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
@@ -81,7 +81,7 @@ def test_pooling_and_its_gradients_with_ties(
     how = {"ksize": ksize, "strides": strides, "padding": "VALID" if valid else "SAME"}
     x = array(*shape, dtype=dtype, ties=True)
     with torch_kernels(2):
-        even = _KERNELS["max_pool"](x, **how) is not NotImplemented
+        even = KERNELS["max_pool"](x, **how) is not NotImplemented
     compare = both if even else same
     y = pool.window_max(x, **how)
     grad = array(*y.shape, dtype=dtype)
@@ -106,14 +106,14 @@ def same(kernel: Any, *inputs: Any, **attrs: Any) -> None:
     ],
 )
 def test_large_products(a: Any, b: Any) -> None:
-    both(matmul.product, a, b)
+    both(linalg.product, a, b)
 
 
 def test_small_products_and_other_types_stay_numpys() -> None:
     for a in (array(4, 4), np.ones((200, 200), np.int64), array(200, 200, dtype=np.float16)):
-        same(matmul.product, a, a)
+        same(linalg.product, a, a)
         with torch_kernels(1):
-            assert _KERNELS["product"](a, a) is NotImplemented
+            assert KERNELS["product"](a, a) is NotImplemented
 
 
 def test_the_number_of_threads_is_that_of_the_session() -> None:
