@@ -19,6 +19,8 @@ from asyncmon.runtime import (
     WorkerSessionCreator,
 )
 from asyncmon.runtime.hook_check import check_hooks
+from asyncmon.runtime.protocols import ProgramMembers
+from asyncmon.system.members import members_of
 
 
 class _Default(Enum):
@@ -133,8 +135,9 @@ def MonitoredTrainingSession(
     if master:
         hooks = [*hooks, ClusterHook(is_chief, stop_grace_period_secs)]
         recovery = recovery or Recovery(max_delay_secs=2.0)
-    is_chief = is_chief and bool(getattr(program, "is_chief", True))
-    hooks = [*hooks, *getattr(program, "session_hooks", list)()]
+    members = members_of(ProgramMembers, program)
+    is_chief = is_chief and bool(members.is_chief)
+    hooks = [*hooks, *(members.session_hooks() if members.session_hooks is not None else ())]
     policies: Any = {"recovery": recovery, "signals": signals, "interrupt": interrupt}
     if not is_chief:
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)

@@ -16,13 +16,14 @@ from asyncmon.checkpoint.latest import Finder, candidates, latest_checkpoint
 from asyncmon.checkpoint.manifest_reader import Facts
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.safetensors_file import is_plain
-from asyncmon.checkpoint.saveable_session import RESERVED
+from asyncmon.checkpoint.saveable_session import RESERVED, SaverMembers
 from asyncmon.checkpoint.state_file import get_checkpoint_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
 from asyncmon.system.files import in_thread
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -249,9 +250,9 @@ async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
     Raises:
         ValueError: there are checkpoints, and none of them can be restored.
     """
-    restore_latest = getattr(saver, "restore_latest", None)
-    if restore_latest is not None:
-        path: str | None = await restore_latest(sess, directory)
+    members, path = members_of(SaverMembers, saver), None
+    if members.restore_latest is not None:
+        path = await members.restore_latest(sess, directory)
     else:
         path = await latest_checkpoint(directory)
         if path is not None:
@@ -262,7 +263,7 @@ async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
         state = None
     if path is None:
         newest = None if state is None else state.model_checkpoint_path
-        if newest is None and restore_latest is not None:  # it restores without a state file too
+        if newest is None and members.restore_latest is not None:  # it needs no state file
             newest = next((one.path for one in await verify(directory)), None)
         if newest is not None:
             raise ValueError(
@@ -270,8 +271,8 @@ async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
                 f"nor is any older one in {directory!r}. Training does not silently begin anew: "
                 "repair or empty the directory, or use another."
             )
-    elif state is not None and hasattr(saver, "continue_from"):
-        await saver.continue_from(directory)
+    elif state is not None and members.continue_from is not None:
+        await members.continue_from(directory)
     elif state is not None:
         await saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
     return path

@@ -17,6 +17,8 @@ from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
 from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.saveable_session import (
+    SaveableSessionMembers,
+    SnapshotMembers,
     describe,
     known_names,
     order_snapshot,
@@ -29,7 +31,8 @@ from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock
-from asyncmon.system.snapshot import HeldArray, Holder, ShardedArray
+from asyncmon.system.members import members_of
+from asyncmon.system.snapshot import HeldArray, ShardedArray
 
 _SHARDS = 4
 _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
@@ -78,6 +81,7 @@ class Save:
         control: Control | None = None,
     ) -> None:
         self._raw = raw_session(session)
+        self._members = members_of(SaveableSessionMembers, self._raw)
         self._prefix, self.state_file = os.fspath(save_path), latest_filename or STATE_NAME
         self.directory, stem = locations.split(self._prefix)
         _check_names(self._prefix, stem, global_step, self.state_file)
@@ -103,14 +107,13 @@ class Save:
             self.snapshot.set_result(present)
             return
         self.snapshot = asyncio.ensure_future(order_snapshot(self._raw))
-        is_ours = not getattr(self._raw, "shares_state", False)  # else the step is others' too
-        if self._states and self._step is not None and is_ours:
+        if self._states and self._step is not None and not self._members.shares_state:
             self.snapshot = asyncio.ensure_future(self._matching(self.snapshot))
 
     async def taken(self, *, pull: bool) -> Mapping[str, Any]:
         """Return the snapshot, when it is there, with all of its arrays here if that is asked for."""
         snapshot = await self.snapshot
-        holder: Holder | None = getattr(snapshot, "holder", None)
+        holder = members_of(SnapshotMembers, snapshot).holder
         return await holder.pull() if pull and holder is not None else snapshot
 
     def discard(self) -> None:
@@ -139,7 +142,8 @@ class Save:
             self._name_by(self._step_in(snapshot))
         assert self.handle.path is not None, "it was named at the call or here"
         arrays, texts, sharded = _by_kind({**state, **self._arrays})
-        step = getattr(snapshot, "step", None)
+        members = members_of(SnapshotMembers, snapshot)
+        step, holder = members.step, members.holder
         manifest = Manifest(
             step=self.handle.step if step is None else int(step),
             wall_time=self._wall_time,
@@ -155,7 +159,6 @@ class Save:
             total = sum(array.nbytes for array in arrays.values())
             shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
         basename = locations.split(self.handle.path)[1]
-        holder = getattr(snapshot, "holder", None)
         return Draft(
             self.handle.path, basename, arrays, manifest, shard_bytes, self.control, holder=holder
         )
@@ -184,12 +187,12 @@ class Save:
             )
 
     def _pack(self) -> None:
-        self._step = getattr(self._raw, "global_step", None)
+        self._step = self._members.global_step
         self._states, self._arrays = self._options.stateful.pack()
 
     async def _matching(self, ordered: asyncio.Future[Mapping[str, Any]]) -> Mapping[str, Any]:
         snapshot = await ordered
-        while getattr(snapshot, "step", self._step) != self._step:
+        while members_of(SnapshotMembers, snapshot).step not in (None, self._step):
             release(snapshot)
             snapshot = await order_snapshot(self._raw)
             self._pack()

@@ -1,31 +1,100 @@
-"""The interface of a session that a saver needs."""
+"""The contract between a saver and the sessions, programs and snapshots that it saves.
+
+Optional members are declared here as attributes; the value of each is that of a missing member. The
+runtime's contract, :mod:`asyncmon.runtime.protocols`, extends these classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
+
+from asyncmon.system.members import members_of
+from asyncmon.system.snapshot import Holder
 
 RESERVED = "__"
 """State that begins with this is the engine's own (random generators): restored where it was saved."""
 
 
 class SaveableSession(Protocol):
-    """Anything whose state can be saved and restored: the part of the session protocol used here.
-
-    A session may also have ``state_spec()``, returning names to objects with ``shape`` (None where it
-    is free, or None in it where a dimension is) and ``dtype``: all variables that it can load, whether
-    they have values or not. Then a restore skips other entries, and names missing ones in an error.
-    Without it, all entries of the checkpoint are loaded, and those of a snapshot must be among them.
-
-    One that is run by another process may have ``snapshot_to_write()``, like ``snapshot()``: large
-    arrays stay where they are, and the ``holder`` of the snapshot writes them.
-    """
+    """Anything whose state can be saved and restored: the required members of a session."""
 
     def snapshot(self) -> Awaitable[Mapping[str, Any]]:
         """Order a consistent state at the call; the awaitable gives it, by name."""
 
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set state by name."""
+
+
+class SaveableSessionMembers:
+    """The optional members of a session that a saver uses."""
+
+    graph: Any = None
+    """The program of the session. A session without one is its own program."""
+    global_step: int | None = None
+    """The number of completed steps. Read when a save is ordered, and never waits. None: the states of
+    hooks and data are saved with whatever step the snapshot has."""
+    shares_state: bool = False
+    """Whether other sessions change the same state, so that its global step is also theirs. A save then
+    does not order another snapshot when the step has changed."""
+    state_spec: Callable[[], Mapping[str, Any]] | None = None
+    """Return names to objects with ``shape`` (None, or with None for a free dimension) and ``dtype``:
+    all variables that the session can load, initialised or not. Called by each save and restore; must
+    not block. A restore then skips other entries, and reports missing ones. None: all entries of the
+    checkpoint are loaded, and those of a snapshot must be among them."""
+    snapshot_to_write: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
+    """Order a snapshot for a save, like ``snapshot()``, but large arrays may stay in the process that
+    runs the session. The ``holder`` of the snapshot writes them. None: ``snapshot()`` is used."""
+
+
+class WrapperMembers:
+    """The optional members of an object that wraps a session, such as a monitored session."""
+
+    raw_session: Callable[[], Any] | None = None
+    """Return the raw session, or None while there is none. Called for each argument that may be either.
+    None: the object itself is the raw session."""
+
+
+class DescribedProgramMembers:
+    """The optional members of a program that a saver uses."""
+
+    describe: Callable[[], Any] | None = None
+    """Return what the manifest of each checkpoint says of the program, as JSON values. Called when a
+    save is ordered; must not block. None: the manifest names its type."""
+
+
+class SnapshotMembers:
+    """The optional members of a snapshot. A plain mapping has none of them."""
+
+    step: int | None = None
+    """The global step of the state. None: that of the session when the save was ordered."""
+    holder: Holder | None = None
+    """The process that holds arrays of the snapshot, and writes them. None: all arrays are here."""
+    release: Callable[[], None] | None = None
+    """End the sharing of arrays with the session. Called once they are written. None: nothing is
+    shared."""
+
+
+class SaverMembers:
+    """The optional members of a saver. It must have ``async restore(session, path)``."""
+
+    build: Callable[[], None] | None = None
+    """Choose the variables, once the graph is complete. Called when a scaffold is finalized. None: the
+    saver has chosen them already."""
+    add_stateful: Callable[[str, Any], None] | None = None
+    """Save the state of an object under a name with each checkpoint, and load it in a restore. Called
+    for hooks and data sources; comes with ``remove_stateful``. None: their states are not saved."""
+    remove_stateful: Callable[[str], None] | None = None
+    """Undo ``add_stateful``. Called when the session ends or a hook is removed."""
+    restore_latest: Callable[[Any, str], Awaitable[str | None]] | None = None
+    """Restore a session from the newest valid checkpoint of a directory, and return its prefix or None.
+    Called at the start and after each failure. None: ``restore`` gets the newest one, unverified."""
+    continue_from: Callable[[str], Awaitable[None]] | None = None
+    """Take over the list of checkpoints of a directory, so that old ones are deleted in time. Called
+    after a restore. None: ``recover_last_checkpoints`` is called."""
+    drain: Callable[[], Awaitable[None]] | None = None
+    """Wait for the saves in flight. Called before a restore, as one of them may be the checkpoint to
+    restore. None: no save outlives its session."""
 
 
 def raw_session(session: Any) -> Any:
@@ -35,11 +104,11 @@ def raw_session(session: Any) -> Any:
         TypeError: it is neither.
         RuntimeError: the monitored session is closed.
     """
-    unwrap = getattr(session, "raw_session", None)
+    unwrap = members_of(WrapperMembers, session).raw_session
     raw = unwrap() if callable(unwrap) else session
     if raw is None and session is not None:
         raise RuntimeError(f"{session!r} has no raw session: it is closed, or was not opened yet.")
-    if not callable(getattr(raw, "snapshot", None)) or not callable(getattr(raw, "load", None)):
+    if not all(callable(getattr(raw, required, None)) for required in ("snapshot", "load")):
         raise TypeError(
             f"'sess' must be a Session; {session!r} is a {type(session).__name__} without snapshot()"
             " and load()."
@@ -48,8 +117,9 @@ def raw_session(session: Any) -> Any:
 
 
 def order_snapshot(raw: Any) -> Awaitable[Any]:
-    """Order a snapshot that is to be written."""
-    ordered: Awaitable[Any] = getattr(raw, "snapshot_to_write", raw.snapshot)()
+    """Order a snapshot for a save."""
+    order = members_of(SaveableSessionMembers, raw).snapshot_to_write or raw.snapshot
+    ordered: Awaitable[Any] = order()
     return ordered
 
 
@@ -72,8 +142,8 @@ class ArraySpec(NamedTuple):
 
 async def state_spec(raw: Any) -> StateSpec:
     """Return the variables that a session can load."""
-    spec = getattr(raw, "state_spec", None)
-    if callable(spec):
+    spec = members_of(SaveableSessionMembers, raw).state_spec
+    if spec is not None:
         return StateSpec(dict(spec()), complete=True)
     snapshot = await raw.snapshot()
     try:
@@ -85,14 +155,15 @@ async def state_spec(raw: Any) -> StateSpec:
 
 def known_names(raw: Any) -> set[str]:
     """Return the names in a session's ``state_spec()``, if it has one."""
-    spec = getattr(raw, "state_spec", None)
-    return {name for name in spec() if not name.startswith(RESERVED)} if callable(spec) else set()
+    spec = members_of(SaveableSessionMembers, raw).state_spec
+    return set() if spec is None else {name for name in spec() if not name.startswith(RESERVED)}
 
 
 def describe(raw: Any) -> Any:
     """Return ``describe()`` of a session's program, or else its type."""
-    program = getattr(raw, "graph", raw)
-    described = getattr(program, "describe", None)
+    graph = members_of(SaveableSessionMembers, raw).graph
+    program = raw if graph is None else graph
+    described = members_of(DescribedProgramMembers, program).describe
     if callable(described):
         return described()
     return {"type": f"{type(program).__module__}.{type(program).__qualname__}"}
@@ -100,6 +171,6 @@ def describe(raw: Any) -> Any:
 
 def release(snapshot: Any) -> None:
     """End the sharing of a snapshot's arrays with its session."""
-    end = getattr(snapshot, "release", None)
-    if callable(end):
+    end = members_of(SnapshotMembers, snapshot).release
+    if end is not None:
         end()

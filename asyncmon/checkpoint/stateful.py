@@ -21,12 +21,14 @@ from __future__ import annotations
 import base64
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.saveable_session import SaverMembers
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,17 @@ class Stateful(Protocol):
 
     def load_state_dict(self, state: Any) -> None:
         """Set a state that :meth:`state_dict` returned."""
+
+
+class StatefulMembers:
+    """The optional members of a hook or a data source that has a state."""
+
+    state_dict: Callable[[], Mapping[str, Any]] | None = None
+    """Return the state. Called when a save is ordered, between two steps; must not block. None: the
+    object has no state to save."""
+    load_state_dict: Callable[[Any], None] | None = None
+    """Set a state that ``state_dict`` returned. Called by a restore, before ``after_create_session``.
+    Required where there is a ``state_dict``."""
 
 
 def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
@@ -176,12 +189,13 @@ class StatefulObjects:
     """
 
     def __init__(self, saver: Any) -> None:
-        self._saver = saver if hasattr(saver, "add_stateful") else None
+        members = members_of(SaverMembers, saver)
+        self._add, self._remove = members.add_stateful, members.remove_stateful
         self.names: dict[str, Any] = {}
 
     def saves(self, obj: Any) -> bool:
         """Return whether an object has a state that can be saved."""
-        return self._saver is not None and callable(getattr(obj, "state_dict", None))
+        return self._add is not None and callable(members_of(StatefulMembers, obj).state_dict)
 
     def add(self, obj: Any, default: str, name: str | None = None) -> None:
         """Register an object under a name, or else the first of ``default``, ``default_1``... free."""
@@ -189,8 +203,8 @@ class StatefulObjects:
         while name is None and free in self.names:
             number += 1
             free = f"{default}_{number}"
-        assert self._saver is not None, "see saves()"
-        self._saver.add_stateful(free, obj)
+        assert self._add is not None, "see saves()"
+        self._add(free, obj)
         self.names[free] = obj
 
     def remove(self, obj: Any = None) -> None:
@@ -198,5 +212,5 @@ class StatefulObjects:
         for name, known in list(self.names.items()):
             if obj is None or known is obj:
                 del self.names[name]
-                if self._saver is not None:
-                    self._saver.remove_stateful(name)
+                if self._remove is not None:
+                    self._remove(name)

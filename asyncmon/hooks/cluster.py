@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import socket
-from typing import Any
 
 from asyncmon.errors import AbortedError, UnavailableError
 from asyncmon.hooks.hook_support import created_session
@@ -17,8 +16,10 @@ from asyncmon.runtime import (
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
-    as_program,
 )
+from asyncmon.runtime.program import step_fetch
+from asyncmon.runtime.protocols import Peers, SessionMembers
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +62,15 @@ class ClusterHook(SessionRunHook):
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Join the sessions that train together."""
         self._coord, self._stop = coord, None
-        peers = getattr(session, "peers", None)
+        peers = members_of(SessionMembers, session).peers
         if peers is not None:
             await peers.join(self._name, self._is_chief)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Wait for the word that it is to stop."""
-        peers = getattr(session, "peers", None)
-        while peers is not None and not getattr(session, "closed", False):
+        members = members_of(SessionMembers, session)
+        peers = members.peers
+        while peers is not None and not members.closed:
             try:
                 answer = await peers.watch(self._name, _POLL_SECS)
             except (AbortedError, UnavailableError) as error:  # the next run recovers from it
@@ -90,23 +92,24 @@ class ClusterHook(SessionRunHook):
 
     async def end(self, session: Session) -> None:
         """Tell the others of a stop; as the chief, wait for them."""
-        peers, coord = getattr(session, "peers", None), self._coord
+        members, coord = members_of(SessionMembers, session), self._coord
+        peers = members.peers
         if peers is None or coord is None:
             return
         try:
             if coord.should_stop():
                 reason = coord.stop_reason or f"{self._name} stopped"
-                await peers.stop(self._name, reason, getattr(session, "global_step", None))
+                await peers.stop(self._name, reason, members.global_step)
             if self._is_chief:
                 await self._wait_for_others(peers)
-                fetch = getattr(as_program(session.graph), "global_step", lambda: None)()
+                fetch = step_fetch(session)
                 if fetch is not None:
                     await session.run(fetch)  # so that it knows of the others' last steps
             await peers.leave(self._name)
         except (AbortedError, UnavailableError) as error:
             logger.warning("The other sessions of the cluster cannot be told of the end: %s", error)
 
-    async def _wait_for_others(self, peers: Any) -> None:
+    async def _wait_for_others(self, peers: Peers) -> None:
         loop = asyncio.get_running_loop()
         end, waited = loop.time() + self._wait_secs, 0.0
         others: list[str] = []

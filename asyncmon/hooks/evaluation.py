@@ -18,6 +18,8 @@ from asyncmon.graph import GraphKeys
 from asyncmon.hooks.hook_support import named_tensor, whole_number
 from asyncmon.runtime import Session, as_program
 from asyncmon.runtime.program import program_scope
+from asyncmon.runtime.protocols import ProgramMembers
+from asyncmon.system.members import members_of
 
 Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
 Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
@@ -147,7 +149,7 @@ class Evaluator:
 
     async def _names(self, session: Session, state: Mapping[str, Any]) -> set[str]:
         """Return the names to load: those of the program, or of the state where it has no list."""
-        graph = getattr(self._program, "graph", None)
+        graph = members_of(ProgramMembers, self._program).graph
         if graph is not None:
             return {variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
         spec = await state_spec(session)

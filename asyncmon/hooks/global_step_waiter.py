@@ -7,7 +7,8 @@ import logging
 from asyncmon.errors import OutOfRangeError
 from asyncmon.hooks.hook_support import whole_number
 from asyncmon.hooks.step_schedule import global_step_of, require_global_step
-from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, as_program
+from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook
+from asyncmon.runtime.program import global_step_fetch
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._passed = True
 
     async def _read_step(self, session: Session) -> int:
-        fetch = getattr(as_program(session.graph), "global_step", lambda: None)()
-        if fetch is None or not getattr(session, "shares_state", False):
+        fetch = global_step_fetch(session)
+        if fetch is None:
             return global_step_of(self, session)
         return int(await session.run(fetch))  # the session's own is that of its last run

@@ -11,9 +11,11 @@ from typing import Any
 from asyncmon.graph import Graph
 from asyncmon.runtime import Coordinator, SessionRunHook, current_program
 from asyncmon.runtime.created_session import CreatedSession
-from asyncmon.runtime.hook import hook_name
+from asyncmon.runtime.hook import HookMembers, hook_name
+from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import clock
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -85,10 +87,10 @@ def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:
     events: list[str] = []
     checkpoints: list[str] = []
     for hook in hooks:
-        output = getattr(hook, "_output", None)
+        members = members_of(HookMembers, hook)
+        output = members._output
         if isinstance(output, SharedWriter) and output.directory is not None:
-            saves = getattr(hook, "save_now", None) is not None
-            (checkpoints if saves else events).append(output.directory)
+            (events if members.save_now is None else checkpoints).append(output.directory)
     return events, checkpoints
 
 
@@ -136,7 +138,7 @@ async def samples_every(
 
 def current_graph() -> Graph | None:
     """Return the graph whose session is being prepared; None for another kind of program."""
-    graph: Graph | None = getattr(current_program(), "graph", None)
+    graph: Graph | None = members_of(ProgramMembers, current_program()).graph
     return graph
 
 

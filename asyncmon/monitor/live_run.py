@@ -31,12 +31,14 @@ from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Scalars
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
+from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.lifecycle import SessionState
 from asyncmon.runtime.operating import HookStatistics
 from asyncmon.summary.shared_writer import FileWriterCache
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -293,7 +295,7 @@ class _HookTimes:
             total_secs=times.total_secs,
             failures=one.failures,
             last_error=None if one.last_error is None else phrase(one.last_error),
-            priority=getattr(one.hook, "priority", 0),
+            priority=members_of(HookMembers, one.hook).priority,
         )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from asyncmon.runtime.call_scope import RUNS, CallScopes
 from asyncmon.runtime.observation import Observers
-from asyncmon.runtime.protocols import Session
+from asyncmon.runtime.protocols import Session, SessionMembers
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop_control import StopControl
 from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
 from asyncmon.system.error_text import add_note
+from asyncmon.system.members import members_of
 
 _MOST_FAILURES = 2
 _NO_RUN = "The session ends: no run comes any more."
@@ -130,5 +131,5 @@ class CreatedSession:
     boundary: StepBoundary = field(init=False)
 
     def __post_init__(self) -> None:
-        self.samples = Samples(self.stops.scopes, getattr(self.raw, "check_fetches", None))
+        self.samples = Samples(self.stops.scopes, members_of(SessionMembers, self.raw).check_fetches)
         self.boundary = StepBoundary(self.raw)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from asyncmon.checkpoint.stateful import StatefulMembers
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.protocols import Session
+from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.system.members import members_of
 
 
 class SessionRunArgs(NamedTuple):
@@ -178,6 +181,21 @@ class SessionRunHook:
         """
 
 
+class HookMembers(SessionRunHook, StatefulMembers):
+    """All attributes of a hook, and the optional methods that the base class does not have.
+
+    A hook of another class may lack any of them but the methods of :class:`SessionRunHook`.
+    """
+
+    name: str | None = None
+    """How log lines, errors and checkpoints name the hook. None: by its class."""
+    save_now: Callable[[Session], Awaitable[str]] | None = None
+    """Save a checkpoint now, and return its prefix once it is committed. Called by
+    :meth:`MonitoredSession.save`. None: the hook does not save."""
+    _output: SharedWriter | None = None
+    """The event files of a standard hook, for the monitor."""
+
+
 GUARD = -100
 """The ``priority`` of hooks that check a step before others use it, like the NaN check."""
 
@@ -187,7 +205,7 @@ SAVER = 100
 
 def hook_name(hook: object) -> str:
     """Return how messages call a hook: its ``name`` if it has one, else its class."""
-    name = getattr(hook, "name", None)
+    name: object = members_of(HookMembers, hook).name
     return name if isinstance(name, str) else type(hook).__name__
 
 
@@ -211,4 +229,4 @@ def in_order(hooks: Sequence[Any]) -> tuple[Any, ...]:
                 f"The hook {hook!r} is there twice: every method would run twice. Pass it once, or "
                 "make a second object."
             )
-    return tuple(sorted(hooks, key=lambda hook: getattr(hook, "priority", 0)))
+    return tuple(sorted(hooks, key=lambda hook: members_of(HookMembers, hook).priority))

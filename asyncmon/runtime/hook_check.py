@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from asyncmon.runtime.hook import SessionRunHook, hook_name, in_order
+from asyncmon.runtime.hook import HookMembers, SessionRunHook, hook_name, in_order
+from asyncmon.system.members import members_of
 
 MOMENTS: dict[str, tuple[str, ...]] = {
     "begin": (),
@@ -119,21 +120,21 @@ def _check_method(name: str, moment: str, arguments: tuple[str, ...], method: An
 
 
 def _check_attributes(name: str, hook: Any) -> None:
-    deadline = getattr(hook, "deadline", None)
+    members = members_of(HookMembers, hook)
+    deadline: object = members.deadline
     if deadline is not None and not (isinstance(deadline, int | float) and deadline > 0):
         raise ValueError(
             f"{name}.deadline must be a positive number of seconds or None, got {deadline!r}."
         )
-    policy = getattr(hook, "on_error", "raise")
+    policy = members.on_error
     if policy not in _POLICIES:
         raise ValueError(
             f"{name}.on_error must be one of {', '.join(map(repr, _POLICIES))}, got {policy!r}."
         )
-    until = getattr(hook, "idle_until_step", None)
+    until: object = members.idle_until_step
     if until is not None and not isinstance(until, int | float):
         raise ValueError(f"{name}.idle_until_step must be a global step or None, got {until!r}.")
-    has = [callable(getattr(hook, method, None)) for method in ("state_dict", "load_state_dict")]
-    if any(has) and not all(has):
+    if callable(members.state_dict) is not callable(members.load_state_dict):
         raise TypeError(f"{name} has only one of state_dict and load_state_dict; its state needs both.")
 
 

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, Self
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.grace_budget import Part
-from asyncmon.runtime.hook import hook_name, in_order, overrides
+from asyncmon.runtime.hook import HookMembers, hook_name, in_order, overrides
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, step_of
 from asyncmon.runtime.stop_control import StopControl
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ class HookSet:
             if overrides(hook, "before_run") or overrides(hook, "after_run")
         )
         self._idling = tuple(
-            calls for calls in self.steps if getattr(calls.hook, "idle_until_step", None) is not None
+            calls for calls in self.steps if _members(calls.hook).idle_until_step is not None
         )
         self.always = self.steps
         """Those of ``steps`` that every run calls."""
@@ -130,13 +131,13 @@ class HookSet:
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
-        secs: float | None = None if moment == "background" else getattr(hook, "deadline", None)
+        secs = None if moment == "background" else _members(hook).deadline
         if secs is not None:
             method = functools.partial(_with_deadline, secs, hook, moment, method)
         method = self._observed(hook, moment, method)
         if moment == "end":
             method = functools.partial(without_unrequested, f"{hook_name(hook)}.end", method)
-        if _policy(hook) != "raise":
+        if _members(hook).on_error != "raise":
             method = functools.partial(self._with_policy, hook, moment, method)
         return method
 
@@ -178,8 +179,8 @@ class HookSet:
 
     async def _tolerate(self, hook: Any, moment: str, error: BaseException) -> None:
         self.failed(hook, error)
-        logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _policy(hook))
-        if _policy(hook) == "detach":
+        logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _members(hook).on_error)
+        if _members(hook).on_error == "detach":
             self._remove(hook)
             if any(hook is begun for begun in self.begun):
                 await self.clean_up(hook, error)
@@ -239,7 +240,7 @@ class HookSet:
                 over = limit.expired()
             if over:
                 del errors[seen:]
-                unsaved = saves and getattr(hook, "saved_step", None) != step_of(session)
+                unsaved = saves and _members(hook).saved_step != step_of(session)
                 if unsaved or not stops.is_preempted():
                     what = "did not finish within the grace period after a signal"
                     errors.append(DeadlineExceededError(f"{hook_name(hook)}.end {what}."))
@@ -252,7 +253,7 @@ class HookSet:
     async def end_on_cancel(self, session: Session, secs: float, errors: list[BaseException]) -> None:
         """Call ``end`` of the hooks with ``ends_on_cancel``, each for some seconds at most."""
         for hook in self.hooks:
-            if getattr(hook, "ends_on_cancel", False) and (call := self._call(hook, "end")) is not None:
+            if _members(hook).ends_on_cancel and (call := self._call(hook, "end")) is not None:
                 async with asyncio.timeout(secs):
                     await self._end(hook, call(session), errors)
 
@@ -280,14 +281,14 @@ class HookSet:
         try:
             if not overrides(hook, "cleanup"):
                 return None
-            secs = getattr(hook, "deadline", None) or CLEANUP_SECS
+            secs = _members(hook).deadline or CLEANUP_SECS
             method = self._observed(hook, "cleanup", hook.cleanup)
             await without_unrequested(
                 f"{hook_name(hook)}.cleanup", _with_deadline, secs, hook, "cleanup", method, error
             )
         except Exception as failure:
             logger.exception("%s.cleanup failed.", hook_name(hook))
-            return failure if _policy(hook) == "raise" else None
+            return failure if _members(hook).on_error == "raise" else None
         finally:
             if not self.has(hook):
                 self._labels.pop(id(hook), None)
@@ -346,13 +347,11 @@ class HookSet:
 
 def end_secs(hook: Any) -> float:
     """Return the seconds that ``end`` of a hook is expected to take; 0 for one that does not save."""
-    secs: float = getattr(hook, "end_secs", 0.0)
-    return secs
+    return _members(hook).end_secs
 
 
-def _policy(hook: Any) -> str:
-    policy: str = getattr(hook, "on_error", "raise")
-    return policy
+def _members(hook: Any) -> HookMembers:
+    return members_of(HookMembers, hook)
 
 
 async def _with_deadline(

@@ -15,8 +15,9 @@ from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
-from asyncmon.runtime.protocols import Run
+from asyncmon.runtime.protocols import ProgramMembers, Run
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
+from asyncmon.system.members import members_of
 
 _make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
 
@@ -41,10 +42,9 @@ class Hooked:
         self._coord = coord
         self._scopes = created.stops.scopes  # whose run is the one under way
         self._on_stop = on_stop
-        self._counts_steps = hasattr(raw, "global_step")
-        self._canonical_feed: Callable[[Any], Hashable] = getattr(
-            program_of(raw), "canonical_feed", lambda key: key
-        )
+        self._counts_steps = hasattr(raw, "global_step")  # else it is read in each run
+        program = members_of(ProgramMembers, program_of(raw))
+        self._canonical_feed = program.canonical_feed or (lambda key: key)
         self._no_options = RunOptions()
         self._step = raw.global_step if self._counts_steps else None  # that the hooks have seen
         self._last_step: float = 0  # after the last run; inf where it did not advance the step

@@ -18,12 +18,13 @@ from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.forgotten_await import ForgottenAwait
-from asyncmon.runtime.hook import SessionRunContext, hook_name
+from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import creation
 from asyncmon.runtime.outcome import Outcome, is_clean, is_exit
 from asyncmon.runtime.program import as_program, program_of, program_scope
+from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, SessionMembers
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.signals import signal_stops
@@ -33,6 +34,7 @@ from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.loop_budget import LoopBudget
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -139,15 +141,15 @@ class Lifecycle:
         if self._handle_signals:
             self._forget_signals = signal_stops.add(self._on_signal, self.stops)
         self.stops.begin()
-        program = as_program(getattr(self._creator, "program", None))
+        creator = members_of(CreatorMembers, self._creator)
+        program = as_program(creator.program)
         with program_scope(program):
             await self.hooks.begin()
-        unfinalize = getattr(program, "unfinalize", None)
+        unfinalize = members_of(ProgramMembers, program).unfinalize
         if unfinalize is not None and not program.finalized:
             self._undo.callback(unfinalize)
-        prepare = getattr(self._creator, "prepare", None)
-        if prepare is not None:
-            self.stateful = StatefulObjects(prepare().saver)
+        if creator.prepare is not None:
+            self.stateful = StatefulObjects(creator.prepare().saver)
             self._undo.callback(self.stateful.remove)
             self.save_states_of(self.hooks.hooks)
         await self.sessions.open()
@@ -168,7 +170,7 @@ class Lifecycle:
         inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)
         session = Coordinated(inner, coord, self.stops.scopes, self.lock, self._preemption)
         try:
-            start_producers = getattr(program_of(self.raw), "start_producers", None)
+            start_producers = members_of(ProgramMembers, program_of(self.raw)).start_producers
             if start_producers is not None:
                 start_producers(self.raw, coord)
             await self.hooks.created(self.raw, coord)
@@ -263,9 +265,10 @@ class Lifecycle:
             return
         signal_stops.stopped += 1
         step = closing.step
-        marks: list[int | None] = [getattr(hook, "saved_step", None) for hook in self.hooks.hooks]
+        marks = [members_of(HookMembers, hook).saved_step for hook in self.hooks.hooks]
         saved = [mark for mark in marks if mark is not None]
-        if self._created is None or not getattr(self._creator, "is_chief", True) or step in saved:
+        is_chief = members_of(CreatorMembers, self._creator).is_chief
+        if self._created is None or not is_chief or step in saved:
             return
         last = f"the last saved state is that of step {max(saved)}" if saved else "no hook saves it"
         what = "the state" if step is None else f"the state of step {step}"
@@ -285,7 +288,7 @@ class Lifecycle:
             subject = f"The run of {run.original_args.fetches!r}"
         else:
             subject = "The step function" if isinstance(run, StepContext) else "The run"
-        pending = getattr(self.raw, "pending_operations", None)
+        pending = members_of(SessionMembers, self.raw).pending_operations
         operations = [] if pending is None or hook is not None else pending()
         if operations:
             return subject, f"it waits for {', '.join(map(repr, operations))}"
@@ -302,9 +305,8 @@ class Lifecycle:
                 "as a task, or give a CheckpointSaverHook save_steps=1 or a listener."
             )
         for hook in self.hooks.hooks:
-            if (save_now := getattr(hook, "save_now", None)) is not None:
-                path: str = await save_now(session.raw)
-                return path
+            if (save_now := members_of(HookMembers, hook).save_now) is not None:
+                return await save_now(session.raw)
         raise RuntimeError(
             "No hook of this session saves checkpoints. Pass a CheckpointSaverHook in hooks, or a "
             "checkpoint_dir to MonitoredTrainingSession."

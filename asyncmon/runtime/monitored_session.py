@@ -17,11 +17,12 @@ from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import OTHER_LOOP, Lifecycle, SessionState
 from asyncmon.runtime.operating import OperatedSession
 from asyncmon.runtime.program import program_of, program_scope
-from asyncmon.runtime.protocols import step_of
+from asyncmon.runtime.protocols import SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
+from asyncmon.system.members import members_of
 
 T = TypeVar("T")
 
@@ -296,12 +297,12 @@ class _MonitoredSession(OperatedSession):
     @property
     def graph(self) -> Any:
         """The program that runs: a ``Graph`` or another. None while the session is not open."""
-        return getattr(self.raw_session(), "graph", None)
+        return members_of(SessionMembers, self.raw_session()).graph
 
     @property
     def global_step(self) -> int | None:
         """The number of completed steps, or None where they are not counted or it is not open."""
-        return getattr(self.raw_session(), "global_step", None)
+        return members_of(SessionMembers, self.raw_session()).global_step
 
     @property
     def coord(self) -> Coordinator | None:

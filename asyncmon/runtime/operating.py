@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.lifecycle import Lifecycle, SessionState
 from asyncmon.runtime.observation import Observer, Span
-from asyncmon.runtime.protocols import step_of
+from asyncmon.runtime.protocols import SessionMembers, step_of
 from asyncmon.system.error_text import where_it_waits
+from asyncmon.system.members import members_of
 
 
 class HookStatistics(NamedTuple):
@@ -151,7 +153,7 @@ class OperatedSession:
         current = self._life.sessions.current
         if current is None:
             return ()
-        ask = getattr(current.raw, "queues", None)
+        ask = members_of(SessionMembers, current.raw).queues
         found = [] if ask is None else [QueueStatistics(*one) for one in await ask()]
         return (*found, *_channels(current.coord))
 
@@ -174,7 +176,7 @@ class OperatedSession:
 
 def _last_step(hooks: tuple[Any, ...]) -> int | None:
     """Return the lowest step at which one of the hooks is going to stop the session."""
-    steps = [getattr(hook, "stops_at_step", None) for hook in hooks]
+    steps = [members_of(HookMembers, hook).stops_at_step for hook in hooks]
     return min((step for step in steps if step is not None), default=None)
 
 
@@ -183,7 +185,7 @@ def _hooks(hooks: HookSet) -> tuple[HookStatistics, ...]:
     for hook in hooks.hooks:
         label = hooks.label(hook)
         raised, last = hooks.failures.get(label, (0, None))
-        logged, last_logged = getattr(hook, "_logged_errors", (0, None))
+        logged, last_logged = members_of(HookMembers, hook)._logged_errors
         found.append(HookStatistics(label, hook, raised + logged, last_logged or last))
     return tuple(found)
 

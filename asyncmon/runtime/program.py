@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, cast
 
+from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.variable_selection import take_variables_from
 from asyncmon.runtime.graph_program import graph_program, variables_under_construction
-from asyncmon.runtime.protocols import Program
+from asyncmon.runtime.protocols import Program, ProgramMembers, Session, SessionMembers
+from asyncmon.system.members import members_of
 
 _current: ContextVar[Program | None] = ContextVar("asyncmon_program", default=None)
 
@@ -26,14 +28,25 @@ def as_program(program: Any = None) -> Program:
     adapted = graph_program(program)
     if adapted is not None:
         return adapted
-    if not callable(getattr(program, "create_session", None)):
+    if not callable(getattr(program, "create_session", None)):  # the least that an argument needs
         raise TypeError(f"A program must be a Graph, a FunctionProgram or the like, got {program!r}.")
     return cast("Program", program)
 
 
 def program_of(session: Any) -> Program:
     """Return the program of a raw session; a session without ``graph`` is its own."""
-    return as_program(getattr(session, "graph", session))
+    return as_program(getattr(session, "graph", session))  # a graph of None is the default graph
+
+
+def global_step_fetch(session: Session) -> Any:
+    """Return the fetch of a global step that other sessions advance, too; None without one."""
+    return step_fetch(session) if members_of(SessionMembers, session).shares_state else None
+
+
+def step_fetch(session: Session) -> Any:
+    """Return the fetch of the global step of a session's program, or None."""
+    fetch = members_of(ProgramMembers, as_program(session.graph)).global_step
+    return None if fetch is None else fetch()
 
 
 def current_program() -> Program:
@@ -44,11 +57,17 @@ def current_program() -> Program:
     return _current.get() or as_program()
 
 
+def default_saver(program: Program) -> Any:
+    """Return the saver of a program that has one, or a ``Saver`` of all its state."""
+    make = members_of(ProgramMembers, program).saver
+    return Saver(allow_empty=True) if make is None else make()
+
+
 @contextlib.contextmanager
 def program_scope(program: Program) -> Iterator[None]:
     """Make a program the current one inside the block, and its graph, if it has one, the default."""
     token = _current.set(program)
-    as_default = getattr(program, "as_default", contextlib.nullcontext)
+    as_default = members_of(ProgramMembers, program).as_default or contextlib.nullcontext
     try:
         with as_default():
             yield
@@ -59,7 +78,7 @@ def program_scope(program: Program) -> Iterator[None]:
 def _variables_under_construction() -> list[str] | None:
     """Return what a saver without a ``var_list`` takes; of a program that is no graph, everything."""
     program = _current.get()
-    is_other = program is not None and not hasattr(program, "graph")
+    is_other = program is not None and members_of(ProgramMembers, program).graph is None
     return None if is_other else variables_under_construction()
 
 

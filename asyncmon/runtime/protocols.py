@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
+from asyncmon.checkpoint.saveable_session import DescribedProgramMembers, SaveableSessionMembers
 from asyncmon.system.cancellation import without_unrequested
+from asyncmon.system.members import members_of
 from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -25,13 +28,7 @@ class Session(Protocol):
 
     Structural: any object with these members is one, whichever program it comes from. Session
     creators may return any; hooks receive that very object. ``peek`` and ``global_step`` may be
-    missing on a hand-made one: then it cannot be peeked at, and its steps are not counted.
-
-    A session may have more, which is used where it is there: ``check_fetches(fetches)``, which refuses
-    unknown fetches; ``pending_operations()``, which a run waits for; ``async queues()``, which returns
-    the name, the size and the capacity or None of each; ``peers``, those of a cluster that stop
-    together: see :class:`asyncmon.distributed.peers.Peers`; ``shares_state``, whether other sessions
-    change its state too, so that its global step is theirs.
+    missing; :class:`SessionMembers` has these and the other optional members.
     """
 
     @property
@@ -64,13 +61,8 @@ class Program(Protocol):
     """What can be run. A session is one running instance of it.
 
     The methods named like operations of a scaffold give fetches of this program for that role, or
-    None where there is nothing to do. A program may have more, which is used where it is there:
-    ``saver()``, the default one; ``global_step()``, the fetch that counts steps; ``as_default()``, a
-    context manager for building; ``start_producers(session, coord)``, called for each created session
-    before the hooks, which returns the tasks; ``describe()``, which goes into checkpoints;
-    ``is_chief``, whether this process may initialise, restore and write; ``session_hooks()``, what each
-    session needs; ``unfinalize()``, called when a monitored session has ended that found the program
-    not finalized.
+    None where there is nothing to do. ``canonical_feed`` may be missing; :class:`ProgramMembers` has
+    this and the other optional members.
     """
 
     @property
@@ -105,14 +97,104 @@ class Program(Protocol):
         """Return the same value for each way of naming the same thing to feed."""
 
 
+# -- optional members: the value of each is that of a missing one
+
+
+class Peers(Protocol):
+    """The sessions of a cluster that stop together, as one of them sees them."""
+
+    async def join(self, name: str, is_chief: bool) -> None:
+        """Add a session. Called for each created session."""
+
+    async def watch(self, name: str, wait: float, others: int | None = None) -> Mapping[str, Any]:
+        """Return ``stop``, the reason of a stop or None, and ``others``, the names of other sessions.
+
+        Waits up to ``wait`` seconds for a stop, or for a number of sessions that is not ``others``.
+        """
+
+    async def stop(self, name: str, reason: str, step: int | None = None) -> None:
+        """Broadcast a stop to the other sessions."""
+
+    async def leave(self, name: str) -> None:
+        """Remove a session that has ended."""
+
+
+class SessionMembers(SaveableSessionMembers):
+    """The optional members of a raw session, with those that a saver uses."""
+
+    peek: Callable[..., Awaitable[Any]] | None = None
+    """``async peek(fetches, feed_dict=None)``: see :meth:`Session.peek`. None: a supervisor's services
+    run their fetches as a step, and :meth:`MonitoredSession.peek` is not available."""
+    check_fetches: Callable[[Any], None] | None = None
+    """Raise an error for fetches that the session cannot compute. Called by ``sample``, before the
+    fetches join a run of another caller; must not block. None: such a run fails."""
+    pending_operations: Callable[[], Sequence[str]] | None = None
+    """Return the names of the operations that a run waits for. Called for the error of a run that
+    exceeded its grace period; must not block. None: the error has the line that the run waits at."""
+    queues: Callable[[], Awaitable[Iterable[tuple[str, int, int | None]]]] | None = None
+    """Return the name, the size and the capacity (None: no limit) of each queue. Called by
+    :meth:`MonitoredSession.queues`; may ask another process. None: there are no queues."""
+    repeat: Callable[[Any, Callable[[], bool]], Awaitable[None]] | None = None
+    """Run an enqueue operation until a function returns true. Called by queue runners; may return
+    earlier. None: ``run`` is called in a loop."""
+    peers: Peers | None = None
+    """The sessions of the cluster that stop together. Used by :class:`ClusterHook` for each created
+    session. None: the session is in no cluster."""
+    closed: bool = False
+    """Whether ``close`` was called. A :class:`ClusterHook` then stops watching its peers."""
+
+
+class ProgramMembers(DescribedProgramMembers):
+    """The optional members of a program, with those that a saver uses."""
+
+    graph: Any = None
+    """The ``Graph`` of the program. Names of tensors are then resolved in it, and it is written for
+    TensorBoard. None: the program is no graph, and names are left to its sessions."""
+    canonical_feed: Callable[[Any], Hashable] | None = None
+    """See :meth:`Program.canonical_feed`. Called for the feeds of hooks. None: a key is compared as it
+    is."""
+    saver: Callable[[], Any] | None = None
+    """Return the saver of a scaffold without one. Called when the scaffold is finalized, with the
+    program as the current one. None: a ``Saver`` of all the state."""
+    global_step: Callable[[], Any] | None = None
+    """Return the fetch that counts steps, or None. Called where other sessions change the state too, so
+    that a session's own count may be behind, and by a supervisor. None: there is no such fetch."""
+    as_default: Callable[[], AbstractContextManager[Any]] | None = None
+    """Return a context manager in which operations are added to the program. Entered around ``begin``
+    of the hooks and the filling of a scaffold. None: nothing is entered."""
+    start_producers: Callable[[Session, Any], Iterable[asyncio.Task[Any]]] | None = None
+    """``start_producers(session, coord)``: start tasks that produce data, and return them. Called for
+    each created session, before ``after_create_session`` of the hooks. None: there are none."""
+    unfinalize: Callable[[], None] | None = None
+    """Allow additions again. Called at the end of a monitored session that found the program not
+    finalized. None: the program stays finalized."""
+    is_chief: bool = True
+    """Whether this process may initialise, restore and save. Read by ``MonitoredTrainingSession``."""
+    session_hooks: Callable[[], Iterable[Any]] | None = None
+    """Return hooks that each session of the program needs. Called by ``MonitoredTrainingSession``.
+    None: it needs none."""
+
+
+class CreatorMembers:
+    """The optional members of a session creator. It must have ``async create_session()``."""
+
+    program: Any = None
+    """The program that is current in ``begin`` of the hooks. None: the default graph."""
+    prepare: Callable[[], Any] | None = None
+    """Finalize a scaffold and return it. Called once, after ``begin`` of the hooks. Its saver saves the
+    states of hooks and data sources. None: their states are not saved."""
+    is_chief: bool = True
+    """Whether its sessions have a state of their own to save. If not, a stop by a signal does not
+    report it as unsaved."""
+
+
 def step_of(raw: Any) -> int | None:
     """Return the global step of a raw session, or None where it does not count or is lost."""
     try:
-        step: int | None = getattr(raw, "global_step", None)
+        return members_of(SessionMembers, raw).global_step
     except Exception:
         logger.debug("The step of a lost session is unknown.", exc_info=True)
         return None
-    return step
 
 
 async def close_raw(raw: Any) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from asyncmon.checkpoint.saveable_session import WrapperMembers
 from asyncmon.errors import CancelledError, OpError, OutOfRangeError
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.graph_program import (
@@ -17,8 +18,10 @@ from asyncmon.runtime.graph_program import (
     get_collection,
     get_default_session,
 )
+from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import text_of
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -193,8 +196,9 @@ class QueueRunner:
 
     async def _repeat(self, sess: Any, enqueue_op: Any, until: Callable[[], bool]) -> None:
         """Run an operation until the stop."""
-        if hasattr(sess, "repeat"):
-            await sess.repeat(enqueue_op, until)
+        repeat = members_of(SessionMembers, sess).repeat
+        if repeat is not None:
+            await repeat(enqueue_op, until)
         while not until():
             await sess.run(enqueue_op)
 
@@ -258,7 +262,7 @@ def start_queue_runners(
             "Cannot start queue runners: No default session is registered. Use "
             "`with sess.as_default()` or pass an explicit session: start_queue_runners(sess, coord)."
         )
-    if hasattr(sess, "raw_session"):
+    if members_of(WrapperMembers, sess).raw_session is not None:
         return []
     if not hasattr(sess, "run"):
         raise TypeError(f"sess must be a `Session` object. Given class: {type(sess)}")

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from asyncmon.checkpoint import Saver
+from asyncmon.checkpoint.saveable_session import SaverMembers
 from asyncmon.runtime.graph_program import default_local_init_op, get_or_default
-from asyncmon.runtime.program import as_program, program_scope
-from asyncmon.runtime.protocols import Program, Session
+from asyncmon.runtime.program import as_program, default_saver, program_scope
+from asyncmon.runtime.protocols import Program, ProgramMembers, Session
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class Scaffold:
                 self._fill(mine)
             self._filled = True
         mine.finalize()
-        if hasattr(mine, "graph"):
+        if members_of(ProgramMembers, mine).graph is not None:
             logger.info("Graph was finalized.")
         return self
 
@@ -126,13 +127,12 @@ class Scaffold:
             if getattr(self, role) is None:
                 setattr(self, role, getattr(program, role)())
         if self.saver is None:
-            make = getattr(program, "saver", None)
-            self.saver = make() if make is not None else Saver(allow_empty=True)
-        build = getattr(self.saver, "build", None)
+            self.saver = default_saver(program)
+        build = members_of(SaverMembers, self.saver).build
         if build is not None:
             build()
 
 
 def _same(one: Any, other: Any) -> bool:
-    graph = getattr(one, "graph", None)
-    return one is other or (graph is not None and graph is getattr(other, "graph", None))
+    graph = members_of(ProgramMembers, one).graph
+    return one is other or (graph is not None and graph is members_of(ProgramMembers, other).graph)

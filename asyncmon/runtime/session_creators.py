@@ -8,10 +8,12 @@ from abc import ABC, abstractmethod
 from typing import Any, final
 
 from asyncmon.checkpoint import get_checkpoint_state
+from asyncmon.checkpoint.saveable_session import SaverMembers
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_manager import SessionManager
+from asyncmon.system.members import members_of
 
 
 class SessionCreator(ABC):
@@ -129,8 +131,9 @@ class ChiefSessionCreator(_Prepared):
             init_feed_dict=self.scaffold.init_feed_dict,
             init_fn=self.scaffold.init_fn,
         )
-        if directory != self._checkpoint_dir and hasattr(self.scaffold.saver, "continue_from"):
-            await self.scaffold.saver.continue_from(self._checkpoint_dir)
+        continue_from = members_of(SaverMembers, self.scaffold.saver).continue_from
+        if self._checkpoint_dir is not None and directory is None and continue_from is not None:
+            await continue_from(self._checkpoint_dir)
         return session
 
     async def _is_unchanged(self) -> bool:

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from asyncmon.checkpoint.management import restore_newest
+from asyncmon.checkpoint.saveable_session import SaverMembers
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.observation import restore
-from asyncmon.runtime.program import as_program
+from asyncmon.runtime.program import as_program, global_step_fetch
 from asyncmon.runtime.protocols import Session, close_raw
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -296,7 +298,7 @@ async def _close_quietly(session: Session) -> None:
 
 async def _drain_saves(saver: Any) -> None:
     """Wait for saves of the session before: one of them may be the checkpoint to restore."""
-    drain = getattr(saver, "drain", None)
+    drain = members_of(SaverMembers, saver).drain
     if drain is not None:
         try:
             await drain()
@@ -306,8 +308,8 @@ async def _drain_saves(saver: Any) -> None:
 
 async def _warn_of_loss(session: Session) -> None:
     """Log the step of a state that other sessions have trained and that is to be initialised."""
-    fetch = getattr(as_program(session.graph), "global_step", lambda: None)()
-    if fetch is None or not getattr(session, "shares_state", False):
+    fetch = global_step_fetch(session)
+    if fetch is None:
         return
     with contextlib.suppress(FailedPreconditionError):  # it has no value yet
         if step := int(await session.run(fetch)):

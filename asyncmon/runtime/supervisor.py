@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.checkpoint import Saver
 from asyncmon.runtime.call_scope import CallScope, CallScopes
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
-from asyncmon.runtime.program import as_program, program_scope
-from asyncmon.runtime.protocols import Session, close_raw
+from asyncmon.runtime.program import as_program, default_saver, program_scope
+from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, close_raw
 from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import add_note, phrase
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger("asyncmon.supervisor")
 
@@ -97,6 +97,7 @@ class Supervisor:
         save_at_end: bool = False,
     ) -> None:
         program = self._program = as_program(graph)
+        members = members_of(ProgramMembers, program)
         self.is_chief = is_chief
         self.init_feed_dict = init_feed_dict
         self.coord = Coordinator()
@@ -108,9 +109,9 @@ class Supervisor:
                 ready_for_local_init_op,
                 program.ready_for_local_init_op if self.local_init_op is not None else lambda: None,
             )
-            self.saver = _given(saver, getattr(program, "saver", lambda: Saver(allow_empty=True)))
+            self.saver = _given(saver, lambda: default_saver(program))
             self.summary_op = _given(summary_op, program.summary_op) if is_chief else None
-            self.global_step = _given(global_step, getattr(program, "global_step", lambda: None))
+            self.global_step = _given(global_step, members.global_step or (lambda: None))
         self._program_counts = global_step is Supervisor.USE_DEFAULT and program.has_global_step()
         self._logdir = os.fspath(logdir) if logdir and is_chief else None
         self.save_summaries_secs = save_summaries_secs if is_chief else None
@@ -118,7 +119,7 @@ class Supervisor:
         self.save_path = os.path.join(self._logdir, checkpoint_basename) if self._logdir else None
         shared = summary_writer is Supervisor.USE_DEFAULT
         given = None if shared or not is_chief else summary_writer
-        self._output = EventOutput(self._logdir, given, shared, getattr(program, "graph", program))
+        self._output = EventOutput(self._logdir, given, shared, members.graph or program)
         self._init_fn = init_fn
         self._stop_grace_secs = stop_grace_secs
         self._save_at_end = save_at_end
@@ -267,7 +268,7 @@ class Supervisor:
     ) -> list[asyncio.Task[Any]]:
         """Start queue runners, those of the graph by default; return their tasks. TF1: same name."""
         if queue_runners is None:
-            start_producers = getattr(self._program, "start_producers", None)
+            start_producers = members_of(ProgramMembers, self._program).start_producers
             return [] if start_producers is None else list(start_producers(sess, self.coord))
         return [t for one in queue_runners for t in one.create_tasks(sess, self.coord, start=True)]
 
@@ -377,7 +378,7 @@ class Supervisor:
 
     def steps_done(self, sess: Any) -> int | None:
         """Return the steps that a session has done, where its program counts them by itself."""
-        return getattr(sess, "global_step", None) if self._program_counts else None
+        return members_of(SessionMembers, sess).global_step if self._program_counts else None
 
     async def current_step(self, sess: Any) -> int | None:
         """Return the global step of a session, or None where it is not counted."""

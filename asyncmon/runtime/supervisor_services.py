@@ -12,10 +12,12 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.runtime.looper import LooperTask
+from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.summary import SessionLog
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import clock, files
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger("asyncmon.supervisor")
 
@@ -84,7 +86,7 @@ async def read_state(sess: Any, fetches: Any) -> Any:
     Fetches that change something (a summary of a batch out of a queue, for example), and sessions that
     cannot be peeked at, are run instead, after the runs before.
     """
-    peek = getattr(sess, "peek", None)
+    peek = members_of(SessionMembers, sess).peek
     if peek is not None:
         with contextlib.suppress(InvalidArgumentError):  # they change something, or the run fails too
             return await peek(fetches)
