@@ -154,11 +154,11 @@ CASES: dict[str, list[Case]] = {
         Case(run, fail_at_step(5, ValueError("broken"), moment="after_run")),
     ],
     "an error in a background task, during a run": [Case(task_fails_in_a_run)],
-    "an error in a background task, while no run is under way": [Case(task_fails_between_runs)],
+    "an error in a background task, between two runs": [Case(task_fails_between_runs)],
     "an error in a hook's `end`": [Case(None, fail_in("end", ValueError("broken")))],
     "the task is cancelled": [Case(cancel)],
     "`KeyboardInterrupt` or `SystemExit` in the body": [Case(raise_exit)],
-    "a signal comes, and the run under way is abandoned to save in time": [
+    "a signal comes, and the current run is abandoned to save in time": [
         Case(hang_after_a_signal, stop_grace_period_secs=4)
     ],
     "a signal comes, and the task is cancelled": [Case(cancel_after_a_signal)],
