@@ -24,7 +24,8 @@ of any byte of the file shows. The other members:
 ``texts``      name -> ``{"dtype", "shape", "values"}``: entries of strings, in C order. ``dtype`` is
                ``object`` or numpy's ``<U7``, ``|S7``; a value is a JSON string, or ``{"base64": ...}``
                where it was bytes
-``travellers`` name -> state, as :mod:`.stateful` encodes it: hooks, data positions, generators
+``stateful``   name -> state, as :mod:`.stateful` encodes it: hooks, data positions, generators.
+               Manifests of earlier versions call it ``travellers``
 ``metrics``    name -> number (or ``"nan"``, ``"inf"``), by which the best checkpoints are kept
 ``replaces``   names of tensor files of an earlier checkpoint of this very name, to be deleted
 =============  ======================================================================================
@@ -112,7 +113,7 @@ class Manifest(NamedTuple):
     tensors: Mapping[str, TensorEntry] = MappingProxyType({})
     sharded: Mapping[str, ShardedEntry] = MappingProxyType({})
     texts: Mapping[str, TextEntry] = MappingProxyType({})
-    travellers: Mapping[str, Any] = MappingProxyType({})
+    stateful: Mapping[str, Any] = MappingProxyType({})
     metrics: Mapping[str, float] = MappingProxyType({})
     replaces: tuple[str, ...] = ()
 
@@ -134,7 +135,7 @@ class Manifest(NamedTuple):
             "tensors": {name: entry._asdict() for name, entry in self.tensors.items()},
             "sharded": {name: entry._asdict() for name, entry in self.sharded.items()},
             "texts": {name: entry._asdict() for name, entry in self.texts.items()},
-            "travellers": dict(self.travellers),
+            "stateful": dict(self.stateful),
             "metrics": metrics,
             "replaces": self.replaces,
         }
@@ -179,7 +180,7 @@ class Manifest(NamedTuple):
             tensors=tensors,
             sharded={name: _sharded(entry, tensors) for name, entry in sharded.items()},
             texts={name: _text(entry) for name, entry in members["texts"].items()},
-            travellers=dict(members["travellers"]),
+            stateful=dict(members["stateful"] if "stateful" in members else members["travellers"]),
             metrics={name: float(value) for name, value in members["metrics"].items()},
             replaces=tuple(members["replaces"]),
         )

@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
 from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TextEntry, decode_text
-from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
+from asyncmon.checkpoint.stateful import ARRAY_PREFIXES, unpack
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system.files import in_thread
@@ -69,7 +69,7 @@ class ManifestContents(Contents):
         entries = {
             name: entry
             for name, entry in everything.items()
-            if name not in pieces and not name.startswith(ARRAY_PREFIX)
+            if name not in pieces and not name.startswith(ARRAY_PREFIXES)
         }
         dtypes = {name: kinds[entry.dtype] for name, entry in entries.items()}
         for name, whole in manifest.sharded.items():
@@ -155,8 +155,8 @@ class ManifestContents(Contents):
 
     async def states(self) -> dict[str, Any]:
         entries = [*self._manifest.tensors, *self._manifest.texts]
-        arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
-        return {name: unpack(state, arrays) for name, state in self._manifest.travellers.items()}
+        arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIXES)])
+        return {name: unpack(state, arrays) for name, state in self._manifest.stateful.items()}
 
     async def verify(self) -> None:
         await self.read([*self._manifest.tensors, *self._manifest.texts])

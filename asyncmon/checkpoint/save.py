@@ -148,7 +148,7 @@ class Save:
             step=self.handle.step if step is None else int(step),
             wall_time=self._wall_time,
             program=self._program,
-            travellers=self._states,
+            stateful=self._states,
             metrics=self._metrics,
             texts=texts,
             sharded=sharded,

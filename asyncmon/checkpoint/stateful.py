@@ -11,7 +11,7 @@ manifest it is JSON; types that JSON lacks are objects with one member:
 ``{"__float__": "nan"}``               ``nan``, ``inf`` or ``-inf``
 ``{"__complex__": [re, im]}``          a complex number
 ``{"__array__": "name"}``              an array: the entry of that name in the tensor files, which
-                                       begins with ``__traveller__/``
+                                       begins with ``__stateful__/`` (earlier: ``__traveller__/``)
 ``{"__scalar__": "name"}``             a numpy scalar, kept likewise
 =====================================  =========================================================
 """
@@ -32,7 +32,9 @@ from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
-ARRAY_PREFIX = "__traveller__/"
+_ARRAY_PREFIX = "__stateful__/"
+ARRAY_PREFIXES = (_ARRAY_PREFIX, "__traveller__/")
+"""Prefixes of the names of arrays in states; the second one is that of earlier versions."""
 
 
 @runtime_checkable
@@ -64,7 +66,7 @@ def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
         TypeError: a value that cannot be saved; the error says where and what it is.
     """
     arrays: dict[str, Array] = {}
-    return _pack(state, f"{ARRAY_PREFIX}{name}", arrays), arrays
+    return _pack(state, f"{_ARRAY_PREFIX}{name}", arrays), arrays
 
 
 def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
@@ -122,7 +124,7 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
             return {"__items__": items}
     raise TypeError(
         f"The state of a stateful object has a {type(value).__name__} at"
-        f" {where.removeprefix(ARRAY_PREFIX)!r}: {value!r:.80}. A state is made of dicts, lists,"
+        f" {where.removeprefix(_ARRAY_PREFIX)!r}: {value!r:.80}. A state is made of dicts, lists,"
         " tuples, strings, bytes, numbers, booleans, None and numpy arrays."
     )
 

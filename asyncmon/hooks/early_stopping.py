@@ -183,11 +183,16 @@ class _NoProgress:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "best_step": self.best_step, "in_vain": self.without_progress}
+        return {
+            "best": self.best,
+            "best_step": self.best_step,
+            "without_progress": self.without_progress,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.best, self.best_step = state["best"], state["best_step"]
-        self.without_progress = state["in_vain"]
+        key = "without_progress" if "without_progress" in state else "in_vain"  # of earlier versions
+        self.without_progress = state[key]
 
 
 @dataclass
