@@ -147,7 +147,7 @@ def _shaped(array: Array, spec: Any) -> Array:
 def _mismatch(shape: list[int], dtype: np.dtype[Any], spec: Any, *, reshape: bool) -> str | None:
     if spec.dtype is None:
         return None  # only the session can check
-    wanted = np.dtype(getattr(spec.dtype, "as_numpy_dtype", spec.dtype))
+    wanted = np.dtype(getattr(spec.dtype, "as_numpy_dtype", spec.dtype))  # a DType has it
     same_type = dtype == wanted or dtype.newbyteorder("=") == wanted.newbyteorder("=")
     if not same_type and not (is_text(dtype) and is_text(wanted)):
         return f"has dtype {dtype.name} in the checkpoint, but the session needs {wanted.name}"

@@ -17,6 +17,7 @@ from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
 from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.saveable_session import (
+    FetchMembers,
     SaveableSessionMembers,
     SnapshotMembers,
     describe,
@@ -201,8 +202,8 @@ class Save:
 
 async def computed_step(session: Any, global_step: Any) -> Any:
     """Return the step, computed by the session where it is a tensor and no variable of it."""
-    tensor = getattr(global_step, "op", None) is not None
-    if not tensor or name_of(global_step) in known_names(raw_session(session)):
+    is_tensor = members_of(FetchMembers, global_step).op is not None
+    if not is_tensor or name_of(global_step) in known_names(raw_session(session)):
         return global_step
     return np.asarray(await raw_session(session).run(global_step)).item()
 

@@ -75,6 +75,17 @@ class SnapshotMembers:
     shared."""
 
 
+class FetchMembers:
+    """The members of a tensor, an operation or a variable. Fetches of other programs have none."""
+
+    graph: Any = None
+    """The graph that it belongs to."""
+    op: Any = None
+    """The operation of a tensor or a variable."""
+    name: str | None = None
+    """Its name; that of a tensor ends with the number of the output."""
+
+
 class SaverMembers:
     """The optional members of a saver. It must have ``async restore(session, path)``."""
 

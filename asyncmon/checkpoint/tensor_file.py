@@ -32,6 +32,7 @@ import google_crc32c
 
 from asyncmon.checkpoint.dtypes import Array, element_of
 from asyncmon.checkpoint.manifest import FORMAT, TensorEntry, TensorFile
+from asyncmon.system.snapshot import HeldArray
 
 _ALIGNMENT = 64
 
@@ -50,7 +51,7 @@ class Part(NamedTuple):
     @property
     def rank(self) -> int:
         """Which process writes it, see :class:`~asyncmon.system.snapshot.HeldArray`."""
-        return max((getattr(array, "rank", 0) for array in self.arrays.values()), default=0)
+        return max(map(_rank_of, self.arrays.values()), default=0)
 
     def describe(self, name: str) -> TensorFile:
         """Return what the manifest says of the file, once it has a name."""
@@ -83,9 +84,13 @@ def plan(arrays: Mapping[str, Array], basename: str, shard_bytes: int) -> list[P
     """
     by_rank: dict[int, dict[str, Array]] = {}
     for name, array in arrays.items():
-        by_rank.setdefault(getattr(array, "rank", 0), {})[name] = array
+        by_rank.setdefault(_rank_of(array), {})[name] = array
     shards = [one for rank in sorted(by_rank) for one in _shards(by_rank[rank], shard_bytes)]
     return [Part(_header(shard, basename), shard) for shard in shards]
+
+
+def _rank_of(array: Any) -> int:
+    return array.rank if isinstance(array, HeldArray) else 0
 
 
 def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from asyncmon.checkpoint.saveable_session import RESERVED
+from asyncmon.checkpoint.saveable_session import RESERVED, FetchMembers
 from asyncmon.errors import NotFoundError
+from asyncmon.system.members import members_of
 
 T = TypeVar("T")
 
@@ -18,9 +19,10 @@ def name_of(variable: Any) -> str:
     Raises:
         TypeError: it has none.
     """
-    name = variable
+    name: object = variable
     if not isinstance(variable, str):
-        name = getattr(getattr(variable, "op", None), "name", None) or getattr(variable, "name", None)
+        members = members_of(FetchMembers, variable)
+        name = members_of(FetchMembers, members.op).name or members.name
     if not isinstance(name, str):
         raise TypeError(
             f"{variable!r} of type {type(variable).__name__} is no variable: give an object with a"

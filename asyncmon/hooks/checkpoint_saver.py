@@ -28,6 +28,7 @@ from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import files
+from asyncmon.system.functions import function_of
 from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._scaffold = scaffold
         self._listeners = check_listeners(listeners)
         self._waits_for_own = any(
-            getattr(type(listener), "after_save", None) is not CheckpointSaverListener.after_save
+            function_of(listener.after_save) is not CheckpointSaverListener.after_save
             for listener in self._listeners
         )
         self._save_graph_def = save_graph_def

@@ -10,6 +10,7 @@ from typing import Any
 from asyncmon.hooks.hook_support import log_errors
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
 from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.system.functions import qualified_name
 
 
 class EveryHook(SessionRunHook):
@@ -24,7 +25,7 @@ class EveryHook(SessionRunHook):
         self._period = self._schedule.every_steps
         self._fn = fn
         self._takes_session = _takes_session(fn)
-        self.name = getattr(fn, "__qualname__", repr(fn))
+        self.name = qualified_name(fn)
 
     async def __call__(self, *args: Any) -> Any:
         """Call the function itself."""
@@ -95,7 +96,7 @@ def _takes_session(fn: Callable[..., Any]) -> bool:
         with contextlib.suppress(TypeError):
             signature.bind(*arguments)
             return bool(arguments)
-    name = getattr(fn, "__qualname__", repr(fn))
+    name = qualified_name(fn)
     raise TypeError(
         f"{name}{signature} must take the session, or nothing: `async def {name}(session)`."
     )

@@ -8,6 +8,7 @@ import operator
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Any
 
+from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.graph import Graph
 from asyncmon.runtime import Coordinator, SessionRunHook, current_program
 from asyncmon.runtime.created_session import CreatedSession
@@ -156,7 +157,7 @@ def named_tensor(fetch: Any) -> Any:
     if graph is None:
         return fetch
     if not isinstance(fetch, str):
-        if getattr(fetch, "graph", None) is not graph:
+        if members_of(FetchMembers, fetch).graph is not graph:
             raise ValueError(
                 f"Passed {fetch!r} should have graph attribute that is equal to current graph "
                 f"{graph!r}."

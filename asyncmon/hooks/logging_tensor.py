@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.hooks.hook_support import (
     current_graph,
     leave_out,
@@ -25,6 +26,7 @@ from asyncmon.runtime import (
     SessionRunValues,
 )
 from asyncmon.system import clock
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +149,7 @@ def _by_tag(tensors: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
             "Write [...] around a single one."
         )
     return {
-        fetch if isinstance(fetch, str) else getattr(fetch, "name", str(fetch)): fetch
+        fetch if isinstance(fetch, str) else members_of(FetchMembers, fetch).name or str(fetch): fetch
         for fetch in tensors
     }
 

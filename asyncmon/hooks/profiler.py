@@ -22,8 +22,10 @@ from asyncmon.runtime import (
     SessionRunHook,
     SessionRunValues,
 )
+from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import files
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +131,7 @@ def _whole(step: int, secs: float) -> NodeStats:
 
 def _inputs(program: Any) -> dict[str, list[str]] | None:
     """Return the names of each operation's inputs, of a graph."""
-    operations = getattr(program, "get_operations", None)
+    operations = members_of(ProgramMembers, program).get_operations
     if operations is None:
         return None
     return {op.name: [tensor.op.name for tensor in op.inputs] for op in operations()}

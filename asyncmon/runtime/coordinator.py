@@ -17,10 +17,13 @@ from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.foreign_threads import ForeignThreads
 from asyncmon.runtime.forgotten_await import ForgottenAwait
+from asyncmon.runtime.protocols import TaskMembers
 from asyncmon.runtime.stop_event import StopEvent
 from asyncmon.runtime.tasks import TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 from asyncmon.system.cancellation import current_task
+from asyncmon.system.functions import qualified_name
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +231,7 @@ class Coordinator:
         check_function(fn)
         if self.joined:
             raise RuntimeError(f"The coordinator is joined: no task can be started for {fn!r}.")
-        name = name or getattr(fn, "__qualname__", None) or repr(fn)
+        name = name or qualified_name(fn)
         return self._tasks.start(fn, args, name, cancel_on_stop=cancel_on_stop, restart=restart)
 
     def channel(
@@ -261,8 +264,10 @@ class Coordinator:
         """
         if isinstance(thread, threading.Thread):
             self._threads.register(thread)
-        elif getattr(thread, "is_alive", lambda: True)():
-            self.register_task(getattr(thread, "task", thread))
+            return
+        members = members_of(TaskMembers, thread)
+        if members.is_alive is None or members.is_alive():
+            self.register_task(thread if members.task is None else members.task)
 
     def _task_failed(self, error: BaseException, name: str) -> None:
         if isinstance(error, EXITS):  # it leaves through the event loop

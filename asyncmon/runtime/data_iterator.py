@@ -79,7 +79,7 @@ class DataIterator(Generic[T]):
 
     async def aclose(self) -> None:
         """Close the source's iterator, if it can be closed."""
-        close = getattr(self._items, "aclose", None)
+        close = getattr(self._items, "aclose", None)  # of async generators; iterators need none
         if close is not None:
             await close()
 

@@ -9,6 +9,7 @@ from asyncmon.checkpoint.stateful import StatefulMembers
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.protocols import Session
 from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.system.functions import function_of
 from asyncmon.system.members import members_of
 
 
@@ -91,29 +92,28 @@ class SessionRunHook:
         end                                     once, when the session ends successfully
         cleanup                                 once, however it ended, in reverse order
 
-    Methods that a class does not override cost nothing per step. A hook may also have
-    ``state_dict()`` and ``load_state_dict(state)``, plain functions over values that JSON or numpy
-    can hold: the hook's state is then saved in checkpoints.
+    Methods that a class does not override cost nothing per step. A hook may also have a ``name``,
+    ``save_now(session)``, and ``state_dict()`` with ``load_state_dict(state)``, plain functions over
+    values that JSON or numpy can hold: the state of the hook is then saved in checkpoints.
 
     An error raised by a hook leaves the call that ran it (``start``, ``run``, ``close``), unless
     ``on_error`` says otherwise. A preemption error out of ``before_run`` or ``after_run`` makes the
     session recover and repeat the run: what ``after_run`` does happens at least once.
 
     Attributes:
-        priority: where the hook stands in every phase: lower comes earlier, equal keeps the order
+        priority: the place of the hook in every phase: lower comes earlier, equal keeps the order
             given. Guards use :data:`GUARD`, savers :data:`SAVER`.
-        deadline: seconds a single call of a method (``background`` excepted) may take, or None for no
-            limit. Then it is cancelled and ``DeadlineExceededError`` raised in its place. A call that
-            holds the event loop for longer cannot be cancelled; a warning names it.
-        on_error: what an ``Exception`` out of this hook does, or an unrequested ``CancelledError``:
-            ``"raise"``, leave to the caller; ``"log"``, be logged; ``"detach"``, be logged and remove
-            the hook from the session.
-        ends_on_cancel: whether ``end`` is also called where the session is cancelled or interrupted, or
-            where a run exceeded the grace period after a stop. Each such call has the grace period.
-        end_secs: the seconds that ``end`` of a hook that saves is expected to take; ``math.inf`` where
-            that is not known. After a signal, runs and other hooks leave that time of the grace period.
-        saved_step: the global step of the state that the hook has saved last, or None. A session that
-            a signal has stopped counts as saved where one hook has saved its last step.
+        deadline: seconds a call of a method (``background`` excepted) may take, or None for no limit. A
+            longer call is cancelled, and ``DeadlineExceededError`` raised in its place. A call that
+            blocks the event loop cannot be cancelled; a warning names it.
+        on_error: the policy for an ``Exception`` out of the hook, or an unrequested ``CancelledError``:
+            ``"raise"`` it to the caller, ``"log"`` it, or log it and ``"detach"`` the hook.
+        ends_on_cancel: whether ``end`` is also called when the session is cancelled or interrupted, or
+            when a run exceeded the grace period after a stop. Each such call has the grace period.
+        end_secs: seconds that ``end`` of a hook that saves is expected to take; ``math.inf`` if
+            unknown. After a signal, runs and other hooks leave that time of the grace period.
+        saved_step: the global step of the state that the hook saved last, or None. A session stopped by
+            a signal counts as saved if one hook has saved its last step.
         idle_until_step: a global step before which runs need not call this hook; None for a hook that
             every run calls. Of the hooks that have a number when they are added, a run that does not
             reach the lowest one calls none, unless a sample joins it. A hook sets its next step in
@@ -214,7 +214,7 @@ def overrides(hook: object, moment: str) -> bool:
     method = getattr(hook, moment, None)
     if method is None:
         return False
-    return getattr(method, "__func__", method) is not getattr(SessionRunHook, moment)
+    return function_of(method) is not getattr(SessionRunHook, moment)
 
 
 def in_order(hooks: Sequence[Any]) -> tuple[Any, ...]:

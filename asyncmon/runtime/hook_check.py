@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from asyncmon.runtime.hook import HookMembers, SessionRunHook, hook_name, in_order
-from asyncmon.system.members import members_of
+from asyncmon.system.functions import code_of, function_of, is_coroutine_function
+from asyncmon.system.members import members_of, warn_of_misspelled
 
 MOMENTS: dict[str, tuple[str, ...]] = {
     "begin": (),
@@ -43,6 +44,7 @@ def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
 def check_hook(hook: Any) -> None:
     """Refuse an object that cannot work as a hook. Raises as :func:`check_hooks`."""
     check_methods(hook, "hook", SessionRunHook, MOMENTS, _OPTIONAL)
+    warn_of_misspelled("hook", hook, HookMembers)
     _check_attributes(hook_name(hook), hook)
 
 
@@ -79,7 +81,7 @@ def check_methods(
         _check_spelling(one, kind, base, methods)
     for name, arguments in methods.items():
         method = getattr(one, name, None)
-        if method is not None and getattr(method, "__func__", method) is not getattr(base, name):
+        if method is not None and function_of(method) is not getattr(base, name):
             _check_method(hook_name(one), name, arguments, method, kind)
 
 
@@ -103,9 +105,7 @@ def _check_spelling(one: Any, kind: str, base: type, methods: Mapping[str, Any])
 
 def _check_method(name: str, moment: str, arguments: tuple[str, ...], method: Any, kind: str) -> None:
     wanted = f"`async def {moment}({', '.join(('self', *arguments))})`"
-    if not inspect.iscoroutinefunction(method) and not inspect.iscoroutinefunction(
-        getattr(method, "__call__", None)  # noqa: B004 - an object with `async def __call__`
-    ):
+    if not is_coroutine_function(method):
         found = "an async generator" if inspect.isasyncgenfunction(method) else "a plain function"
         raise TypeError(
             f"{name}.{moment} is {found}{_where(method)}; {kind}s are awaited. Write {wanted}."
@@ -139,5 +139,5 @@ def _check_attributes(name: str, hook: Any) -> None:
 
 
 def _where(method: Any) -> str:
-    code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
+    code = code_of(inspect.unwrap(function_of(method)))
     return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""

@@ -24,7 +24,7 @@ from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import creation
 from asyncmon.runtime.outcome import Outcome, is_clean, is_exit
 from asyncmon.runtime.program import as_program, program_of, program_scope
-from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, SessionMembers
+from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.signals import signal_stops
@@ -34,7 +34,7 @@ from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.loop_budget import LoopBudget
-from asyncmon.system.members import members_of
+from asyncmon.system.members import members_of, warn_of_misspelled
 
 logger = logging.getLogger(__name__)
 
@@ -164,6 +164,7 @@ class Lifecycle:
         """Create one session, layer over layer."""
         with creation(self.observers, type(self._creator).__name__):
             self.raw = self.observers.raw = await self._creator.create_session()
+        warn_of_misspelled("session", self.raw, Session, SessionMembers)
         created = CreatedSession(self.raw, self.stops, lambda: self.hooks.hooks, self.observers)
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created

@@ -10,6 +10,7 @@ from typing import Any, Self, final
 
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.system.error_text import add_note, phrase
+from asyncmon.system.functions import qualified_name
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +80,7 @@ class LooperTask:
         """
         if self.task is not None:
             raise RuntimeError("A LooperTask can be started only once.")
-        called = self._target or self
-        name = getattr(called, "__qualname__", None) or type(called).__name__
+        name = type(self).__name__ if self._target is None else qualified_name(self._target)
         self.task = self._coord.create_task(self._run, name=f"LooperTask-{name}")
 
     def is_alive(self) -> bool:

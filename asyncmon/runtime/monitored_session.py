@@ -17,12 +17,12 @@ from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import OTHER_LOOP, Lifecycle, SessionState
 from asyncmon.runtime.operating import OperatedSession
 from asyncmon.runtime.program import program_of, program_scope
-from asyncmon.runtime.protocols import SessionMembers, step_of
+from asyncmon.runtime.protocols import CreatorMembers, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
-from asyncmon.system.members import members_of
+from asyncmon.system.members import members_of, warn_of_misspelled
 
 T = TypeVar("T")
 
@@ -50,6 +50,7 @@ class _MonitoredSession(OperatedSession):
         grace = stop_grace_period_secs
         if not isinstance(cast("object", grace), Real):
             raise TypeError(f"stop_grace_period_secs must be a number of seconds, got {grace!r}.")
+        warn_of_misspelled("session creator", creator, SessionCreator, CreatorMembers)
         self._hooks = HookSet(check_hooks(hooks))
         self._life = Lifecycle(creator, self._hooks, grace, recovery, signals == "auto", interrupt)
 

@@ -100,7 +100,8 @@ def run(
             raise
         raise SystemExit(_stop_status()) from error
     finally:
-        if signal_stops.received is None or hasattr(sys, "ps1"):  # else the process is to end, in time
+        is_interactive = hasattr(sys, "ps1")  # Python sets it there only
+        if signal_stops.received is None or is_interactive:  # else the process is to end, in time
             process.release()
             let_go()
 

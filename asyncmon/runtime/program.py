@@ -11,7 +11,7 @@ from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.variable_selection import take_variables_from
 from asyncmon.runtime.graph_program import graph_program, variables_under_construction
 from asyncmon.runtime.protocols import Program, ProgramMembers, Session, SessionMembers
-from asyncmon.system.members import members_of
+from asyncmon.system.members import members_of, warn_of_misspelled
 
 _current: ContextVar[Program | None] = ContextVar("asyncmon_program", default=None)
 
@@ -30,6 +30,7 @@ def as_program(program: Any = None) -> Program:
         return adapted
     if not callable(getattr(program, "create_session", None)):  # the least that an argument needs
         raise TypeError(f"A program must be a Graph, a FunctionProgram or the like, got {program!r}.")
+    warn_of_misspelled("program", program, Program, ProgramMembers)
     return cast("Program", program)
 
 

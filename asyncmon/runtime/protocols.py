@@ -150,6 +150,9 @@ class ProgramMembers(DescribedProgramMembers):
     graph: Any = None
     """The ``Graph`` of the program. Names of tensors are then resolved in it, and it is written for
     TensorBoard. None: the program is no graph, and names are left to its sessions."""
+    get_operations: Callable[[], Iterable[Any]] | None = None
+    """Return the operations of a graph. Called to write it for TensorBoard and for a profile. None: no
+    graph is written."""
     canonical_feed: Callable[[Any], Hashable] | None = None
     """See :meth:`Program.canonical_feed`. Called for the feeds of hooks. None: a key is compared as it
     is."""
@@ -186,6 +189,25 @@ class CreatorMembers:
     is_chief: bool = True
     """Whether its sessions have a state of their own to save. If not, a stop by a signal does not
     report it as unsaved."""
+
+
+class TaskMembers:
+    """The optional members of what a coordinator registers as a task or thread."""
+
+    is_alive: Callable[[], bool] | None = None
+    """Return whether it was started and has not ended. None: it is a task that was started."""
+    task: asyncio.Task[Any] | None = None
+    """The task to wait for. None: the object is a task."""
+
+
+class WriterMembers:
+    """The optional members of a given writer of events. It must have those that are used to write."""
+
+    reopen: Callable[[], Awaitable[None]] | None = None
+    """Begin another file if the writer is closed. Called for each session of a supervisor. None: the
+    writer is open all the time."""
+    closed: bool = False
+    """Whether the writer is closed, so that the end of a session is not written."""
 
 
 def step_of(raw: Any) -> int | None:

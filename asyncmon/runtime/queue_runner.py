@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from asyncmon.checkpoint.saveable_session import WrapperMembers
+from asyncmon.checkpoint.saveable_session import FetchMembers, WrapperMembers
 from asyncmon.errors import CancelledError, OpError, OutOfRangeError
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.graph_program import (
@@ -112,6 +112,7 @@ class QueueRunner:
         self.cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
         self.exceptions_raised: list[Exception] = []
         """Other errors of producers without a coordinator, since the tasks were created."""
+        # A queue of another program may have no way to raise an error in consumers.
         self._fail_op = queue.fail() if hasattr(queue, "fail") else self.cancel_op
         self._producers: dict[int, set[ProducerTask]] = {}  # that have not ended, by the session's id
         self._with_data: dict[int, int] = {}  # how many of them are not at the end of their data
@@ -140,12 +141,10 @@ class QueueRunner:
         self.exceptions_raised = []
         register = coord.register_task if coord is not None else lambda task: None
         prefix = f"QueueRunnerTask-{self.name}"
-        tasks = [
-            ProducerTask(
-                partial(self._produce, sess, op, coord), f"{prefix}-{getattr(op, 'name', op)}", register
-            )
-            for op in self.enqueue_ops
-        ]
+        tasks = []
+        for op in self.enqueue_ops:
+            name = f"{prefix}-{members_of(FetchMembers, op).name or op}"
+            tasks.append(ProducerTask(partial(self._produce, sess, op, coord), name, register))
         self._producers[id(sess)] = set(tasks)
         self._with_data[id(sess)] = len(tasks)
         for producer in tasks:
@@ -264,10 +263,11 @@ def start_queue_runners(
         )
     if members_of(WrapperMembers, sess).raw_session is not None:
         return []
-    if not hasattr(sess, "run"):
+    if not hasattr(sess, "run"):  # the least that a session needs
         raise TypeError(f"sess must be a `Session` object. Given class: {type(sess)}")
-    get = getattr(getattr(sess, "graph", None), "get_collection", get_collection)
-    runners = get(collection)
+    graph = members_of(SessionMembers, sess).graph
+    # Without a graph, as in a session of another program, this is the collection of the default one.
+    runners = getattr(graph, "get_collection", get_collection)(collection)
     if not runners:
         logger.warning(
             "`start_queue_runners()` was called when no queue runners were defined. You can safely "

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.saveable_session import SaverMembers
 from asyncmon.runtime.graph_program import default_local_init_op, get_or_default
 from asyncmon.runtime.program import as_program, default_saver, program_scope
 from asyncmon.runtime.protocols import Program, ProgramMembers, Session
-from asyncmon.system.members import members_of
+from asyncmon.system.members import members_of, warn_of_misspelled
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +129,7 @@ class Scaffold:
                 setattr(self, role, getattr(program, role)())
         if self.saver is None:
             self.saver = default_saver(program)
+        warn_of_misspelled("saver", self.saver, Saver, SaverMembers)
         build = members_of(SaverMembers, self.saver).build
         if build is not None:
             build()

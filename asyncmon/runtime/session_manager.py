@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.checkpoint.management import restore_newest
-from asyncmon.checkpoint.saveable_session import SaverMembers
+from asyncmon.checkpoint.saveable_session import FetchMembers, SaverMembers
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.observation import restore
 from asyncmon.runtime.program import as_program, global_step_fetch
@@ -317,4 +317,4 @@ async def _warn_of_loss(session: Session) -> None:
 
 
 def _name(op: Any) -> Any:
-    return getattr(op, "name", op)
+    return members_of(FetchMembers, op).name or op

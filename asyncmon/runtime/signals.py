@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import inspect
 import math
 import signal
 import threading
@@ -152,8 +153,9 @@ def _is_default(handler: Any) -> bool:
     """Return whether a handler is the default one, or that of asyncio's own runner."""
     if isinstance(handler, functools.partial):
         handler = handler.func
-    owner = getattr(handler, "__self__", None)
-    return handler in (signal.SIG_DFL, signal.default_int_handler) or isinstance(owner, asyncio.Runner)
+    if inspect.ismethod(handler):
+        return isinstance(handler.__self__, asyncio.Runner)
+    return handler in (signal.SIG_DFL, signal.default_int_handler)
 
 
 signal_stops = SignalStops()

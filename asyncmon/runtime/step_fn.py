@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import anyio
 
 from asyncmon.runtime.protocols import Run, Session
+from asyncmon.system.functions import code_of
 
 AFTER_STOP = "Run called even after should_stop requested."
 
@@ -92,7 +93,7 @@ async def call_step_fn(step_fn: Callable[[StepContext], Any], context: StepConte
     result = step_fn(context)
     if inspect.isawaitable(result):
         return await result
-    code = getattr(getattr(step_fn, "__func__", step_fn), "__code__", None)
+    code = code_of(step_fn)
     if code is not None and not _RUNS.isdisjoint(code.co_names):
         raise TypeError(
             f"The step function {code.co_qualname!r} ({code.co_filename}:{code.co_firstlineno}) is a "

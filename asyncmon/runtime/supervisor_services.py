@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.runtime.looper import LooperTask
-from asyncmon.runtime.protocols import SessionMembers
+from asyncmon.runtime.protocols import ProgramMembers, SessionMembers, WriterMembers
 from asyncmon.summary import SessionLog
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
@@ -36,7 +37,8 @@ class EventOutput:
         self._logdir = logdir
         self._given = given
         self._output = SharedWriter(logdir if shared else None, given)
-        self._graph = graph if hasattr(graph, "get_operations") else None
+        self._operations = members_of(ProgramMembers, graph).get_operations
+        self._graph = graph
         self._graph_added = self._started = False
 
     @property
@@ -47,17 +49,17 @@ class EventOutput:
 
     async def open(self) -> None:
         """Begin a new file if the writer was closed."""
-        reopen = getattr(self.writer, "reopen", None)
+        reopen = members_of(WriterMembers, self.writer).reopen
         if reopen is not None:
             await reopen()
 
     async def add_graph(self) -> None:
         """Write the graph, once for each file, and as text beside it."""
-        if self._graph is None or self._graph_added:
+        if self._operations is None or self._graph_added:
             return
         self._graph_added = True
         if self._logdir is not None:
-            await files.in_thread(write_graph_text, self._logdir, self._graph.get_operations())
+            await files.in_thread(write_graph_text, self._logdir, self._operations())
         if self.writer is not None:
             self.writer.add_graph(self._graph)
 
@@ -70,7 +72,7 @@ class EventOutput:
     async def close(self) -> None:
         """Write that the session ends, and close. A second call does nothing."""
         writer: Any = self._output.writer
-        if writer is None or getattr(writer, "closed", False):
+        if writer is None or members_of(WriterMembers, writer).closed:
             return
         if not self._started:  # else the writer does so when it closes
             writer.add_session_log(SessionLog(status=SessionLog.STOP))
@@ -120,8 +122,8 @@ class StepCounterService(_Service):
 
     def __init__(self, sv: Any, sess: Any, secs: float, step: int) -> None:
         super().__init__(sv, sess, secs)
-        name = getattr(getattr(sv.global_step, "op", None), "name", "global_step")
-        self._tag = f"{name}/sec"
+        name = members_of(FetchMembers, members_of(FetchMembers, sv.global_step).op).name
+        self._tag = f"{name or 'global_step'}/sec"
         self._last = (clock.monotonic(), step)
 
     async def run_loop(self) -> None:
