@@ -96,7 +96,7 @@ class SubGraph(Graph):
         """Return a node that stands here for a variable itself."""
         name = tensor.op.attrs["variable"]
         if name not in self.refs:
-            with entered(self._context().but(devices=())):
+            with entered(self._context()._replace(devices=())):
                 op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
             op.device = tensor.op.device
             self.refs[name] = op.outputs[0]

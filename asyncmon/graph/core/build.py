@@ -1,7 +1,7 @@
 """Building nodes in the default graph.
 
-``create_op`` and its two siblings are what every op function ends in: they convert the inputs, find the
-graph they belong to and add the node there.
+Every op function ends in ``create_op`` or one of its two siblings, which convert the inputs and add the
+node to the graph of the inputs.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from asyncmon.graph.core.shape import Dimension
 from asyncmon.system.cancellation import current_task
 
 _of_thread = local()
-"""Its ``graph`` is the default one that code outside of tasks made in a thread."""
+"""Its ``graph`` is the default graph of a thread for code outside of tasks."""
 
 
 def get_default_graph() -> Graph:
     """Return the graph that new ops go to. TF1: same name.
 
-    It is a context variable: :meth:`Graph.as_default` sets it for the current task and the tasks
-    started inside. Where none was set, it is that of an open ``InteractiveSession``, or the one that
-    code outside of tasks made in this thread, as each line of ``python -m asyncio`` has a context of
-    its own. Else a new graph is made, in a task for this task alone.
+    :meth:`Graph.as_default` sets it for the current task and the tasks started inside. Without one, it
+    is the graph of an open ``InteractiveSession``, or the default graph of this thread for code outside
+    of tasks (each line of ``python -m asyncio`` has its own context). Otherwise this creates a graph,
+    which in a task is the default graph of that task only.
     """
     context = building.get()
     if context is None:
@@ -44,7 +44,7 @@ def get_default_graph() -> Graph:
 
 
 def reset_default_graph() -> None:
-    """Make a new, empty graph the default one of this context. TF1: same name."""
+    """Set the default graph of this context to a new, empty graph. TF1: same name."""
     _set_default(Graph())
 
 
@@ -57,7 +57,7 @@ def _set_default(graph: Graph, shared: bool = True) -> BuildContext:
 
 
 def graph_of(values: Iterable[Any]) -> Graph:
-    """Return the graph that an op on these values goes to: theirs, or the default one."""
+    """Return the graph of an op on these values: their own, or the default graph."""
     tensor: Any
     for value in values:
         for tensor in (value,) if type(value) is Tensor else tensors_in(value):
@@ -72,17 +72,18 @@ def create_operation(
     attrs: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Operation:
-    """Add a node and return it. Inputs are converted; the first inputs of a state op may be variables.
+    """Add a node and return it.
 
     Args:
         type: the op type, an entry of the table.
-        inputs: tensors, or what :func:`convert_to_tensor` takes.
+        inputs: tensors, or values for :func:`convert_to_tensor`; the first inputs of an op on variables
+            are variables.
         attrs: passed to the op's kernel and shape rule by name.
         name: the node's name, made unique; by default the type.
 
     Raises:
         RuntimeError: the graph is finalized.
-        ValueError, TypeError: the op does not take these inputs.
+        ValueError, TypeError: the inputs do not fit the op.
     """
     return graph_of(inputs).create(type, inputs, attrs or {}, name)
 
@@ -93,7 +94,7 @@ def create_op(
     attrs: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Add a node with one output and return that. See :func:`create_operation`."""
+    """Add a node with one output and return the output. See :func:`create_operation`."""
     (output,) = create_operation(type, inputs, attrs, name).outputs
     return output
 
@@ -104,7 +105,7 @@ def create_ops(
     attrs: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, ...]:
-    """Add a node with several outputs and return those. See :func:`create_operation`."""
+    """Add a node with several outputs and return them. See :func:`create_operation`."""
     return create_operation(type, inputs, attrs, name).outputs
 
 
@@ -118,11 +119,11 @@ def convert_to_tensor(
     """Return a tensor with this value. TF1: same name.
 
     Args:
-        value: a tensor (returned as it is), a variable (its value), a number, string, array, or a
+        value: a tensor (returned unchanged), a variable (its value), a number, string, array, or a
             nested list of these.
-        dtype: the dtype it must have.
-        name: the node's name, where one is made.
-        preferred_dtype: tried first where ``dtype`` is None.
+        dtype: the required dtype.
+        name: the name of a new node.
+        preferred_dtype: tried first if ``dtype`` is None.
         dtype_hint: a newer name of ``preferred_dtype``.
 
     Raises:
@@ -140,21 +141,18 @@ def convert_to_tensor(
 
 
 def convert_pair(x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one.
+    """Convert two operands to tensors; a value that is no tensor takes the dtype of the other operand.
 
-    Args:
-        x: the first operand.
-        y: the second one.
-        label: the name, or type, of the op they are for; constants get names below it.
+    ``label`` is the name or type of the op, the scope of the names of constants.
     """
     return to_pair(graph_of((x, y)), x, y, label)
 
 
 def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
-    """Return axes as ints where they are known; otherwise as an integer tensor. None stays None.
+    """Return axes as ints if they are known, else as an integer tensor. None stays None.
 
     Raises:
-        TypeError: they are no integers.
+        TypeError: they are not integers.
     """
     if value is None:
         return None
@@ -169,13 +167,11 @@ def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
 
 
 def axis_of(value: Any, what: str = "axis", vector: bool = False) -> int | Tensor:
-    """Return one axis as an int where it is known; otherwise as a tensor, a scalar.
-
-    With ``vector`` it may also be a vector of one element.
+    """Return one axis as an int if it is known, else as a scalar tensor or ``vector`` of one element.
 
     Raises:
-        TypeError: it is no integer.
-        ValueError: it is not one.
+        TypeError: it is not an integer.
+        ValueError: there is not exactly one.
     """
     if type(value) is int:
         return value
@@ -190,7 +186,7 @@ def axis_of(value: Any, what: str = "axis", vector: bool = False) -> int | Tenso
 
 
 def shape_tensor(value: Any) -> Tensor:
-    """Return a shape given as an int, ints, an array, tensors or a mix as an integer vector tensor."""
+    """Convert a shape (an int, ints, an array, tensors or a mix) to an integer vector tensor."""
     if hasattr(value, "as_list"):
         value = value.as_list()
     elif isinstance(value, list | tuple):
@@ -204,12 +200,12 @@ def shape_tensor(value: Any) -> Tensor:
 
 
 class name_scope:  # TF1's name
-    """Put a prefix before the names of the ops built inside ``with``. TF1: ``tf.name_scope``.
+    """Prefix the names of the ops built inside ``with``. TF1: ``tf.name_scope``.
 
     Args:
-        name: the scope; None takes ``default_name``.
+        name: the scope; None stands for ``default_name``.
         default_name: see ``name``.
-        values: tensors whose graph is meant; by default the default graph.
+        values: tensors that determine the graph; by default the default graph.
     """
 
     def __init__(
@@ -221,7 +217,7 @@ class name_scope:  # TF1's name
 
     @property
     def name(self) -> str | None:
-        """The name that was given. TF1: same name."""
+        """The ``name`` argument, or the default. TF1: same name."""
         return self._name
 
     def __enter__(self) -> str:
@@ -234,20 +230,20 @@ class name_scope:  # TF1's name
 
 
 def control_dependencies(control_inputs: Sequence[Any] | None) -> AbstractContextManager[None]:
-    """Order the ops built inside ``with`` after these. TF1: ``tf.control_dependencies``."""
+    """Run the ops built inside ``with`` after these. TF1: ``tf.control_dependencies``."""
     return get_default_graph().control_dependencies(control_inputs)
 
 
 def device(device_name_or_function: Any) -> AbstractContextManager[None]:
-    """Put the ops built inside ``with`` on a device. TF1: ``tf.device``.
+    """Place the ops built inside ``with`` on a device. TF1: ``tf.device``.
 
-    Scopes add up: an inner one wins, in the parts of the name that it gives. Ops that read or write a
-    variable are where that is, whatever the scopes.
+    Nested scopes are merged; the parts of an inner name override those of an outer one. Ops that read
+    or write a variable always have the device of the variable.
 
     Args:
-        device_name_or_function: ``"/job:ps/task:0"``, a :class:`DeviceSpec`, None to leave out the
-            scopes outside, or a function that is given each new op, whose ``device`` is that of the
-            scopes inside, and returns the name to replace it.
+        device_name_or_function: ``"/job:ps/task:0"``, a :class:`DeviceSpec`, None to ignore the outer
+            scopes, or a function from a new op, whose ``device`` is set by the inner scopes, to the
+            name that replaces it.
 
     Raises:
         ValueError: a name that is not valid.
@@ -256,22 +252,22 @@ def device(device_name_or_function: Any) -> AbstractContextManager[None]:
 
 
 def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
-    """Put the ops built inside ``with`` on the device of another one. TF1: ``tf.colocate_with``.
+    """Place the ops built inside ``with`` on the device of another op. TF1: ``tf.colocate_with``.
 
     Args:
-        op: an operation, tensor or variable. The scopes of devices outside are without effect, and
-            those inside too where it has a device. None is for no colocation, with ``ignore_existing``.
-        ignore_existing: do not take the device of an outer ``colocate_with`` where this op has none.
+        op: an operation, tensor or variable. Outer device scopes have no effect, nor have inner ones if
+            it has a device. None ends colocation and needs ``ignore_existing``.
+        ignore_existing: ignore the device of an outer ``colocate_with`` if this op has none.
 
     Raises:
-        ValueError: None, and not ``ignore_existing``.
-        TypeError: something else than these.
+        ValueError: ``op`` is None without ``ignore_existing``.
+        TypeError: ``op`` is of another type.
     """
     return get_default_graph().colocate_with(op, ignore_existing)
 
 
 def set_random_seed(seed: int | None) -> None:
-    """Set the default graph's seed, from which ops derive theirs. TF1: same name."""
+    """Set the seed of the default graph, from which ops derive theirs. TF1: same name."""
     get_default_graph().seed = seed
 
 
@@ -281,7 +277,7 @@ def get_collection(key: Any, scope: str | None = None) -> list[Any]:
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """Return a collection of the default graph, to be changed in place. TF1: same name."""
+    """Return a collection of the default graph, which may be changed in place. TF1: same name."""
     return get_default_graph().get_collection_ref(key)
 
 

@@ -1,4 +1,4 @@
-"""Python values, arrays, variables and lists of these become tensors. TF1: ``tf.convert_to_tensor``."""
+"""Convert Python values, arrays, variables and lists to tensors, and arguments to integers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _INT32 = np.iinfo(np.int32)
 
 
 def is_tensor_like(value: Any) -> bool:
-    """Return true for a tensor and what stands for one, such as a variable. TF1: ``tf.is_tensor``."""
+    """Return true for a tensor, a variable and the like. TF1: ``tf.is_tensor``."""
     return type(value) is Tensor or hasattr(value, "_as_tensor")
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
-    """Yield the tensors, and what stands for one, in a value or in nested lists."""
+    """Yield the tensors, variables and the like in a value or in nested lists."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from tensors_in(item)
@@ -35,7 +35,7 @@ def tensors_in(value: Any) -> Iterator[Any]:
 def to_tensor(
     graph: NodeGraph, value: Any, dtype: DType | None = None, name: str | None = None
 ) -> Tensor:
-    """Return a tensor of ``graph`` with this value.
+    """Convert a value to a tensor of ``graph``.
 
     Raises:
         ValueError: a tensor of another dtype, of another graph, or None.
@@ -62,7 +62,7 @@ def to_tensor(
 def to_operand(
     graph: NodeGraph, value: Any, label: str, operand: str | int, dtype: DType | None = None
 ) -> Tensor:
-    """Return an input of an op as a tensor; a constant gets a name below the op's ``label``."""
+    """Convert an input of an op to a tensor; ``label`` is the scope of a constant's name."""
     if type(value) is Tensor and value.graph is graph:
         return value
     if is_tensor_like(value):
@@ -71,18 +71,18 @@ def to_operand(
 
 
 def to_pair(graph: NodeGraph, x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one."""
+    """Convert two operands to tensors; a value that is no tensor takes the dtype of the other one."""
     if is_tensor_like(x):
         first = to_operand(graph, x, label, "x")
         return first, to_operand(graph, y, label, "y", first.spec.dtype)
     if type(x) is float and type(y) is int:
-        y = float(y)  # of two numbers the first decides, as in the original
+        y = float(y)  # as in TF1, the first of two numbers determines the dtype
     second = to_operand(graph, y, label, "y")
     return to_operand(graph, x, label, "x", second.spec.dtype), second
 
 
 def to_ref(graph: NodeGraph, value: Any) -> Tensor:
-    """Return the tensor that stands for a variable itself, rather than for its value."""
+    """Return the ref tensor of a variable, not its value."""
     element = getattr(value, "_as_graph_element", lambda: value)()
     if getattr(getattr(element, "op", None), "type", None) != "VariableV2":
         raise TypeError(f"Expected a variable, got {value!r}.")
@@ -90,14 +90,14 @@ def to_ref(graph: NodeGraph, value: Any) -> Tensor:
 
 
 def const(graph: NodeGraph, value: NDArray[Any], dtype: DType | None, name: str) -> Tensor:
-    """Add a constant. The array is kept, so it must not change any more."""
+    """Add a constant. It holds the array itself, which must not change any more."""
     value.flags.writeable = False
     attrs = {"value": value, "dtype": dtype or dtypes.as_dtype(value.dtype)}
     return graph.add_op("Const", (), attrs, name).outputs[0]
 
 
 def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
-    """Return a fresh array of a value: float32 and int32 for Python numbers, an array's own dtype.
+    """Convert a value to a new array: float32 and int32 for Python numbers, an array's own dtype.
 
     Raises:
         ValueError: None, or a ragged list.
@@ -111,7 +111,7 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
         value = _sizes(value, dtype)
     try:
         array = np.array(value)
-    except UnicodeDecodeError:  # str among bytes that are not ASCII
+    except UnicodeDecodeError:  # str beside bytes that are not ASCII
         array = np.array(value, object)
     except ValueError as error:
         raise ValueError(f"Cannot convert {value!r} to a tensor: {error}") from None
@@ -135,7 +135,6 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
 
 
 def _sizes(shape: Any, dtype: DType | None) -> NDArray[Any]:
-    """Return the array that a TensorShape stands for."""
     if dtype not in (None, dtypes.int32, dtypes.int64):
         raise TypeError(f"Cannot convert a TensorShape to dtype {dtype}. Allowed are int32 and int64.")
     if not shape.is_fully_defined():
@@ -144,7 +143,7 @@ def _sizes(shape: Any, dtype: DType | None) -> NDArray[Any]:
 
 
 _KEEPS_VALUE = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
-"""By kind of a Python value, the kinds that it may become. An array is cast to any of them."""
+"""The kinds of dtypes that a Python value may have, by its kind. An array is cast to any of them."""
 
 
 def _cast(array: NDArray[Any], value: Any, dtype: DType, *, given: bool) -> NDArray[Any]:
@@ -166,7 +165,7 @@ def _cast(array: NDArray[Any], value: Any, dtype: DType, *, given: bool) -> NDAr
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of Python numbers in the original's default types."""
+    """Return an array of Python numbers in TF1's default dtypes."""
     if array.dtype == np.float64:
         return array.astype(np.float32)
     if array.dtype == np.int64 and (
@@ -199,19 +198,19 @@ def _const_spec(*, value: NDArray[Any], dtype: DType) -> Spec:
 register(OpDef("Const", lambda *, value, dtype: value, _const_spec, aliases=True))
 
 
-# --- arguments that are part of a node --------------------------------------------------------------
+# --- static arguments -------------------------------------------------------------------------------
 
 
 def static_ints(value: Any, what: str) -> tuple[int, ...]:
-    """Return integers that must be known when the graph is built.
+    """Convert an argument to integers, which must be known when the graph is built.
 
     Args:
         value: an int, a sequence of ints, an array, or a constant tensor of these.
         what: the argument's name, for the error.
 
     Raises:
-        TypeError: not integers.
-        ValueError: a tensor whose value is known only in a run.
+        TypeError: it has other elements than integers.
+        ValueError: the value of a tensor is not known statically.
     """
     if is_tensor_like(value):
         tensor = value._as_tensor() if hasattr(value, "_as_tensor") else value
@@ -228,7 +227,7 @@ def static_ints(value: Any, what: str) -> tuple[int, ...]:
 
 
 def static_int(value: Any, what: str) -> int:
-    """Return one integer that must be known when the graph is built. Errors as :func:`static_ints`."""
+    """Convert an argument to one integer. Errors as :func:`static_ints`."""
     if type(value) is int:
         return value
     numbers = static_ints(value, what)
@@ -238,16 +237,12 @@ def static_int(value: Any, what: str) -> int:
 
 
 def static_axes(value: Any, what: str = "axis") -> tuple[int, ...] | None:
-    """Return the axes of a reduction; None stays None. Errors as :func:`static_ints`."""
+    """Convert axes to integers; None stays None. Errors as :func:`static_ints`."""
     return None if value is None else static_ints(value, what)
 
 
 def renamed_argument(new_name: str, new: Any, old_name: str, old: Any) -> Any:
-    """Return the value of an argument that goes by two names.
-
-    Raises:
-        ValueError: both were given.
-    """
+    """Return the value of an argument with two names; ValueError if both are given."""
     if old is None:
         return new
     if new is not None:

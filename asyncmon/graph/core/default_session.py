@@ -1,4 +1,4 @@
-"""The session that ``eval`` and ``run`` of nodes use where none is given."""
+"""The default session of ``Tensor.eval`` and ``Operation.run``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 _default: ContextVar[Any] = ContextVar("asyncmon_default_session", default=None)
 
 interactive: list[Any] = []
-"""The interactive sessions that are open, the newest last: the default where no other one is set."""
+"""The open interactive sessions, the newest last; the default session if no other one is set."""
 
 
 def get_default_session() -> Any:
     """Return the default session, or None. TF1: same name.
 
-    It is the innermost one of this task's ``async with Session()`` and ``with session.as_default()``,
-    which tasks started inside have too; else the newest open ``InteractiveSession``. A monitored
-    session is no default, as in TF1.
+    The innermost ``async with Session()`` or ``with session.as_default()`` of this task, which tasks
+    started inside inherit; else the newest open ``InteractiveSession``. As in TF1, a monitored session
+    is never the default.
     """
     session = _default.get()
     return interactive[-1] if session is None and interactive else session
 
 
 def set_default_session(session: Any) -> Any:
-    """Make a session the default one of this context, and return the one before, to be set again."""
+    """Set the default session of this context and return the previous one."""
     before = _default.get()
     _default.set(session)
     return before
@@ -33,7 +33,7 @@ def set_default_session(session: Any) -> Any:
 
 @contextmanager
 def default_session(session: Any) -> Iterator[Any]:
-    """Make a session the default one inside ``with``."""
+    """Set the default session inside ``with``."""
     before = set_default_session(session)
     try:
         yield session
@@ -42,12 +42,16 @@ def default_session(session: Any) -> Iterator[Any]:
 
 
 def session_for(graph: Any, session: Any, what: str, method: str) -> Any:
-    """Return the given session or else the default one, for something of a graph.
+    """Return the given session or else the default session.
 
-    ``what`` is to be done to it, ``"evaluate tensor"``, and ``method`` the one that was called.
+    Args:
+        graph: the graph that it must run.
+        session: the given session, or None.
+        what: the intention, for errors: ``"evaluate tensor"``.
+        method: the name of the called method, for errors.
 
     Raises:
-        ValueError: there is none, or it runs another graph.
+        ValueError: there is no default session, or the session runs another graph.
     """
     chosen = get_default_session() if session is None else session
     if chosen is None:

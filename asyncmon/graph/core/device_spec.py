@@ -1,4 +1,4 @@
-"""Devices: their names, and which one the scopes around a new operation give it. TF1: ``tf.device``."""
+"""Device names, and the device scopes of new operations. TF1: ``tf.DeviceSpec``, ``tf.device``."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class DeviceSpec:
-    """The name of a device, or a part of one; what is None is left open. TF1: ``tf.DeviceSpec``.
+    """A complete or partial device name; None leaves a part open. TF1: ``tf.DeviceSpec``.
 
-    Attributes are set in place as in TF1, where they become text and int too.
+    As in TF1, attributes can be set and are converted to str and int.
 
     Args:
         job: the name of a job, "ps".
-        replica: a number, which nothing here depends on.
+        replica: a number without effect.
         task: the index of a task of the job.
         device_type: "CPU".
-        device_index: which one of these.
+        device_index: the index among the devices of this type.
 
     Raises:
-        ValueError: a number that is none.
+        ValueError: a number is not valid.
 
     Example:
         >>> DeviceSpec.from_string("/job:ps/task:0/cpu:0").to_string()
@@ -63,21 +63,21 @@ class DeviceSpec:
 
     @classmethod
     def from_string(cls, spec: str | None) -> Self:
-        """Return what a name like ``"/job:ps/task:0/cpu:0"`` says; None and "" say nothing.
+        """Parse a name like ``"/job:ps/task:0/cpu:0"``; None and "" leave all parts open.
 
         Raises:
-            ValueError: a part that is not known, or two types of device.
-            TypeError: it is no text.
+            ValueError: an unknown part, or two device types.
+            TypeError: it is not a str.
         """
         return cls(*_parsed(spec or ""))
 
     def parse_from_string(self, spec: str | None) -> Self:
-        """Become what a name says, and return itself. See :meth:`from_string`. TF1: same name."""
+        """Set all parts from a name, and return self. See :meth:`from_string`. TF1: same name."""
         self.__init__(*_parsed(spec or ""))  # type: ignore[misc]  # as a new one
         return self
 
     def to_string(self) -> str:
-        """Return the name, ``"/job:ps/replica:0/task:1/device:CPU:0"``, without what is left open."""
+        """Return the name, ``"/job:ps/replica:0/task:1/device:CPU:0"``, without the open parts."""
         parts = [("job", self.job), ("replica", self.replica), ("task", self.task)]
         text = "".join([f"/{name}:{value}" for name, value in parts if value is not None])
         if self.device_type is None:
@@ -86,18 +86,18 @@ class DeviceSpec:
         return f"{text}/device:{self.device_type}:{index}"
 
     def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
-        """Return a new one of both: what ``dev`` leaves open is as here. TF1: same name."""
+        """Return a copy of ``dev`` with its open parts taken from here. TF1: same name."""
         pairs = [(getattr(dev, name), getattr(self, name)) for name in _FIELDS]
         return DeviceSpec(*[mine if theirs is None else theirs for theirs, mine in pairs])
 
     def merge_from(self, dev: DeviceSpec) -> None:
-        """Take over what ``dev`` does not leave open. TF1: same name."""
+        """Set the parts that ``dev`` does not leave open. TF1: same name."""
         for name in _FIELDS:
             if (value := getattr(dev, name)) is not None:
                 setattr(self, name, value)
 
     def replace(self, **kwargs: Any) -> DeviceSpec:
-        """Return a new one with some fields changed. TF1: same name."""
+        """Return a copy with some parts changed. TF1: same name."""
         return DeviceSpec(**{**{name: getattr(self, name) for name in _FIELDS}, **kwargs})
 
     def __eq__(self, other: object) -> bool:
@@ -141,19 +141,19 @@ def _parsed(spec: str) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=10_000)
 def _merged(outer: tuple[Any, ...], inner: str) -> str:
-    """Return the name of the fields of a spec and a name, which wins."""
+    # the inner name overrides the parts of the outer spec
     return DeviceSpec(*outer).make_merged_spec(DeviceSpec.from_string(inner)).to_string()
 
 
 class _Colocated(NamedTuple):
-    """The outermost entry of the scopes inside ``colocate_with`` an op that has a device."""
+    """The outermost scope inside ``colocate_with`` an op that has a device."""
 
     device: str
 
 
 def with_device(scopes: tuple[Any, ...], name_or_function: Any) -> tuple[Any, ...]:
-    """Return device scopes, from the outermost one, with another one inside."""
-    if name_or_function is None:  # not those outside; colocation stays
+    """Return device scopes, outermost first, with another one added inside."""
+    if name_or_function is None:  # ignore outer scopes, but not colocation
         return tuple([scope for scope in scopes[:1] if isinstance(scope, _Colocated)])
     if callable(name_or_function):
         return (*scopes, name_or_function)
@@ -165,7 +165,7 @@ def with_device(scopes: tuple[Any, ...], name_or_function: Any) -> tuple[Any, ..
 
 
 def with_colocation(scopes: tuple[Any, ...], op: Any, ignore_existing: bool) -> tuple[Any, ...]:
-    """Return the device scopes inside ``colocate_with``, where no other one is left."""
+    """Return the device scopes inside ``colocate_with``, which replaces all others."""
     if op is None and not ignore_existing:
         raise ValueError("Trying to reset colocation (op is None) but ignore_existing is not True")
     if op is not None and not hasattr(op, "op"):
@@ -177,11 +177,11 @@ def with_colocation(scopes: tuple[Any, ...], op: Any, ignore_existing: bool) -> 
 
 
 def apply_devices(scopes: tuple[Any, ...], op: Any) -> None:
-    """Set the device of a new op: from the innermost scope outwards, each fills what is left open.
+    """Set the device of a new op: from the innermost scope outwards, each fills the open parts.
 
     Raises:
-        ValueError: a device function returned a name that is not valid.
-        TypeError: or something else than a name or a DeviceSpec.
+        ValueError: a device function returned an invalid name.
+        TypeError: a device function returned neither a name nor a DeviceSpec.
     """
     for scope in reversed(scopes):
         if isinstance(scope, _Colocated):

@@ -1,4 +1,4 @@
-"""Element types, one object a type: compare with ``is`` or ``==``. TF1: ``tf.DType``, its instances."""
+"""Element types, one object each: compare with ``is`` or ``==``. TF1: ``tf.DType``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncmon.protobuf.tf_types import DTYPES
 class DType:
     """The type of a tensor's elements. TF1: ``tf.DType``.
 
-    Equal to whatever :func:`as_dtype` turns into it: ``tensor.dtype == np.float32``.
+    It equals any value that :func:`as_dtype` converts to it: ``tensor.dtype == np.float32``.
     """
 
     __slots__ = (
@@ -32,7 +32,7 @@ class DType:
         self.numpy: np.dtype[Any] = np.dtype(numpy_type)
         """The dtype of arrays."""
         self.as_numpy_dtype: type[Any] = builtins.object if numpy_type is np.object_ else numpy_type
-        """The class of array elements, a name of TF1: ``dtype.as_numpy_dtype(0)`` is a zero."""
+        """The class of array elements: ``dtype.as_numpy_dtype(0)`` is a zero. TF1: same name."""
         kind = self.numpy.kind
         self.is_floating = kind == "f"
         self.is_integer = kind in "iu"
@@ -52,12 +52,12 @@ class DType:
 
     @property
     def is_numpy_compatible(self) -> builtins.bool:
-        """True: every type is one of numpy's. TF1: same name."""
+        """True. TF1: same name."""
         return True
 
     @property
     def size(self) -> int:
-        """Bytes an element takes."""
+        """The size of an element in bytes."""
         return self.numpy.itemsize
 
     @property
@@ -72,11 +72,11 @@ class DType:
 
     @property
     def limits(self) -> tuple[Any, Any]:
-        """The range of values in images: from 0 to the greatest integer, or to 1. TF1: same name."""
+        """The range of values in images: 0 to the greatest integer, or 0 to 1. TF1: same name."""
         return (0, self.max if self.is_integer else 1)
 
     def is_compatible_with(self, other: Any) -> builtins.bool:
-        """Return true when ``other`` names this type."""
+        """Return true when ``other`` is this type or converts to it."""
         return as_dtype(other) is self
 
     def _limits(self) -> Any:
@@ -146,13 +146,11 @@ _BY_PYTHON = {
 }
 
 _NO_DTYPES = (builtins.int, builtins.complex, builtins.str, builtins.bytes)
-"""Types whose default dtype is none of their own: ``int32 == int`` is false, as in the original."""
+"""Python types that convert to a dtype but equal none: ``int32 == int`` is false, as in TF1."""
 
 
 def as_strings(value: Any) -> np.ndarray[Any, Any]:
-    """Return a new array of bytes for a str, bytes, or nested lists or an array of them.
-
-    A str is encoded as UTF-8.
+    """Return a new array of bytes from str (encoded as UTF-8) or bytes, also in lists or arrays.
 
     Raises:
         TypeError: an element is neither.
@@ -170,7 +168,7 @@ def as_strings(value: Any) -> np.ndarray[Any, Any]:
 
 
 def as_objects(value: Any) -> np.ndarray[Any, Any]:
-    """Return an array of objects, or an object by itself, as an array of objects."""
+    """Return an array unchanged, and any other object as a 0-d array of objects."""
     if isinstance(value, np.ndarray):
         return value
     array = np.empty((), np.object_)
@@ -179,7 +177,7 @@ def as_objects(value: Any) -> np.ndarray[Any, Any]:
 
 
 def as_dtype(value: Any) -> DType:
-    """Return the type that a name, a numpy type or a Python type stands for. TF1: ``tf.as_dtype``.
+    """Convert a name, a number of TF1, a numpy type or a Python type to a DType. TF1: same name.
 
     Raises:
         TypeError: there is no such type.
@@ -188,7 +186,7 @@ def as_dtype(value: Any) -> DType:
         return value
     found = None
     try:
-        if value is None:  # numpy's float64
+        if value is None:  # float64 for numpy
             raise TypeError
         if isinstance(value, str):
             found = _BY_NAME.get(value)

@@ -1,4 +1,4 @@
-"""Reverse mode: one walk from results back to variables, with a rule of the op table at each node."""
+"""Reverse-mode gradients: one walk from results back to inputs that applies the rule of each op."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def gradients(
 ) -> list[Any]:
     """Return the derivative of the sum of ``ys`` with respect to each of ``xs``. TF1: ``tf.gradients``.
 
-    Inside a branch or loop body, ``ys`` and ``xs`` may be tensors from outside: it is computed inside.
+    Inside a branch or loop body, ``ys`` and ``xs`` may be tensors of outer graphs.
 
     Args:
         ys: a tensor, or a list of them.
-        xs: tensors or variables, intermediate results too.
-        grad_ys: the derivatives of some final value with respect to ``ys``; None stands for ones.
+        xs: tensors, which may be intermediate results, or variables.
+        grad_ys: the derivatives of some final value with respect to ``ys``; None means ones.
         name: the scope of the new ops.
-        colocate_gradients_with_ops: put what the gradient of an op adds on the device of that op.
-        gate_gradients: accepted for the original's sake; a run's writes always come after its reads.
-        aggregation_method: accepted for the original's sake; there is one way to add up.
-        stop_gradients: tensors held constant, which nothing flows through.
-        unconnected_gradients: "none" gives None where ``ys`` do not depend on an x, "zero" zeros.
+        colocate_gradients_with_ops: place the gradient of an op on the device of the op.
+        gate_gradients: without effect: the writes of a run always follow its reads.
+        aggregation_method: without effect.
+        stop_gradients: tensors that are held constant.
+        unconnected_gradients: the result for an x that ``ys`` do not depend on: "none" or "zero".
 
     Returns:
-        For each x a tensor of its shape, an :class:`IndexedSlices` where only rows of it were gathered,
-        or None.
+        For each x a tensor of its shape, an :class:`IndexedSlices` if only rows of it were gathered, or
+        None.
 
     Raises:
-        LookupError: an op on the way has no gradient.
-        ValueError: the lengths of ``ys`` and ``grad_ys`` differ, or shapes do; an x is inside a branch
-            or loop body, and no y is.
-        TypeError: a gradient of complex or integer type, or of another dtype than its y.
+        LookupError: an op between ``xs`` and ``ys`` has no gradient.
+        ValueError: lengths or shapes of ``ys`` and ``grad_ys`` differ, or an x is inside a branch or
+            loop body that no y is in.
+        TypeError: a y is complex, or a gradient has another dtype than its y.
     """
     unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)
     if unconnected not in ("none", "zero"):
@@ -99,7 +99,7 @@ def gradients(
 
 
 def add_up(grads: Sequence[Any]) -> Any:
-    """Return the sum of gradients of one tensor: slices, if all of them are; None if there are none."""
+    """Return the sum of gradients of one tensor: slices if all of them are; None for an empty list."""
     if len(grads) < 2:
         return grads[0] if grads else None
     if all(isinstance(grad, IndexedSlices) for grad in grads):
@@ -113,16 +113,16 @@ def add_up(grads: Sequence[Any]) -> Any:
 def _between(
     results: Sequence[Tensor], inputs: Sequence[Tensor], stops: set[Tensor]
 ) -> list[tuple[Operation, tuple[Tensor, ...]]]:
-    """Return the ops between ``inputs`` and ``results``, each after those it needs.
+    """Return the ops between ``inputs`` and ``results`` in topological order.
 
-    With each come the tensors that its gradients go to: its inputs or, of what stands in a branch for a
-    tensor outside, that tensor.
+    Each comes with the tensors that receive its gradients: its inputs or, for a captured tensor, the
+    tensor of the outer graph.
     """
     across = len({tensor.graph for tensor in (*results, *inputs)}) > 1
     sources_of = _outer_or_inputs if across else attrgetter("inputs")
     ops = ancestors([y.op for y in results], lambda op: [x.op for x in sources_of(op)])
     if across:
-        ops.sort(key=lambda op: len(_around(op.graph)))  # what is inside comes after what is outside
+        ops.sort(key=lambda op: len(_around(op.graph)))  # outer graphs first
     wanted, reached, between = set(inputs), set[Any](), []
     for op in ops:
         if op.op_def.gradient is ZERO:
@@ -135,18 +135,17 @@ def _between(
 
 
 def _outer_or_inputs(op: Operation) -> tuple[Tensor, ...]:
-    """Return the inputs of a node or, of what stands for a tensor outside of its graph, that tensor."""
+    """Return the inputs of a node, or the tensor of an outer graph that it captures."""
     outer = op.graph.stand_ins.get(op.outputs[0]) if op.outputs and not op.inputs else None
     return op.inputs if outer is None else (outer,)
 
 
 def _around(graph: NodeGraph) -> list[NodeGraph]:
-    """Return a graph and those it is inside."""
+    """Return a graph and its outer graphs."""
     return [graph] if graph.outer is None else [graph, *_around(graph.outer)]
 
 
 def _check_inside(results: Iterable[Tensor], inputs: Iterable[Tensor]) -> None:
-    """Refuse an x that is further inside than all ys."""
     for x in inputs:
         if x.graph.outer is not None and not any(x.graph in _around(y.graph) for y in results):
             raise ValueError(
@@ -159,7 +158,7 @@ def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradien
     rule = op.op_def.gradient
     if rule is NOT_DIFFERENTIABLE:
         raise LookupError(f"No gradient defined for operation {op.name!r} (op type: {op.type})")
-    passed = grads if rule is SAME else [to_dense(g) for g in grads]  # other rules compute with tensors
+    passed = grads if rule is SAME else [to_dense(g) for g in grads]  # other rules need tensors
     with name_scope(f"{op.name}_grad", None, op.outputs):
         flowing: Sequence[Gradient | None] = rule(op, *passed)
     if len(flowing) != len(op.inputs):
@@ -194,7 +193,7 @@ def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:
 
 
 def _source(x: Any) -> Tensor:
-    """Return the tensor that gradients of x arrive at: of a variable, the node all reads start from."""
+    """Return the tensor that receives the gradients of x: for a variable, its ref."""
     element = x._as_graph_element() if hasattr(x, "_as_graph_element") else x
     return element if isinstance(element, Tensor) else convert_to_tensor(element)
 
@@ -217,9 +216,7 @@ def hessians(
         ys: a tensor, or a list of them.
         xs: tensors or variables of a known shape.
         name: the scope of the new ops.
-        colocate_gradients_with_ops: as for :func:`gradients`, like the rest.
-        gate_gradients: likewise.
-        aggregation_method: likewise.
+        colocate_gradients_with_ops, gate_gradients, aggregation_method: see :func:`gradients`.
 
     Returns:
         For each x of shape ``s`` a tensor of shape ``s + s``.

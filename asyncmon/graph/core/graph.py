@@ -1,4 +1,4 @@
-"""The graph: named nodes in the order they were built, collections, and the rules for adding."""
+"""The graph: named nodes in the order of their creation, scopes and collections. TF1: ``tf.Graph``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_ATTRS: Mapping[str, Any] = {}
 
 
 class BuildContext(NamedTuple):
-    """What applies to the next node. Changed by entering another one, never in place."""
+    """The graph and the scopes of the next node. A scope enters a changed copy."""
 
     graph: NodeGraph
     scope: str = ""
@@ -31,23 +31,19 @@ class BuildContext(NamedTuple):
     devices: tuple[Any, ...] = ()
     variable_scope: Any = None
 
-    def but(self, **changes: Any) -> BuildContext:
-        """Return this context with some fields changed."""
-        return self._replace(**changes)
-
 
 building: ContextVar[BuildContext | None] = ContextVar("asyncmon_building", default=None)
 
 
 @contextmanager
 def entered(context: BuildContext) -> Iterator[BuildContext]:
-    """Make a context the current one inside ``with``."""
+    """Set the current context inside ``with``."""
     before = building.get()
     building.set(context)
     try:
         yield context
     finally:
-        building.set(before)  # not reset(token): an async generator may leave in another context
+        building.set(before)  # not reset(token): an async generator may be closed in another context
 
 
 class Graph:
@@ -61,9 +57,9 @@ class Graph:
     """
 
     outer: Graph | None = None
-    """The graph this one is a branch or a loop body of."""
+    """The graph that this branch or loop body belongs to."""
     stand_ins: Mapping[Tensor, Tensor] = MappingProxyType({})
-    """The tensors here that stand for one of an outer graph, with those."""
+    """Tensors of this subgraph that represent one of an outer graph, mapped to that."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}
@@ -72,9 +68,9 @@ class Graph:
         self._finalized = False
         self.seed: int | None = None
         self.random_ops = 0
-        self.asserted: set[Tensor] = set()  # those that set_shape() added to what is known of
+        self.asserted: set[Tensor] = set()  # whose static shape set_shape() refined
         self.extras: dict[str, Any] = {}
-        """What modules of the engine keep with this graph, by module."""
+        """Data of other modules of the engine about this graph, by module."""
 
     # Building.
 
@@ -85,11 +81,11 @@ class Graph:
         attrs: Mapping[str, Any] = _NO_ATTRS,
         name: str | None = None,
     ) -> Operation:
-        """Add a node whose inputs are tensors already. ``create_op`` converts them first.
+        """Add a node whose inputs are tensors; ``create_op`` converts them first.
 
         Raises:
             RuntimeError: the graph is finalized.
-            ValueError, TypeError: the op does not take these inputs, or the name is not valid.
+            ValueError, TypeError: the inputs do not fit the op, or the name is not valid.
         """
         if self._finalized:
             self._check_not_finalized()
@@ -124,14 +120,14 @@ class Graph:
         *,
         pair: bool = False,
     ) -> Operation:
-        """Add a node to this graph, or to the branch of it that is being built, converting its inputs.
+        """Convert the inputs and add a node, to this graph or to its branch that is being built.
 
         Args:
             type: the op type.
-            inputs: tensors, or values; for the first inputs of an op on variables, variables.
+            inputs: tensors or values; the first inputs of an op on variables are variables.
             attrs: passed to the op's kernel and shape rule by name.
             name: the node's name, made unique; by default the type.
-            pair: whether there are two operands, of which a Python value takes the other one's dtype.
+            pair: convert two operands together: a Python value takes the dtype of the other one.
         """
         graph, label = self._target(), name or type
         if pair:
@@ -145,18 +141,17 @@ class Graph:
         return graph.add_op(type, tensors, attrs, name)
 
     def take_in(self, tensor: Tensor) -> Tensor:
-        """Return the tensor of this graph that stands for one of another graph.
+        """Capture a tensor of an outer graph, as branches and loop bodies do.
 
         Raises:
-            ValueError: nothing does. Only branches and loop bodies take in tensors, of their outer
-                graph.
+            ValueError: this is no branch or loop body, or not of that graph.
         """
         raise ValueError(
             f"Tensor {tensor!r} must be from the same graph as the other inputs ({self!r})."
         )
 
     def take_in_ref(self, tensor: Tensor) -> Tensor:
-        """Return what stands here for a variable, not its value, of the outermost graph."""
+        """Capture a variable itself, not its value, of the outermost graph."""
         return self.take_in(tensor)
 
     @property
@@ -165,7 +160,7 @@ class Graph:
         return self if self.outer is None else self.outer.root
 
     def _target(self) -> NodeGraph:
-        """Return the branch of this graph that is being built, or the graph itself."""
+        """Return the branch of this graph that is being built, else the graph."""
         context = building.get()
         if context is None or context.graph is self:
             return self
@@ -175,7 +170,7 @@ class Graph:
         return self if graph is None else context.graph
 
     def _rng_key(self, seed: int | None) -> tuple[int | None, int, int]:
-        """Return TF1's pair of seeds, None in front for the session's own, and the op's number."""
+        """Return TF1's pair of seeds (the first is None for the session's own) and the op's number."""
         self.random_ops += 1
         if seed is not None:
             return (87654321 if self.seed is None else self.seed, int(seed), self.random_ops)
@@ -211,7 +206,7 @@ class Graph:
         return f"{name}_{count}"
 
     def operand_name(self, label: str, operand: str | int) -> str:
-        """Return the name, absolute, of a constant made for an op that is to be added: ``add_1/y``."""
+        """Return the absolute name of a constant operand of the next op: ``add_1/y/``."""
         if isinstance(operand, int):
             operand = f"input_{operand}"
         if label.endswith("/"):
@@ -229,9 +224,9 @@ class Graph:
 
     @contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
-        """Put a prefix, made unique, before the names of the ops built inside. TF1: same name.
+        """Prefix the names of the ops built inside with a unique scope. TF1: same name.
 
-        A name that ends in ``/`` is an existing scope to enter again; None or "" is the top.
+        A name that ends in ``/`` re-enters an existing scope; None or "" is the top level.
         """
         context = self._context()
         if not name:
@@ -242,42 +237,42 @@ class Graph:
             if not (_VALID_SCOPE if context.scope else _VALID_NAME).fullmatch(name):
                 raise ValueError(f"'{name}' is not a valid scope name")
             scope = self.unique_name(context.scope + name) + "/"
-        with entered(context.but(scope=scope)):
+        with entered(context._replace(scope=scope)):
             yield scope
 
     def get_name_scope(self) -> str:
-        """Return the current name scope, without a slash at its end. TF1: same name."""
+        """Return the current name scope without its trailing slash. TF1: same name."""
         return self._context().scope.removesuffix("/")
 
     @contextmanager
     def control_dependencies(self, control_inputs: Sequence[Any] | None) -> Iterator[None]:
-        """Order the ops built inside after these; None forgets those outside. TF1: same name."""
+        """Run the ops built inside after these; None clears outer dependencies. TF1: same name."""
         context = self._context()
         control = () if control_inputs is None else context.control
         for item in control_inputs or ():
             op = self._ordered_after(item)
             if op is not None and op not in control:
                 control = (*control, op)
-        with entered(context.but(control=control)):
+        with entered(context._replace(control=control)):
             yield
 
     def _ordered_after(self, item: Any) -> Operation | None:
-        """Return the operation of this graph to run first; None where a subgraph orders it itself."""
+        """Return the operation to run first; None where a subgraph orders it another way."""
         op: Operation = self.as_graph_element(item).op
         return op
 
     @contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:
-        """Put the ops built inside on a device. TF1: same name. See ``build``."""
+        """Place the ops built inside on a device. TF1: same name. See :func:`.build.device`."""
         devices = with_device(self._context().devices, device_name_or_function)
-        with entered(self._context().but(devices=devices)):
+        with entered(self._context()._replace(devices=devices)):
             yield
 
     @contextmanager
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
-        """Put the ops built inside where another is. TF1: same name. See ``build``."""
+        """Place the ops built inside on the device of ``op``. TF1: same name."""
         devices = with_colocation(self._context().devices, op, ignore_existing)
-        with entered(self._context().but(devices=devices)):
+        with entered(self._context()._replace(devices=devices)):
             yield
 
     def _context(self) -> BuildContext:
@@ -289,7 +284,7 @@ class Graph:
     def as_graph_element(
         self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True
     ) -> Any:
-        """Return the tensor or operation that an object or a name stands for. TF1: same name.
+        """Return the tensor or operation of an object or a name. TF1: same name.
 
         Raises:
             KeyError: a name that is not in the graph.
@@ -351,7 +346,7 @@ class Graph:
         return found
 
     def get_operations(self) -> list[Operation]:
-        """Return all operations in the order they were built."""
+        """Return all operations in the order of their creation."""
         return list(self._operations.values())
 
     # Collections.
@@ -367,7 +362,7 @@ class Graph:
             self.add_to_collection(name, value)
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """Return a copy of a collection; with ``scope``, a regex, of the items whose name matches."""
+        """Return a copy of a collection, or its items whose name matches the regex ``scope``."""
         items = self._collections.get(name, [])
         if scope is None:
             return list(items)
@@ -375,11 +370,11 @@ class Graph:
         return [item for item in items if hasattr(item, "name") and pattern.match(item.name)]
 
     def get_collection_ref(self, name: Any) -> list[Any]:
-        """Return the collection itself, to be changed in place."""
+        """Return the collection itself, which may be changed in place."""
         return self._collections.setdefault(name, [])
 
     def get_all_collection_keys(self) -> list[Any]:
-        """Return the names of the collections that are in use."""
+        """Return the names of all collections."""
         return [name for name in self._collections if isinstance(name, str)]
 
     def clear_collection(self, name: Any) -> None:
@@ -388,31 +383,31 @@ class Graph:
         self._collections.pop(name, None)
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> GraphDef:
-        """Return the graph as data, which TensorBoard shows; no graph is made of it. TF1: same name.
+        """Return the graph as data, which TensorBoard shows. It cannot be imported. TF1: same name.
 
-        ``from_version`` leaves out the nodes up to that :attr:`version`, ``add_shapes`` adds those of
+        ``from_version`` omits the nodes up to that :attr:`version`; ``add_shapes`` adds the shapes of
         outputs as an attribute.
         """
         return graph_def_of(self.get_operations()[from_version or 0 :], add_shapes=add_shapes)
 
-    # Life.
+    # Finalizing.
 
     @property
     def version(self) -> int:
-        """The number of operations, which grows with each change."""
+        """The number of operations."""
         return len(self._operations)
 
     @property
     def finalized(self) -> bool:
-        """True once nothing can be added any more."""
+        """True while the graph rejects new nodes."""
         return self._finalized
 
     def finalize(self) -> None:
-        """Refuse any further node. TF1: same name. A second call does nothing."""
+        """Reject new nodes from now on. TF1: same name. A second call does nothing."""
         self._finalized = True
 
     def unfinalize(self) -> None:
-        """Take nodes again. What sessions have compiled stays valid."""
+        """Accept new nodes again. Compiled plans of sessions stay valid."""
         self._finalized = False
 
     def _check_not_finalized(self) -> None:

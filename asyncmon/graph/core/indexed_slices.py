@@ -1,4 +1,4 @@
-"""A gradient of which only some rows are not zero. TF1: ``tf.IndexedSlices``."""
+"""Gradients with few non-zero rows. TF1: ``tf.IndexedSlices``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 
 
 class IndexedSlicesValue(NamedTuple):
-    """What a run returns for a fetched :class:`IndexedSlices`. TF1: same name."""
+    """The result of fetching an :class:`IndexedSlices`. TF1: same name."""
 
     values: Any
     indices: Any
@@ -17,15 +17,15 @@ class IndexedSlicesValue(NamedTuple):
 
 
 class IndexedSlices:
-    """Rows of a big tensor: ``dense[indices[i]] += values[i]``, and zeros elsewhere. TF1: same name.
+    """Rows of a large tensor: ``dense[indices[i]] += values[i]``, zeros elsewhere. TF1: same name.
 
-    Stands for its dense tensor wherever a tensor is expected.
+    It converts to its dense tensor wherever a tensor is expected.
 
     Args:
         values: the rows, a tensor of shape ``[n, ...]``.
-        indices: which rows they are, an integer tensor of shape ``[n]``; a row may come twice.
-        dense_shape: the shape of the whole, an integer vector. Without it, it stands for no tensor, but
-            can be applied to a variable.
+        indices: the numbers of the rows, an integer tensor of shape ``[n]``, repetitions allowed.
+        dense_shape: the shape of the dense tensor, an integer vector. Without it there is no
+            conversion, but the slices can be applied to a variable.
     """
 
     def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor | None = None) -> None:
@@ -67,5 +67,5 @@ class IndexedSlices:
 
 
 def to_dense(grad: Any) -> Any:
-    """Return slices as a tensor; anything else as it is."""
+    """Convert slices to a tensor; return anything else unchanged."""
     return grad._as_tensor() if isinstance(grad, IndexedSlices) else grad

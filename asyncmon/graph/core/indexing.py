@@ -1,8 +1,7 @@
 """``tensor[...]``: an index expression as the attribute of one op, ``StridedSlice``.
 
-The attribute ``index`` is a tuple of ints, None (a new axis), ``...``, ``Range(start, stop, step)``
-and, in the place of any int, ``Arg(i)``: the i-th input after the tensor, a scalar known only in the
-run.
+The attribute ``index`` is a tuple of ints, None (a new axis), ``...`` and ``Range(start, stop, step)``.
+``Arg(i)`` in place of an int is the i-th input after the tensor, a scalar of the run.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from asyncmon.graph.core.dtypes import as_dtype
 
 
 class Arg(NamedTuple):
-    """Stands for a tensor in an index."""
+    """A tensor in an index."""
 
     position: int
 
@@ -33,7 +32,7 @@ Item = Any
 
 
 def is_mask(index: Any) -> bool:
-    """Return true for a bool, or an array or tensor of bools, which picks what is true."""
+    """Return true for a bool, or an array or tensor of bools, which selects its true elements."""
     dtype = getattr(index, "dtype", None)
     return isinstance(index, bool) or (dtype is not None and as_dtype(dtype).is_bool)
 
@@ -42,7 +41,7 @@ _SCALARS = frozenset(["int16", "int32", "int64"])
 
 
 def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:
-    """Return the tensors in an index expression and the attribute that describes it.
+    """Return the tensors in an index expression and its encoding as an attribute.
 
     Raises:
         TypeError: an entry is not an int, a slice, None, ``...`` or a scalar integer tensor.

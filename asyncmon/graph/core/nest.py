@@ -1,4 +1,4 @@
-"""Nested lists, tuples and dicts of tensors, laid flat and put back."""
+"""Flatten and rebuild nested lists, tuples and dicts of tensors."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from asyncmon.graph.core.shape import TensorShape
 
 
 def is_listed(structure: Any) -> bool:
-    """Return whether it is a list or tuple of parts. A shape is a leaf, as in the original."""
+    """Return true for a list or tuple. A TensorShape is a leaf, as in TF1."""
     return isinstance(structure, list | tuple) and not isinstance(structure, TensorShape)
 
 
 def flatten(structure: Any) -> list[Any]:
-    """Return the leaves in order; those of a dict by sorted key, as the original does."""
+    """Return the leaves in order; those of a dict by sorted key, as in TF1."""
     return flatten_as(structure, structure)
 
 
 def flatten_as(structure: Any, other: Any) -> list[Any]:
-    """Return the parts of another structure that lie where this one has its leaves, in their order."""
+    """Return the parts of another structure at the places of the leaves of this one."""
     if isinstance(structure, Mapping):
         return [leaf for key in sorted(structure) for leaf in flatten_as(structure[key], other[key])]
     if is_listed(structure):
@@ -29,7 +29,7 @@ def flatten_as(structure: Any, other: Any) -> list[Any]:
 
 
 def pack_like(structure: Any, leaves: Iterable[Any]) -> Any:
-    """Return a structure like this one with other leaves, in the order of :func:`flatten`."""
+    """Rebuild a structure with other leaves, given in the order of :func:`flatten`."""
     leaves = iter(leaves)
     if isinstance(structure, Mapping):
         found = {key: pack_like(structure[key], leaves) for key in sorted(structure)}
@@ -41,7 +41,7 @@ def pack_like(structure: Any, leaves: Iterable[Any]) -> Any:
 
 
 def same_structure(a: Any, b: Any) -> bool:
-    """Return true when both nest alike; lists and tuples count as the same."""
+    """Return true when both have the same structure; lists and tuples are equivalent."""
     if isinstance(a, Mapping):
         return (
             isinstance(b, Mapping)
@@ -54,6 +54,6 @@ def same_structure(a: Any, b: Any) -> bool:
 
 
 def map_structure(function: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Return the structure of what a function makes of the leaves of structures that are alike."""
+    """Apply a function to the corresponding leaves of structures, and return the structure."""
     leaves = [flatten_as(first, each) for each in (first, *others)]
     return pack_like(first, [function(*parts) for parts in zip(*leaves, strict=True)])

@@ -1,6 +1,6 @@
 """Nodes and their outputs. TF1: ``tf.Operation``, ``tf.Tensor``.
 
-Operators add nodes by the name of the op type, through the graph, whose class is above this module.
+Operators add nodes by op type through the graph, whose class is in a module above this one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Operator = Callable[["Operators", Any], "Tensor"]
 
 
 class NodeGraph(Protocol):
-    """What is used of a node's graph, which is a :class:`~asyncmon.graph.core.graph.Graph`."""
+    """The members of :class:`~asyncmon.graph.core.graph.Graph` that nodes and conversions use."""
 
     asserted: set[Tensor]
 
@@ -58,7 +58,7 @@ class NodeGraph(Protocol):
 
 
 class Operation:
-    """A node: an op type, its inputs and attributes. TF1: ``tf.Operation``. Made by ``create_op``."""
+    """A node: an op type with inputs and attributes, added by ``create_op``. TF1: ``tf.Operation``."""
 
     __slots__ = (
         "__weakref__",
@@ -102,19 +102,19 @@ class Operation:
 
     @property
     def control_inputs(self) -> list[Operation]:
-        """The nodes that it runs after without their values, a new list. TF1: same name."""
+        """A new list of its control dependencies. TF1: same name."""
         return list(self.control)
 
     @property
     def op(self) -> Operation:
-        """The operation itself, as ``tensor.op`` is for a tensor."""
+        """The operation itself, as ``tensor.op`` is that of a tensor."""
         return self
 
     def get_attr(self, name: str) -> Any:
-        """Return an attribute; ``"T"`` is the dtype of the first output, as it mostly is in TF1.
+        """Return an attribute; ``"T"`` is the dtype of the first output, as it usually is in TF1.
 
         Raises:
-            ValueError: there is none of that name.
+            ValueError: there is no attribute of that name.
         """
         try:
             return self.attrs[name]
@@ -127,7 +127,7 @@ class Operation:
 
     @property
     def node_def(self) -> NodeDef:
-        """It as a ``NodeDef``. TF1: same name."""
+        """The operation as a ``NodeDef``. TF1: same name."""
         return node_def_of(self)
 
     def values(self) -> tuple[Tensor, ...]:
@@ -137,8 +137,8 @@ class Operation:
     def run(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Awaitable[None]:
         """Run it: ``await op.run()`` is ``await session.run(op, feed_dict)``. TF1: same name.
 
-        ``session`` is by default that of :func:`~asyncmon.graph.get_default_session`; ValueError where
-        there is none, or it runs another graph.
+        ``session`` defaults to :func:`~asyncmon.graph.get_default_session`; ValueError if there is
+        none, or if it runs another graph.
         """
         chosen = session_for(self.graph, session, "execute operation", "run")
         run: Awaitable[None] = chosen.run(self, feed_dict)
@@ -149,7 +149,7 @@ class Operation:
 
 
 def _pair(op_type: str, name: str, **attrs: Any) -> tuple[Operator, Operator]:
-    """Return the operator for a type of op, and the one for swapped operands."""
+    """Return the operator of an op type, and the reflected operator."""
 
     def operator(self: Operators, other: Any) -> Tensor:
         return self.graph.create(op_type, (self, other), attrs, name, pair=True).outputs[0]
@@ -165,7 +165,7 @@ def _single(op_type: str) -> Callable[[Operators], Tensor]:
 
 
 class Operators:
-    """Arithmetic for whatever stands for a tensor: :class:`Tensor` and ``Variable``."""
+    """The operators of :class:`Tensor` and ``Variable``."""
 
     __slots__ = ()
     __array_ufunc__ = None  # numpy leaves `array + tensor` to the tensor
@@ -218,8 +218,7 @@ class Operators:
 class Tensor(Operators):
     """An output of an operation. TF1: ``tf.Tensor``.
 
-    Holds no value: ``await session.run(tensor)`` computes one. Equality and hash are those of the
-    object.
+    It holds no value: ``await session.run(tensor)`` computes one. Equality is identity.
     """
 
     __slots__ = ("__weakref__", "graph", "name", "op", "spec", "value_index")
@@ -238,12 +237,12 @@ class Tensor(Operators):
 
     @property
     def shape(self) -> TensorShape:
-        """The static shape, as far as it is known."""
+        """The static shape, which may be partially known."""
         return TensorShape(self.spec.shape)
 
     @property
     def device(self) -> str:
-        """The device of the op, "" where none was asked for."""
+        """The device of the op, "" by default."""
         return self.op.device
 
     def get_shape(self) -> TensorShape:
@@ -251,10 +250,10 @@ class Tensor(Operators):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Add to what is known of the static shape. TF1: same name.
+        """Refine the static shape. TF1: same name.
 
         Raises:
-            ValueError: the shape contradicts what is known.
+            ValueError: the shapes are not compatible.
         """
         known, new = self.spec.shape, as_shape(shape)
         if not is_compatible(known, new):
@@ -267,15 +266,15 @@ class Tensor(Operators):
     def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Awaitable[Any]:
         """Compute it: ``await t.eval()`` is ``await session.run(t, feed_dict)``. TF1: same name.
 
-        ``session`` is by default that of :func:`~asyncmon.graph.get_default_session`; ValueError where
-        there is none, or it runs another graph.
+        ``session`` defaults to :func:`~asyncmon.graph.get_default_session`; ValueError if there is
+        none, or if it runs another graph.
         """
         chosen = session_for(self.graph, session, "evaluate tensor", "eval")
         value: Awaitable[Any] = chosen.run(self, feed_dict)
         return value
 
     def consumers(self) -> list[Operation]:
-        """Return the operations that have it for an input, as they were built. TF1: same name."""
+        """Return the operations that it is an input of, in order of creation. TF1: same name."""
         return [op for op in self.graph.get_operations() if self in op.inputs]
 
     def __len__(self) -> NoReturn:

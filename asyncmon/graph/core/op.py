@@ -1,8 +1,8 @@
 """The op table: an op is one record, found by its type name.
 
-A record says how values are computed (``kernel``), what is known of the outputs without values
-(``infer``) and how gradients flow (``gradient``). The plan does everything else for all ops: order,
-transactions, memory, threads. There are five kinds of record, and the plan has one way to run each:
+A record has functions for the values (``kernel``), for the specs of the outputs (``infer``) and for the
+gradients (``gradient``). The plan handles order, transactions, memory and threads for all ops. There
+are five kinds of records:
 
 * :class:`OpDef`: a pure function of arrays. Most ops are one.
 * :class:`RandomOpDef`: draws random numbers.
@@ -20,7 +20,7 @@ A pure op::
     def _hypot_gradient(op, grad):
         x, y = op.inputs                       # tensors: a gradient is made of ops
         share = grad / op.outputs[0]
-        return [share * x, share * y]          # one for each input, None where none flows
+        return [share * x, share * y]          # one for each input, None for none
 
     register(OpDef("Hypot", np.hypot, _hypot_rule, _hypot_gradient, elementwise=True))
 
@@ -42,17 +42,16 @@ The update of an optimizer::
     def descend(var, accum, rate, grad, momentum, name=None):
         return create_op("Descend", (var, accum, rate, grad), {"momentum": momentum}, name)
 
-Building nodes (:mod:`asyncmon.graph.core.build`): ``create_op(type, inputs, attrs, name) -> Tensor``
-for an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
-``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are not
-tensors are converted; ``convert_pair(x, y, label)`` converts two operands where a Python number takes
-the dtype of the other one. All attributes are passed to ``kernel`` and ``infer`` as keywords.
+Nodes (:mod:`asyncmon.graph.core.build`): ``create_op(type, inputs, attrs, name)`` adds an op with one
+output, ``create_ops(...)`` one with several, ``create_operation(...)`` returns the node itself. Inputs
+are converted to tensors; ``convert_pair(x, y, label)`` converts two operands so that a Python number
+takes the dtype of the other one. ``kernel`` and ``infer`` get all attributes as keywords.
 
-Values. A kernel gets and returns numpy arrays. A 0-d value may be a numpy scalar (``np.float32``), so
-use functions (``np.add(x, y)``, ``np.shape(x)``) rather than methods where that matters. A kernel never
-writes into its inputs. Floating point warnings are off while kernels run.
+A kernel gets and returns numpy arrays. A 0-d value may be a numpy scalar (``np.float32``), so use
+functions (``np.add(x, y)``, ``np.shape(x)``) rather than methods. A kernel never writes into its inputs.
+Floating point warnings are off while kernels run.
 
-Operators of :class:`~asyncmon.graph.core.node.Tensor` build these types: ``AddV2 Sub Mul RealDiv
+Operators of :class:`~asyncmon.graph.core.node.Tensor` add these types: ``AddV2 Sub Mul RealDiv
 FloorDiv FloorMod Pow MatMul Neg Abs Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalXor
 LogicalNot StridedSlice BooleanMask`` (``RealDiv`` takes integers too and gives float64 for them,
 float32 up to 16 bits, as ``tf.truediv`` does). A list that contains tensors is converted with ``Pack``
@@ -74,15 +73,15 @@ from asyncmon.graph.core.shape import Shape
 
 @dataclass(slots=True, unsafe_hash=True)  # never changed; frozen, it takes four times as long to make
 class Spec:
-    """What is known of a tensor before it is computed.
+    """The static properties of a tensor.
 
     Attributes:
         dtype: the element type.
-        shape: as far as it is known.
-        value: the array, of a constant.
-        dims: the elements of an integer scalar (as a 1-tuple) or vector, None for an unknown one. The
-            rules of ops on shapes give them, so that a shape that is taken apart and packed again keeps
-            its known dimensions.
+        shape: the static shape, which may be partially known.
+        value: the array of a constant.
+        dims: the elements of an integer scalar (as a 1-tuple) or vector, None for an unknown one. Rules
+            of ops on shapes propagate them, so that a shape that is split and packed again keeps its
+            known dimensions.
     """
 
     dtype: DType
@@ -91,14 +90,14 @@ class Spec:
     dims: tuple[int | None, ...] | None = field(default=None, compare=False, repr=False)
 
     def known_dims(self) -> tuple[int | None, ...] | None:
-        """Return the integers this tensor holds, as far as they are known; None if nothing is."""
+        """Return the elements of an integer scalar or vector; None if all of them are unknown."""
         if self.value is not None and self.value.ndim <= 1 and self.dtype.is_integer:
             return tuple(int(d) for d in np.atleast_1d(self.value))
         return self.dims
 
 
 def constant_of(spec: Spec) -> NDArray[Any] | None:
-    """Return the value where all of it is known."""
+    """Return the value if it is completely known."""
     known = spec.known_dims()
     if spec.value is not None or known is None or None in known:
         return spec.value
@@ -106,44 +105,43 @@ def constant_of(spec: Spec) -> NDArray[Any] | None:
 
 
 WAITS: Final = object()
-"""What the ``attempt`` of an awaited op returns where the op would have to wait."""
+"""The result of the ``attempt`` of an awaited op that would have to wait."""
 
 NOT_DIFFERENTIABLE: Final = None
-"""The ``gradient`` of an op whose gradient is an error to ask for."""
+"""The ``gradient`` of an op that cannot be differentiated: gradients() raises LookupError."""
 
 
 def ZERO(op: Any, *grads: Any) -> list[None]:
-    """The ``gradient`` of an op that nothing flows back through."""
+    """The ``gradient`` of an op that stops gradients."""
     return [None] * len(op.inputs)
 
 
 def SAME(op: Any, grad: Any) -> list[Any]:
-    """The ``gradient`` of an op that hands its one input on: as it is, be it a tensor or slices."""
+    """The ``gradient`` of an identity: a tensor or slices, unchanged."""
     return [grad]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
-    """What the records of all kinds have.
+    """The fields of all kinds of records.
 
     Attributes:
         name: the op type, ``"MatMul"``.
-        kernel: computes the outputs: an array, or a tuple for several outputs. Each kind says what it
-            is called with.
-        infer: ``infer(*specs, **attrs)`` -> a fresh Spec (an input's own would say that the output has
-            its value) or a tuple of them; ValueError or TypeError with a full sentence where inputs do
-            not fit.
+        kernel: computes the outputs: an array, or a tuple for several outputs. Its arguments depend on
+            the kind.
+        infer: ``infer(*specs, **attrs)`` -> a new Spec or a tuple of them (the spec of an input would
+            also pass on its value); ValueError or TypeError with a full sentence if inputs do not fit.
         gradient: ``gradient(op, *grads)`` -> one Tensor or None per input, built of ops; or
-            :data:`NOT_DIFFERENTIABLE`, :func:`ZERO`, :func:`SAME`. A grad is None where nothing flows
-            back into that output (only for ops with several outputs).
+            :data:`NOT_DIFFERENTIABLE`, :func:`ZERO`, :func:`SAME`. With several outputs, a grad is None
+            for an output without gradient.
 
-    Each kind has its own values of these:
-        refs: how many leading inputs are variables rather than values.
-        run_rule: stands for ``infer`` once shapes are fed, where that refuses what can run.
-        stateful: a node is run each time, also where its result is constant or not used.
-        foreign: it calls code of the user's, whose errors are left as they are. Never run twice.
+    Each kind sets these:
+        refs: the number of leading inputs that are variables.
+        run_rule: replaces ``infer`` when shapes are fed, if ``infer`` rejects inputs that can run.
+        stateful: a node runs each time, even if its result is constant or unused.
+        foreign: it calls user code, whose errors are not wrapped. It never runs twice.
         awaits: the kernel is ``async def``.
-        changes: it changes what a session holds: variables, queues.
+        changes: it changes state of the session: variables, queues.
     """
 
     name: str
@@ -161,7 +159,7 @@ class OpRecord:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OpDef(OpRecord):
-    """A pure op: ``kernel(*arrays, **attrs)``. ``kernel=None``: its output can only be fed.
+    """A pure op: ``kernel(*arrays, **attrs)``. With ``kernel=None`` its output must be fed.
 
     Attributes:
         elementwise: each output element depends on the input elements it broadcasts from. The kernel
@@ -172,8 +170,8 @@ class OpDef(OpRecord):
         stateful: see :class:`OpRecord`.
         foreign: likewise.
         run_rule: likewise.
-        flops: ``flops(*specs, **attrs)``, of all inputs and outputs -> the multiplications of a matrix
-            product that the kernel splits up where it is large.
+        flops: ``flops(*specs, **attrs)``, of all inputs and outputs -> the number of multiplications
+            of a product that the kernel splits over threads.
     """
 
     elementwise: bool = False
@@ -186,12 +184,12 @@ class OpDef(OpRecord):
 
 
 class RandomOpDef(OpRecord):
-    """An op that draws: ``kernel(*arrays, rng=generator, **attrs)``.
+    """A random op: ``kernel(*arrays, rng=generator, **attrs)``.
 
     Its nodes have the attribute ``seed`` (int or None), which ``infer`` takes with a default and the
-    kernel does not get: the key of the ``numpy.random.Generator`` is derived from it and the graph's
-    seed. The generator is for this call only. Its state belongs to the session: a run that fails draws
-    nothing.
+    kernel does not get: the key of the ``numpy.random.Generator`` is derived from it and the seed of
+    the graph. The generator is valid during the call. Its state belongs to the session; a failed run
+    does not advance it.
     """
 
     __slots__ = ()
@@ -199,25 +197,24 @@ class RandomOpDef(OpRecord):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VariableOpDef(OpRecord):
-    """An op on variables, its first ``refs`` inputs: pass the ``Variable``, or its ref tensor.
+    """An op on variables, its first ``refs`` inputs: a ``Variable`` each, or its ref tensor.
 
-    A writing op has one of two forms, or both; the plan then takes the cheaper one. Its (single) output
-    is the new value of the first ref, with that ref's spec as ``infer`` says.
+    A writing op has one or both of two forms; the plan takes the cheaper one. Its single output is the
+    new value of the first ref, whose spec ``infer`` returns.
 
     * ``kernel(*ref_values, *inputs, **attrs)`` -> the new value, or a tuple with one per ref.
-    * ``update(*ref_arrays, *inputs, **attrs)`` writes the refs' arrays in place: those of the state
-      where nothing else refers to them (no snapshot is alive, and the run does not use the new value),
-      otherwise copies. It must not fail and keeps no reference to an argument.
+    * ``update(*ref_arrays, *inputs, **attrs)`` writes the arrays of the refs in place. These are copies
+      if a snapshot holds the arrays of the state, or if the run uses the new value. It must not fail or
+      keep a reference to an argument.
 
     Attributes:
-        refs: how many variables there are.
-        update: the form in place.
-        blockwise: ``update`` is elementwise, and is called on matching flat slices of the refs and of
-            every input with the shape of the first ref, one cache-sized block after the other and on
-            several cores, with all other inputs (scalars) whole. Temporaries are small.
-        changes: False for a read: ``kernel(value, *inputs, **attrs)`` gets the value of the one
-            variable, None where it is not initialised. Without a kernel the output is that value,
-            which must be there.
+        refs: the number of variables.
+        update: the in-place form.
+        blockwise: ``update`` is elementwise. It is called with matching flat slices of the refs and of
+            all inputs with the shape of the first ref, in cache-sized blocks on several cores, and with
+            all other inputs (scalars) whole. Temporaries stay small.
+        changes: False for a read: ``kernel(value, *inputs, **attrs)`` gets the value of the variable,
+            None if it is not initialised. Without a kernel, the output is the initialised value.
         initializes: the refs are not read, so they need not be initialised.
         aliases: the new value may be an input of the kernel.
     """
@@ -232,13 +229,13 @@ class VariableOpDef(OpRecord):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AwaitedOpDef(OpRecord):
-    """A coroutine: ``async def kernel(run, op, *arrays)``, with the run and the node it is called for.
+    """An async op: ``async def kernel(run, op, *arrays)``, with the run and the node.
 
     Attributes:
-        nowait: the kernel makes no use of the task it runs in, so it may be started without one. A task
-            is made where it waits.
-        attempt: ``attempt(run, op, *arrays)`` -> the outputs, or :data:`WAITS` where it would have to
-            wait; it has done nothing then, and the kernel is awaited.
+        nowait: the kernel does not depend on its task, so it may start without one; a task is created
+            when it first waits.
+        attempt: ``attempt(run, op, *arrays)`` -> the outputs, or :data:`WAITS` without any effect if it
+            would have to wait; the kernel is awaited then.
         changes: see :class:`OpRecord`.
         foreign: likewise.
     """
@@ -258,10 +255,10 @@ class ControlOpDef(OpRecord):
     a dict from slots to the values of the variables that the subgraphs read and write.
 
     Attributes:
-        live: ``live(op, used)`` -> an :class:`asyncmon.graph.execution.records.Live`, what a plan
-            computes where only these of its outputs are used, and the kernel for that. By default all.
-        loops: how often the subgraphs are run is not known beforehand.
-        awaits: something in the subgraphs waits, else the kernel never does.
+        live: ``live(op, used)`` -> an :class:`asyncmon.graph.execution.records.Live`: the part that a
+            plan computes if only these outputs are used, and its kernel. By default everything.
+        loops: the number of runs of the subgraphs depends on values.
+        awaits: an op of the subgraphs may wait; otherwise the kernel never waits.
     """
 
     live: Callable[..., Any] | None = None
@@ -275,7 +272,7 @@ class _Table(dict[str, OpRecord]):
 
 
 table = _Table()
-"""All ops, by type name. A name that is not there is a ValueError."""
+"""All ops, by type name. Looking up an unknown name raises ValueError."""
 
 
 def register(record: OpRecord) -> OpRecord:

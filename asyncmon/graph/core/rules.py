@@ -15,14 +15,14 @@ from asyncmon.graph.core.shape import Shape, is_known, merge
 
 
 def common(x: Shape, y: Shape) -> Shape:
-    """Return what is true of two shapes: the dimensions in which they are known to be equal."""
+    """Return a shape that both are compatible with: the dimensions that are known and equal."""
     if x is None or y is None or len(x) != len(y):
         return None
     return tuple(a if a == b else None for a, b in zip(x, y, strict=True))
 
 
 def broadcast(x: Shape, y: Shape) -> Shape:
-    """Return the shape two shapes broadcast to."""
+    """Return the shape that two shapes broadcast to."""
     if x == y and is_known(x):
         return x
     if x is None or y is None:
@@ -45,7 +45,7 @@ def _broadcast_dim(a: int | None, b: int | None) -> int | None:
 
 
 def with_rank(shape: Shape, rank: int) -> tuple[int | None, ...]:
-    """Return the shape as one of exactly this rank."""
+    """Return the shape with exactly this rank, or raise ValueError."""
     if shape is None:
         return (None,) * rank
     if len(shape) != rank:
@@ -54,21 +54,21 @@ def with_rank(shape: Shape, rank: int) -> tuple[int | None, ...]:
 
 
 def with_rank_at_least(shape: Shape, rank: int) -> Shape:
-    """Return the shape, which must have this rank or a higher one."""
+    """Return the shape; ValueError if its rank is lower."""
     if shape is not None and len(shape) < rank:
         raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}")
     return shape
 
 
 def shape_from(sizes: Spec) -> Shape:
-    """Return what is known of the shape that a vector of sizes describes."""
+    """Return the static shape described by a vector of sizes."""
     (rank,) = with_rank(sizes.shape, 1)
     known = sizes.known_dims()
     return (None,) * rank if known is None and rank is not None else known
 
 
 def rank_of(shape: Shape) -> int | None:
-    """Return the number of dimensions, or None where it is not known."""
+    """Return the number of dimensions, or None if it is unknown."""
     return None if shape is None else len(shape)
 
 
@@ -76,13 +76,13 @@ _OUTSIDE = "Invalid {what} {axis}: expected a value in {range}"
 
 
 def normalize_axis(axis: int, rank: int, what: str = "axis", error: str = _OUTSIDE) -> int:
-    """Return an axis counted from the front.
+    """Return an axis as a non-negative int.
 
     Args:
-        axis: counted from the end where it is negative.
-        rank: how many axes there are.
-        what: the argument's name, for the error.
-        error: the error's text, with ``{what}``, ``{axis}``, ``{rank}``, ``{range}`` to be filled in.
+        axis: a negative one counts from the end.
+        rank: the number of axes.
+        what: the name of the argument, for the error.
+        error: the error's text with the fields ``{what}``, ``{axis}``, ``{rank}``, ``{range}``.
 
     Raises:
         ValueError: there is no such axis.
@@ -93,14 +93,14 @@ def normalize_axis(axis: int, rank: int, what: str = "axis", error: str = _OUTSI
 
 
 def error_at(error: Exception, name: str, type: str, specs: Iterable[Spec]) -> Exception:
-    """Return the error of a rule with the op and its input shapes, as the original writes it."""
+    """Return the error of a rule with TF1's addition: the op and its input shapes."""
     shapes = ", ".join(text(s.shape) for s in specs)
     found = f"{error} for {name.rstrip('/')!r} (op: {type!r}) with input shapes: {shapes}."
     return TypeError(found) if isinstance(error, TypeError) else ValueError(found)
 
 
 def text(shape: Shape) -> str:
-    """Write a shape as the original's error texts do: ``[2,?,3]``."""
+    """Format a shape as in TF1's errors: ``[2,?,3]``."""
     if shape is None:
         return "<unknown>"
     return "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
@@ -119,7 +119,7 @@ SMOOTH = FLOATS + COMPLEX
 
 
 def check_dtype(dtype: dtypes.DType, allowed: Collection[dtypes.DType], parameter: str = "x") -> None:
-    """Refuse a dtype that an op is not defined for, with the original's text."""
+    """Raise TF1's TypeError for a dtype that an op is not defined for."""
     if dtype not in allowed:
         names = ", ".join(d.name for d in allowed)
         raise TypeError(
@@ -129,7 +129,7 @@ def check_dtype(dtype: dtypes.DType, allowed: Collection[dtypes.DType], paramete
 
 
 def check_same_dtype(op: str, x: Spec, y: Spec, names: tuple[str, str] = ("x", "y")) -> None:
-    """Refuse two tensors of different dtypes: nothing is promoted between tensors."""
+    """Raise TypeError for tensors of different dtypes: there is no type promotion between tensors."""
     if x.dtype is not y.dtype:
         raise TypeError(
             f"Input {names[1]!r} of {op!r} Op has type {y.dtype.name} that does not match "
@@ -140,7 +140,7 @@ def check_same_dtype(op: str, x: Spec, y: Spec, names: tuple[str, str] = ("x", "
 def unary(
     allowed: Sequence[dtypes.DType] = NUMBERS, parameter: str = "x", output: dtypes.DType | None = None
 ) -> Rule:
-    """Return the rule of ops with one input, like which the output is, or of the dtype ``output``."""
+    """Return the rule of ops whose output has the shape and dtype (or ``output``) of the one input."""
     names = frozenset([dtype.name for dtype in allowed])
 
     def rule(x: Spec, **_attrs: object) -> Spec:
@@ -157,13 +157,13 @@ def binary(
     parameters: tuple[str, str] = ("x", "y"),
     output: dtypes.DType | None = None,
 ) -> Rule:
-    """Return the rule of ops that broadcast two inputs of one dtype, which the output has too.
+    """Return the rule of ops that broadcast two inputs of one dtype.
 
     Args:
         op: the op type, for the error.
         allowed: the dtypes of the inputs.
         parameters: the names of the inputs, for the error.
-        output: the dtype of the output, where it is another one.
+        output: the dtype of the output, by default that of the inputs.
     """
     names = frozenset([dtype.name for dtype in allowed])
 
@@ -178,7 +178,7 @@ def binary(
 
 
 def like_first(*specs: Spec, **_attrs: object) -> Spec:
-    """Return the spec of an output like the first input, which the others must fit."""
+    """Return the spec of the first input; the shapes of the others must be compatible."""
     shape = specs[0].shape
     for other in specs[1:]:
         shape = merge(shape, other.shape)

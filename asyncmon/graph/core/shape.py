@@ -13,7 +13,7 @@ Shape = tuple[int | None, ...] | None
 
 
 def as_shape(value: Any) -> Shape:
-    """Return a shape given as a sequence, an int, a TensorShape or None, as a plain tuple.
+    """Convert a sequence, an int, a TensorShape or None to a plain tuple or None.
 
     Raises:
         TypeError: it is none of these.
@@ -51,19 +51,19 @@ def is_known(shape: Shape) -> bool:
 
 
 def num_elements(shape: Shape) -> int | None:
-    """Return the number of elements, or None where a dimension is not known."""
+    """Return the number of elements, or None if a dimension is unknown."""
     return None if shape is None or None in shape else prod(shape)  # type: ignore[arg-type]  # no None left
 
 
 def is_compatible(x: Shape, y: Shape) -> bool:
-    """Return true when one array could have both shapes."""
+    """Return true when an array can have both shapes."""
     if x is None or y is None or x == y:
         return True
     return len(x) == len(y) and all(a is None or b is None or a == b for a, b in zip(x, y, strict=True))
 
 
 def merge(x: Shape, y: Shape) -> Shape:
-    """Return what is known by two descriptions of one shape. ValueError where they contradict."""
+    """Combine two static shapes of one array. ValueError if they are not compatible."""
     if x is None:
         return y
     if y is None or x == y:
@@ -74,7 +74,7 @@ def merge(x: Shape, y: Shape) -> Shape:
 
 
 def merge_dim(a: int | None, b: int | None) -> int | None:
-    """Return what is known by two descriptions of one dimension."""
+    """Combine two static sizes of one dimension. ValueError if they differ."""
     if a is None:
         return b
     if b is None or a == b:
@@ -83,7 +83,7 @@ def merge_dim(a: int | None, b: int | None) -> int | None:
 
 
 class _Dimensions(type):
-    """The type of :class:`Dimension`, of which an unknown one is an instance, though no int."""
+    """The metaclass of :class:`Dimension`, of which an unknown dimension counts as an instance."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, UnknownDimension) or super().__instancecheck__(instance)
@@ -111,10 +111,10 @@ def _arithmetic(name: str) -> Callable[[Any, Any], Any]:
 
 
 class Dimension(int, metaclass=_Dimensions):
-    """A dimension of a shape: an int that also has the original's ``.value``. TF1: ``tf.Dimension``.
+    """A dimension of a shape: an int with TF1's ``.value``. TF1: ``tf.Dimension``.
 
-    ``Dimension(None)`` is an unknown one. It is no int, its ``value`` is None, and arithmetic with it
-    gives an unknown one, too.
+    ``Dimension(None)`` is unknown: it is not an int, its ``value`` is None, and arithmetic with it
+    gives an unknown dimension.
     """
 
     __slots__ = ()
@@ -125,17 +125,17 @@ class Dimension(int, metaclass=_Dimensions):
         return int(self)
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Return true when both could be the same. TF1: same name."""
+        """Return true when both can be equal. TF1: same name."""
         other = getattr(other, "value", other)
         return other is None or int(self) == other
 
     def assert_is_compatible_with(self, other: Any) -> None:
-        """Raise ValueError where both cannot be the same. TF1: same name."""
+        """Raise ValueError unless both can be equal. TF1: same name."""
         if not self.is_compatible_with(other):
             raise ValueError(f"Dimensions {self} and {other} are not compatible")
 
     def merge_with(self, other: Any) -> Dimension:
-        """Return what both say together. ValueError where they contradict. TF1: same name."""
+        """Return the known one of two compatible dimensions, else raise ValueError. TF1: same name."""
         self.assert_is_compatible_with(other)
         return self
 
@@ -161,20 +161,20 @@ def _undecided(_self: Any, _other: Any) -> Any:
 
 
 class UnknownDimension:
-    """``Dimension(None)``. Equal to None; with anything else, a comparison is None, as in TF1."""
+    """``Dimension(None)``. It equals None; any other comparison gives None, as in TF1."""
 
     __slots__ = ()
     value: Final = None
 
     def is_compatible_with(self, _other: Any) -> bool:
-        """Return true: it could be any. TF1: same name."""
+        """Return true. TF1: same name."""
         return True
 
     def assert_is_compatible_with(self, _other: Any) -> None:
-        """Do nothing: it could be any. TF1: same name."""
+        """Do nothing. TF1: same name."""
 
     def merge_with(self, other: Any) -> Any:
-        """Return the other one as a dimension. TF1: same name."""
+        """Return ``other`` as a dimension. TF1: same name."""
         return Dimension(other)
 
     def __eq__(self, other: object) -> Any:
@@ -210,7 +210,7 @@ def dimension_value(dimension: Any) -> int | None:
 
 
 def dimension_at_index(shape: Any, index: int) -> Dimension:
-    """Return a dimension of a shape, an unknown one where its rank is. TF1: same name."""
+    """Return a dimension of a shape, unknown if the rank is unknown. TF1: same name."""
     return TensorShape(shape)[index]
 
 
@@ -220,7 +220,7 @@ def _dimension(size: int | None) -> Dimension:
 
 
 class TensorShape(tuple[int | None, ...]):
-    """A tuple of dimensions, None where one is unknown; the rank itself may be unknown.
+    """A tuple of dimensions, None for an unknown one; the rank may be unknown, too. TF1: same name.
 
     Example:
         >>> shape = TensorShape([None, 10])
@@ -246,11 +246,11 @@ class TensorShape(tuple[int | None, ...]):
 
     @property
     def dims(self) -> list[Dimension] | None:
-        """The dimensions as a list, or None for an unknown rank."""
+        """The dimensions as a list, or None if the rank is unknown."""
         return [*self] if self._known else None
 
     def as_list(self) -> list[int | None]:
-        """Return the dimensions. ValueError for an unknown rank."""
+        """Return the dimensions as ints or None. ValueError if the rank is unknown."""
         self._need_rank("as_list() is not defined on an unknown TensorShape.")
         return list(tuple.__iter__(self))
 
@@ -259,57 +259,57 @@ class TensorShape(tuple[int | None, ...]):
         return is_known(self._as_shape())
 
     def num_elements(self) -> int | None:
-        """Return the product of the dimensions, or None where one is unknown."""
+        """Return the product of the dimensions, or None if one is unknown."""
         return num_elements(self._as_shape())
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Return true when one array could have both shapes."""
+        """Return true when an array can have both shapes."""
         return is_compatible(self._as_shape(), as_shape(other))
 
     def merge_with(self, other: Any) -> TensorShape:
-        """Return what two shapes say together. ValueError where they contradict. TF1: same name."""
+        """Combine two static shapes. ValueError if they are not compatible. TF1: same name."""
         self.assert_is_compatible_with(other)
         return TensorShape(merge(self._as_shape(), as_shape(other)))
 
     def concatenate(self, other: Any) -> TensorShape:
-        """Return the dimensions of this shape, then those of another one. TF1: same name."""
+        """Return this shape followed by the dimensions of another one. TF1: same name."""
         mine, yours = self._as_shape(), as_shape(other)
         return TensorShape(None if mine is None or yours is None else (*mine, *yours))
 
     def with_rank(self, rank: int) -> TensorShape:
-        """Return the shape as one of this rank. ValueError where it has another. TF1: same name."""
+        """Return the shape with this rank. ValueError if it has another rank. TF1: same name."""
         return self.merge_with((None,) * rank)
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
-        """Return the shape. ValueError where its rank is lower. TF1: same name."""
+        """Return the shape. ValueError if its rank is lower. TF1: same name."""
         if self._known and tuple.__len__(self) < rank:
             raise ValueError(f"Shape {self} must have rank at least {rank}")
         return self
 
     def with_rank_at_most(self, rank: int) -> TensorShape:
-        """Return the shape. ValueError where its rank is higher. TF1: same name."""
+        """Return the shape. ValueError if its rank is higher. TF1: same name."""
         if self._known and tuple.__len__(self) > rank:
             raise ValueError(f"Shape {self} must have rank at most {rank}")
         return self
 
     def assert_has_rank(self, rank: int) -> None:
-        """Raise ValueError where the rank is another one. TF1: same name."""
+        """Raise ValueError if the rank is known and differs. TF1: same name."""
         if self.ndims not in (None, rank):
             raise ValueError(f"Shape {self} must have rank {rank}")
 
     def assert_same_rank(self, other: Any) -> None:
-        """Raise ValueError where the ranks are known and differ. TF1: same name."""
+        """Raise ValueError if both ranks are known and differ. TF1: same name."""
         mine, yours = self.ndims, TensorShape(other).ndims
         if mine is not None and yours is not None and mine != yours:
             raise ValueError(f"Shapes {self} and {TensorShape(other)} must have the same rank")
 
     def assert_is_compatible_with(self, other: Any) -> None:
-        """Raise ValueError where no array could have both shapes. TF1: same name."""
+        """Raise ValueError unless an array can have both shapes. TF1: same name."""
         if not self.is_compatible_with(other):
             raise ValueError(f"Shapes {self} and {TensorShape(as_shape(other))} are incompatible")
 
     def assert_is_fully_defined(self) -> None:
-        """Raise ValueError where a dimension is not known. TF1: same name."""
+        """Raise ValueError if a dimension is unknown. TF1: same name."""
         if not self.is_fully_defined():
             raise ValueError(f"Shape {self} is not fully defined")
 

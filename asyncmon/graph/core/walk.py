@@ -1,4 +1,4 @@
-"""Walks over the nodes of a graph, against and along the direction in which values flow."""
+"""Walks over the nodes of a graph, upstream and downstream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Before = Callable[[Operation], Iterable[Operation]]
 
 
 def predecessors(op: Operation, fed: Collection[Tensor] = ()) -> list[Operation]:
-    """Return what a node runs after: its inputs, without variables and fed ones, and control inputs."""
+    """Return the nodes of the inputs, except variables and fed tensors, and the control inputs."""
     refs = op.op_def.refs
     inputs = op.inputs[refs:] if refs else op.inputs
     before = [tensor.op for tensor in inputs if tensor not in fed]
@@ -20,7 +20,7 @@ def predecessors(op: Operation, fed: Collection[Tensor] = ()) -> list[Operation]
 
 
 def ancestors(ops: Iterable[Operation], before: Before = predecessors) -> list[Operation]:
-    """Return nodes of one graph and all that they run after, each after its predecessors."""
+    """Return nodes of one graph and all their ancestors in topological order."""
     seen: set[Operation] = set()
     stack = list(ops)
     while stack:
@@ -28,13 +28,13 @@ def ancestors(ops: Iterable[Operation], before: Before = predecessors) -> list[O
         if op not in seen:
             seen.add(op)
             stack += before(op)
-    return sorted(seen, key=attrgetter("id"))  # a node is built after its predecessors
+    return sorted(seen, key=attrgetter("id"))  # a node is created after its predecessors
 
 
 def descendants(
     ops: Iterable[Operation], starts: Collection[Operation], before: Before = predecessors
 ) -> set[Operation]:
-    """Return those of ``ops``, in the order of a run, that are in ``starts`` or run after one."""
+    """Return the members of ``ops``, in topological order, that are or depend on one of ``starts``."""
     found: set[Operation] = set()
     for op in ops:
         if op in starts or not found.isdisjoint(before(op)):

@@ -171,7 +171,7 @@ def variable_scope(
     opened[scope.name] = opened.get(scope.name, 0) + 1
     names = graph.name_scope(label) if auxiliary_name_scope and label else nullcontext("")
     try:
-        with names as prefix, entered(_context().but(variable_scope=scope)):
+        with names as prefix, entered(_context()._replace(variable_scope=scope)):
             scope.original_name_scope = scope.original_name_scope or prefix
             yield scope
             _check_innermost(scope)

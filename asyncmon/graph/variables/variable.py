@@ -316,7 +316,7 @@ def _outside_control_flow(graph: Graph) -> BuildContext:
     context = building.get()
     assert context is not None, "set in get_default_graph"
     if context.graph is graph:
-        return context.but(control=())
+        return context._replace(control=())
     return BuildContext(graph, devices=context.devices, variable_scope=context.variable_scope)
 
 
