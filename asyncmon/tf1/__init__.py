@@ -27,13 +27,13 @@ from asyncmon.errors import OpError as OpError
 from asyncmon.graph import *
 from asyncmon.tf1.ops.csv_records import decode_csv as decode_csv
 from asyncmon.tf1.ops.matrices import diag as diag, diag_part as diag_part, norm as norm
-from asyncmon.tf1.ops.scatter import (
-    scatter_nd_add as scatter_nd_add, scatter_nd_sub as scatter_nd_sub,
-    scatter_nd_update as scatter_nd_update, sparse_to_dense as sparse_to_dense,
+from asyncmon.graph.ops.variable_ops import (
+    count_up_to as count_up_to, scatter_nd_add as scatter_nd_add, scatter_nd_sub as scatter_nd_sub,
+    scatter_nd_update as scatter_nd_update,
 )
 from asyncmon.tf1.ops.sequences import (
-    count_up_to as count_up_to, meshgrid as meshgrid, reverse_sequence as reverse_sequence,
-    searchsorted as searchsorted, sequence_mask as sequence_mask,
+    meshgrid as meshgrid, reverse_sequence as reverse_sequence,
+    searchsorted as searchsorted, sequence_mask as sequence_mask, sparse_to_dense as sparse_to_dense,
 )
 from asyncmon.tf1.ops.strings import decode_raw as decode_raw, string_to_number as string_to_number
 from asyncmon.tf1.ops.readers import ReaderBase as ReaderBase

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from asyncmon import graph as g
+from asyncmon.graph.ops.variable_ops import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
-from asyncmon.tf1.ops.sequences import count_up_to
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> g.Variable:

@@ -48,7 +48,7 @@ are converted to tensors; ``convert_pair(x, y, label)`` converts two operands so
 takes the dtype of the other one. ``kernel`` and ``infer`` get all attributes as keywords.
 
 A kernel gets and returns numpy arrays. A 0-d value may be a numpy scalar (``np.float32``), so use
-functions (``np.add(x, y)``, ``np.shape(x)``) rather than methods. A kernel never writes into its inputs.
+functions (``np.add(x, y)``, ``np.shape(x)``) not methods. A kernel never writes into its inputs.
 Floating point warnings are off while kernels run.
 
 Operators of :class:`~asyncmon.graph.core.node.Tensor` add these types: ``AddV2 Sub Mul RealDiv

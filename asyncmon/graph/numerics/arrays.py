@@ -40,6 +40,19 @@ def check_inside(indices: Any, size: int) -> Array:
     return indices
 
 
+def nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[Array, ...]:
+    """Return the numpy index of vectors of coordinates; () where they have no elements."""
+    depth = indices.shape[-1]
+    wrong = (indices < 0) | (indices >= np.array(shape[batch_dims : batch_dims + depth], np.int64))
+    if wrong.any():
+        at = tuple(np.argwhere(wrong.any(axis=-1))[0])
+        found = f"indices[{','.join(map(str, at))}] = {indices[at].tolist()}"
+        raise InvalidArgumentError(f"{found} does not index into shape {list(shape)}")
+    outer = indices.shape[:-1]
+    batch = np.ogrid[tuple(slice(n) for n in outer)][:batch_dims] if batch_dims else ()
+    return (*batch, *np.moveaxis(indices, -1, 0))
+
+
 def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
     """Wrap a kernel, whose ``out`` follows its inputs, to compute float16 in float32."""
     count = list(signature(kernel).parameters).index("out")

@@ -21,7 +21,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.core.shape import Shape, merge, merge_dim, num_elements
-from asyncmon.graph.numerics.arrays import Array, check_inside
+from asyncmon.graph.numerics.arrays import Array, check_inside, nd_index
 from asyncmon.graph.ops.axes import folded, with_size
 from asyncmon.graph.ops.index import indexing_gradient, indexing_op, put
 from asyncmon.graph.ops.shape_ops import like, shape, sum_to_shape
@@ -119,17 +119,6 @@ def gather(
 
 
 # --- gather_nd and scatter_nd -----------------------------------------------------------------------
-def nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[Array, ...]:
-    """Return the numpy index of vectors of coordinates; () where they have no elements."""
-    depth = indices.shape[-1]
-    wrong = (indices < 0) | (indices >= np.array(shape[batch_dims : batch_dims + depth], np.int64))
-    if wrong.any():
-        at = tuple(np.argwhere(wrong.any(axis=-1))[0])
-        found = f"indices[{','.join(map(str, at))}] = {indices[at].tolist()}"
-        raise InvalidArgumentError(f"{found} does not index into shape {list(shape)}")
-    outer = indices.shape[:-1]
-    batch = np.ogrid[tuple(slice(n) for n in outer)][:batch_dims] if batch_dims else ()
-    return (*batch, *np.moveaxis(indices, -1, 0))
 
 
 def _gather_nd(params: Array, indices: Array, *, batch_dims: int) -> Array:

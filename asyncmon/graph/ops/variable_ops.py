@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.build import create_op, graph_of
-from asyncmon.graph.core.convert import is_tensor_like, to_tensor
+from asyncmon.errors import OutOfRangeError
+from asyncmon.graph.core import dtypes, rules
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_op,
+    graph_of,
+    name_scope,
+)
+from asyncmon.graph.core.convert import is_tensor_like, static_int, to_tensor
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.rules import like_first
-from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible
-from asyncmon.graph.numerics.arrays import Array, check_inside
+from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
+from asyncmon.graph.numerics.arrays import Array, check_inside, nd_index
+from asyncmon.graph.ops.basic import identity
+
+_INDEX_TYPES = (dtypes.int32, dtypes.int64)
 
 
 # --- reading ----------------------------------------------------------------------------------------
@@ -162,3 +173,105 @@ def scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -
     at = to_tensor(graph_of((ref,)), indices)
     rows = create_op("CheckIndices", (at,), {"size": int(shape[0])})
     return create_op(type, (ref, rows, operand(type, ref, updates)), None, name)
+
+
+# --- scattering by coordinates ----------------------------------------------------------------------
+def _nd_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
+    rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
+    rules.check_same_dtype("ScatterNd", ref, updates, ("ref", "updates"))
+    at = rules.with_rank_at_least(indices.shape, 1)
+    if ref.shape is not None and at is not None and at[-1] is not None:
+        if at[-1] > len(ref.shape):
+            raise ValueError(
+                f"indices.shape[-1] must be <= the rank of the tensor, got {rules.text(at)} "
+                f"and {rules.text(ref.shape)}"
+            )
+        merge((*at[:-1], *ref.shape[at[-1] :]), updates.shape)
+    return Spec(ref.dtype, ref.shape)
+
+
+def _nd_update(write: Callable[[Array, Any, Array], Any]) -> Callable[..., None]:
+    def update(ref: Array, indices: Array, updates: Array) -> None:
+        write(ref, nd_index(indices, ref.shape, 0) or ..., updates)
+
+    return update
+
+
+def _set(ref: Array, index: Any, updates: Array) -> None:
+    ref[index] = updates
+
+
+_NdCheck = "CheckCoordinates"
+register(OpDef(_NdCheck, lambda indices, *, shape: (nd_index(indices, shape, 0), indices)[1],
+    lambda indices, *, shape: Spec(indices.dtype, indices.shape), aliases=True))  # fmt: skip
+register(VariableOpDef("ScatterNdAdd", None, _nd_rule, ZERO, update=_nd_update(np.add.at)))
+register(VariableOpDef("ScatterNdSub", None, _nd_rule, ZERO, update=_nd_update(np.subtract.at)))
+register(VariableOpDef("ScatterNdUpdate", None, _nd_rule, ZERO, update=_nd_update(_set)))
+
+
+def _scatter_nd(op_type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
+    sizes = ref.get_shape()
+    if not sizes.is_fully_defined():
+        raise ValueError(f"Variable {ref.name!r} of shape {sizes} needs a known one to scatter to.")
+    attrs = {"shape": tuple(sizes.as_list())}
+    at = create_op(_NdCheck, (convert_to_tensor(indices),), attrs)
+    return create_op(op_type, (ref, at, operand(op_type, ref, updates)), None, name)
+
+
+def scatter_nd_add(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Tensor:
+    """Add to elements or slices of a variable at vectors of coordinates. TF1: same name.
+
+    Args:
+        ref: the variable.
+        indices: integers, whose last dimension holds coordinates of the first dimensions of the
+            variable. InvalidArgumentError in the run for those out of range; nothing is then written.
+        updates: of the dtype of the variable; equal coordinates get all of theirs.
+        use_locking: without effect: a run's writes are one transaction.
+        name: the node's name.
+    """
+    return _scatter_nd("ScatterNdAdd", ref, indices, updates, name)
+
+
+def scatter_nd_sub(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Tensor:
+    """Subtract from a variable at vectors of coordinates; see :func:`scatter_nd_add`."""
+    return _scatter_nd("ScatterNdSub", ref, indices, updates, name)
+
+
+def scatter_nd_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Tensor:
+    """Set a variable at vectors of coordinates; see :func:`scatter_nd_add`. Of equal ones the last."""
+    return _scatter_nd("ScatterNdUpdate", ref, indices, updates, name)
+
+
+# --- counting up ----------------------------------------------------------------------------------
+def _below(value: Array, *, limit: int) -> Array:
+    if value >= limit:
+        raise OutOfRangeError(f"Reached limit of {limit}")
+    return value
+
+
+def _below_rule(value: Spec, *, limit: int) -> Spec:
+    rules.check_dtype(value.dtype, _INDEX_TYPES, "ref")
+    rules.with_rank(value.shape, 0)
+    return Spec(value.dtype, value.shape)
+
+
+register(OpDef("CheckLimit", _below, _below_rule, ZERO, aliases=True, stateful=True))
+
+
+def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
+    """Return the value of an integer variable, and add 1 to it afterwards. TF1: ``tf.count_up_to``.
+
+    OutOfRangeError in the run, which then writes nothing, once the value is ``limit``.
+    """
+    with name_scope(name, "CountUpTo"):
+        value = create_op("CheckLimit", (ref,), {"limit": static_int(limit, "limit")})
+        with control_dependencies([value]):
+            added = assign_add(ref, 1)
+        with control_dependencies([added]):
+            return identity(value)

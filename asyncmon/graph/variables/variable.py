@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from importlib import import_module
 from typing import Any
 
 from asyncmon.graph.core.build import (
@@ -272,15 +271,15 @@ class Variable(Operators):
 
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
         """Return a tensor that adds at vectors of coordinates. TF1: same name."""
-        return _for_ports("scatter").scatter_nd_add(self, indices, updates, name=name)
+        return variable_ops.scatter_nd_add(self, indices, updates, name=name)
 
     def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
         """Return a tensor that subtracts at vectors of coordinates. TF1: same name."""
-        return _for_ports("scatter").scatter_nd_sub(self, indices, updates, name=name)
+        return variable_ops.scatter_nd_sub(self, indices, updates, name=name)
 
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
         """Return a tensor that sets what is at vectors of coordinates. TF1: same name."""
-        return _for_ports("scatter").scatter_nd_update(self, indices, updates, name=name)
+        return variable_ops.scatter_nd_update(self, indices, updates, name=name)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
         """Return what is at vectors of coordinates. TF1: same name."""
@@ -292,7 +291,7 @@ class Variable(Operators):
 
     def count_up_to(self, limit: int) -> Any:
         """Return its value, adding 1 afterwards; OutOfRangeError at the limit. TF1: same name."""
-        return _for_ports("sequences").count_up_to(self, limit)
+        return variable_ops.count_up_to(self, limit)
 
     def set_shape(self, shape: Any) -> None:
         """Add to what is known of its shape. TF1: same name."""
@@ -300,11 +299,6 @@ class Variable(Operators):
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
-
-
-def _for_ports(name: str) -> Any:
-    """Return a module of ops that ``import asyncmon`` does not load."""
-    return import_module(f"asyncmon.graph.ops.{name}")
 
 
 def _written(assigned: Tensor, read_value: bool) -> Tensor | Operation:

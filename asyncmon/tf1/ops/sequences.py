@@ -7,25 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError, OutOfRangeError
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import (
-    control_dependencies,
     convert_to_tensor,
     create_op,
     name_scope,
+    shape_tensor,
 )
-from asyncmon.graph.core.convert import renamed_argument, static_int
+from asyncmon.graph.core.convert import is_tensor_like, renamed_argument, static_int
 from asyncmon.graph.core.dtypes import DType
-from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.core.shape import merge, merge_dim
-from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.basic import cast, identity
+from asyncmon.graph.numerics.arrays import Array, nd_index
+from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.create import range
-from asyncmon.graph.ops.reduce import reduce_max
+from asyncmon.graph.ops.gather import gather_nd
+from asyncmon.graph.ops.reduce import reduce_max, reduce_sum
 from asyncmon.graph.ops.shape_ops import broadcast_to, expand_dims, reshape, shape
-from asyncmon.graph.ops.variable_ops import assign_add
 
 _INTS = (dtypes.int32, dtypes.int64)
 
@@ -153,35 +154,6 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[T
         return result
 
 
-# --- counting up ----------------------------------------------------------------------------------
-def _below(value: Array, *, limit: int) -> Array:
-    if value >= limit:
-        raise OutOfRangeError(f"Reached limit of {limit}")
-    return value
-
-
-def _below_rule(value: Spec, *, limit: int) -> Spec:
-    rules.check_dtype(value.dtype, _INTS, "ref")
-    rules.with_rank(value.shape, 0)
-    return Spec(value.dtype, value.shape)
-
-
-register(OpDef("CheckLimit", _below, _below_rule, ZERO, aliases=True, stateful=True))
-
-
-def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
-    """Return the value of an integer variable, and add 1 to it afterwards. TF1: ``tf.count_up_to``.
-
-    OutOfRangeError in the run, which then writes nothing, once the value is ``limit``.
-    """
-    with name_scope(name, "CountUpTo"):
-        value = create_op("CheckLimit", (ref,), {"limit": static_int(limit, "limit")})
-        with control_dependencies([value]):
-            added = assign_add(ref, 1)
-        with control_dependencies([added]):
-            return identity(value)
-
-
 # --- positions in sorted sequences ----------------------------------------------------------------
 def _searchsorted(rows: Array, values: Array, *, side: Any, out_type: DType) -> Array:
     if rows.shape[:-1] != values.shape[:-1]:
@@ -231,3 +203,87 @@ def searchsorted(
     output = dtypes.as_dtype(out_type)
     rules.check_dtype(output, _INTS, "out_type")
     return create_op("SearchSorted", (rows, found), {"side": side, "out_type": output}, name)
+
+
+# --- sparse_to_dense ------------------------------------------------------------------------------
+def _to_dense(
+    indices: Array, sizes: Array, values: Array, default: Array, *, validate_indices: bool
+) -> Array:
+    result = np.full(sizes.tolist(), default, np.asarray(values).dtype)
+    at: Any = _coordinates(indices, len(sizes))
+    inside = nd_index(at, result.shape, 0)
+    if validate_indices and len(at) > 1:
+        flat: Any = np.ravel_multi_index(inside, result.shape)
+        wrong = np.flatnonzero(flat[1:] <= flat[:-1])
+        if wrong.size:
+            i = int(wrong[0]) + 1
+            how = "repeated" if flat[i] == flat[i - 1] else "out of order"
+            raise InvalidArgumentError(f"indices[{i}] = {at[i].tolist()} is {how}")
+    if np.ndim(values) and len(values) != len(at):
+        raise InvalidArgumentError(
+            f"sparse_values has {len(values)} elements, sparse_indices has {len(at)} rows"
+        )
+    result[inside] = values
+    return result
+
+
+def _coordinates(indices: Array, rank: int) -> Array:
+    """Return indices, a matrix of a row each, a vector or a scalar, as a matrix."""
+    if np.ndim(indices) == 2:
+        return indices
+    return np.reshape(indices, (-1, 1)) if rank == 1 else np.reshape(indices, (1, -1))
+
+
+def _to_dense_rule(indices: Spec, sizes: Spec, values: Spec, default: Spec, **_attrs: Any) -> Spec:
+    rules.check_dtype(indices.dtype, _INTS, "sparse_indices")
+    rules.check_same_dtype("SparseToDense", indices, sizes, ("sparse_indices", "output_shape"))
+    rules.check_same_dtype("SparseToDense", values, default, ("sparse_values", "default_value"))
+    rules.with_rank(default.shape, 0)
+    return Spec(values.dtype, shape_from(sizes))
+
+
+def _to_dense_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    indices, _, values, default = op.inputs
+    mask = create_op(op.type, (*op.inputs[:2], create_op("ZerosLike", (values,)),
+        create_op("OnesLike", (default,))), op.attrs)  # fmt: skip
+    at = create_op("Reshape", (indices, [-1, grad.shape.ndims or 1]))
+    of_values = gather_nd(grad, at)
+    if values.shape.ndims == 0:
+        of_values = reduce_sum(of_values)
+    return [None, None, of_values, reduce_sum(grad * mask)]
+
+
+register(OpDef("SparseToDense", _to_dense, _to_dense_rule, _to_dense_gradient))
+
+
+def sparse_to_dense(
+    sparse_indices: Any,
+    output_shape: Any,
+    sparse_values: Any,
+    default_value: Any = 0,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """Return a tensor with values at some places and another one elsewhere. TF1: same name.
+
+    Args:
+        sparse_indices: coordinates, a row each; a vector where the result is one; or a scalar.
+        output_shape: of the result.
+        sparse_values: a value for each row, or one for all.
+        default_value: elsewhere.
+        validate_indices: fail in the run unless the rows are in order, each once.
+        name: the node's name.
+
+    InvalidArgumentError in the run for coordinates out of range.
+    """
+    at, values = convert_to_tensor(sparse_indices), convert_to_tensor(sparse_values)
+    rules.check_dtype(at.dtype, _INTS, "sparse_indices")
+    sizes = shape_tensor(output_shape)
+    if not is_tensor_like(output_shape):
+        sizes = cast(sizes, at.dtype)
+    default: Any = default_value
+    if type(default) is int and default == 0:
+        default = b"" if values.dtype is dtypes.string else values.dtype.numpy.type(0)
+    default = convert_to_tensor(default, values.dtype)
+    attrs = {"validate_indices": validate_indices}
+    return create_op("SparseToDense", (at, sizes, values, default), attrs, name)
