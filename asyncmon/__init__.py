@@ -96,9 +96,9 @@ __version__ = "0.1.0"
 
 
 def _load_adviser() -> _typing.Any:
-    from asyncmon.tf1.names import advice
+    from asyncmon.tf1 import names
 
-    return advice
+    return names
 
 
 _register_missing_names(_load_adviser)

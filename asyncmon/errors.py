@@ -31,6 +31,17 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.system.missing_names import missing_name
 
+__all__ = [
+    "ABORTED", "ALREADY_EXISTS", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED",
+    "FAILED_PRECONDITION", "INTERNAL", "INVALID_ARGUMENT", "NOT_FOUND", "OK", "OUT_OF_RANGE",
+    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "UNAVAILABLE", "UNIMPLEMENTED",
+    "UNKNOWN", "AbortedError", "AlreadyExistsError", "CancelledError", "DataLossError",
+    "DeadlineExceededError", "FailedPreconditionError", "InternalError", "InvalidArgumentError",
+    "NotFoundError", "OpError", "OutOfRangeError", "PermissionDeniedError",
+    "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
+    "UnknownError", "error_code_from_exception_type", "exception_type_from_error_code",
+]  # fmt: skip
+
 # The codes by name, to compare ``error.error_code`` with.
 OK = 0
 CANCELLED = 1
@@ -250,3 +261,7 @@ if not TYPE_CHECKING:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> Any:
         raise missing_name(__name__, name, "errors.", globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

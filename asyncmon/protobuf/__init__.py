@@ -1,8 +1,8 @@
 """The protobuf wire format, without the protobuf package: event files and TF checkpoints need it.
 
 Each of the writing functions returns the bytes of one field; joined, they are a message. :func:`fields`
-takes a message apart. Messages that event files hold in both directions are declared as
-:class:`~asyncmon.summary.message.Message`.
+takes a message apart. Messages that are written and read are declared as subclasses of
+:class:`~asyncmon.protobuf.message.Message`.
 """
 
 from __future__ import annotations

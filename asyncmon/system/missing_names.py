@@ -6,7 +6,7 @@ The advice itself comes from a function that is registered here, so that this mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 
 class Adviser(Protocol):
@@ -47,15 +47,6 @@ def missing_name(
         prefixes = [prefix] if isinstance(prefix, str) else list(prefix)
         text += _load_adviser().advice_on(module, name, prefixes, known)
     return AttributeError(text, name=name)
-
-
-def lacking(module: str, prefix: str, known: Iterable[str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module: see :func:`missing_name`."""
-
-    def lacks(name: str) -> Any:
-        raise missing_name(module, name, prefix, known)
-
-    return lacks
 
 
 class MissingMember:

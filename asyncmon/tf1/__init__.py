@@ -18,7 +18,7 @@ What is here and nowhere else is what only ports need, made of the public names 
 this has not says on access what to use instead.
 """
 
-import typing as _typing
+import sys as _sys
 
 # fmt: off
 # isort: off
@@ -37,7 +37,6 @@ from asyncmon.tf1.ops.sequences import (
 )
 from asyncmon.tf1.ops.strings import decode_raw as decode_raw, string_to_number as string_to_number
 from asyncmon.tf1.ops.readers import ReaderBase as ReaderBase
-from asyncmon.system.missing_names import missing_name as _missing_name
 from asyncmon.protobuf.graph_def import AttrValue as AttrValue, GraphDef as GraphDef, NodeDef as NodeDef
 from asyncmon.session_config import (
     GPUOptions as GPUOptions, GraphOptions as GraphOptions, OptimizerOptions as OptimizerOptions,
@@ -45,20 +44,20 @@ from asyncmon.session_config import (
 )
 from asyncmon.summary.events import LogMessage as LogMessage
 from asyncmon.tf1 import (
-    app as app, compat as compat, contrib as contrib, debugging as debugging, dtypes as dtypes,
-    flags as flags, gfile as gfile, image as image, initializer_names, io as io, layers as layers,
-    linalg as linalg, logging as logging, losses as losses, manip as manip, math as math,
-    metrics as metrics, nn as nn, python_io as python_io, random as random, strings as strings,
-    summary as summary, train as train,
+    app as app, compat as compat, contrib as contrib, flags as flags, gfile as gfile, image as image,
+    io as io, layers as layers, logging as logging, losses as losses, metrics as metrics, nn as nn,
+    python_io as python_io, rnn_cell as _rnn_cell, summary as summary, train as train,
 )
 from asyncmon.tf1.check_ops import *
-from asyncmon.tf1.constants import *
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
 from asyncmon.tf1.functional_ops import (
     case as case, foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan,
 )
 from asyncmon.tf1.image import random_crop as random_crop
 from asyncmon.tf1.logging import get_logger as get_logger
+from asyncmon.tf1.namespaces import (
+    open_namespace as _open_namespace, small_namespaces as _small_namespaces,
+)
 from asyncmon.tf1.old_names import *
 from asyncmon.tf1.parsing import (
     FixedLenFeature as FixedLenFeature, FixedLenSequenceFeature as FixedLenSequenceFeature,
@@ -71,18 +70,25 @@ from asyncmon.tf1.readers import (
 )
 from asyncmon.tf1.summary import (
     Event as Event, HistogramProto as HistogramProto, SessionLog as SessionLog, Summary as Summary,
-    SummaryMetadata as SummaryMetadata, audio_summary as audio_summary,
-    histogram_summary as histogram_summary, image_summary as image_summary,
-    merge_all_summaries as merge_all_summaries, merge_summary as merge_summary,
-    scalar_summary as scalar_summary,
+    SummaryMetadata as SummaryMetadata,
 )
 from asyncmon.tf1.template import make_template as make_template
 # isort: on
 # fmt: on
 
 ConfigProto = SessionConfig
-initializers = initializer_names  # type: ignore[misc]  # that of the graph, and more
 
+VERSION = "1.15.0"
+"""The release of TF1 whose names these are, for programs that compare versions."""
 
-def __getattr__(name: str) -> _typing.Any:
-    raise _missing_name(__name__, name, "", globals())
+__version__ = VERSION
+
+_small = _small_namespaces(_sys.modules[__name__])
+debugging, dtypes, initializers, linalg, manip, math, random, strings = _small
+
+for _module in (
+    _sys.modules[__name__], app, compat, contrib, contrib.layers, contrib.rnn, contrib.seq2seq,
+    contrib.training, gfile, image, io, layers, logging, losses, metrics, nn, python_io, _rnn_cell,
+    summary, train, *_small,
+):  # fmt: skip
+    _open_namespace(_module)

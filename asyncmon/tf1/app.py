@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1 import flags as flags
 from asyncmon.tf1.logging import get_logger, leave_out
 
@@ -84,7 +83,3 @@ def _show(level: int) -> None:
     logger = get_logger()
     if logger.level == logging.NOTSET:
         logger.setLevel(level)
-
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "app.", globals())

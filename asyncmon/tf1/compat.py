@@ -9,7 +9,6 @@ import numpy as np
 
 from asyncmon.graph import dimension_at_index as dimension_at_index
 from asyncmon.graph import dimension_value as dimension_value
-from asyncmon.system.missing_names import missing_name
 
 bytes_or_text_types = (bytes, str)
 integral_types = (numbers.Integral, np.integer)
@@ -43,7 +42,3 @@ def _checked(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"Expected binary or unicode string, got {value!r}")
     return value
-
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "compat.", globals())

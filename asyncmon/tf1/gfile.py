@@ -22,7 +22,6 @@ from asyncmon.errors import (
     PermissionDeniedError,
     UnimplementedError,
 )
-from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.file_ops import file_errors
 
 PathLike = str | bytes | os.PathLike[str]
@@ -241,7 +240,3 @@ def _checked(path: PathLike) -> Iterator[str]:
     local = _local(path)
     with file_errors(local):
         yield local
-
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "gfile.", globals())

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from asyncmon import graph as g
-from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.image_files import decode_jpeg as decode_jpeg
 from asyncmon.tf1.image_files import decode_png as decode_png
 from asyncmon.tf1.image_files import encode_jpeg as encode_jpeg
@@ -241,7 +240,3 @@ def _image_tensor(image: Any) -> g.Tensor:
 
 resize = resize_images
 resize_with_crop_or_pad = resize_image_with_crop_or_pad
-
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "image.", globals())

@@ -1,7 +1,5 @@
 """TF1: ``tf.io``: files, records and examples."""
 
-from typing import Any
-
 # fmt: off
 # isort: off
 from asyncmon.graph import (
@@ -10,7 +8,6 @@ from asyncmon.graph import (
 )
 from asyncmon.tf1.ops.csv_records import decode_csv as decode_csv
 from asyncmon.tf1.ops.strings import decode_raw as decode_raw
-from asyncmon.system.missing_names import missing_name
 from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
 from asyncmon.tf1.image_files import (
@@ -28,7 +25,3 @@ from asyncmon.tf1.python_io import (
 )
 # isort: on
 # fmt: on
-
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "io.", globals())

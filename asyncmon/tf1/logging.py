@@ -17,8 +17,6 @@ import sys
 from functools import partial
 from typing import Any
 
-from asyncmon.system.missing_names import missing_name
-
 DEBUG = _logging.DEBUG
 INFO = _logging.INFO
 WARN = _logging.WARNING
@@ -125,7 +123,3 @@ def flush() -> None:
     """Flush the handlers."""
     for handler in get_logger().handlers:
         handler.flush()
-
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "logging.", globals())

@@ -22,7 +22,6 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.signatures import REQUIRED, function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
 
@@ -325,6 +324,3 @@ def get_total_loss(
     if add_regularization_losses:
         losses += get_regularization_losses(scope=scope)
     return tf.add_n(losses, name=name)
-
-
-__getattr__ = lacking(__name__, "losses.", globals())

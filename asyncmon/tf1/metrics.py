@@ -28,7 +28,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.signatures import REQUIRED, function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_of_rank
 
@@ -267,6 +266,3 @@ def _interpolated(tp: Any, fp: Any, fn: Any) -> tf.Tensor:
     growth = tf.where(some, _ratio(more, fewer), tf.ones_like(fewer))
     parts = slope * (hits + intercept * tf.log(growth))
     return tf.reduce_sum(_ratio(parts, tp[1:] + fn[1:]), name="interpolate_pr_auc")
-
-
-__getattr__ = lacking(__name__, "metrics.", globals())

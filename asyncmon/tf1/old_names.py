@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.graph import IndexedSlices, Tensor
+from asyncmon.summary import merge, merge_all
+from asyncmon.summary.ops import collect
 
 __all__ = [
-    "all_variables", "arg_max", "arg_min", "concat_v2", "count_nonzero", "disable_eager_execution",
-    "disable_v2_behavior", "enable_resource_variables", "executing_eagerly", "floor_div",
-    "initialize_all_tables", "initialize_all_variables", "initialize_local_variables",
-    "initialize_variables", "inv", "lin_space", "mul", "neg", "numpy_function", "pack",
-    "reverse_v2", "saturate_cast", "scalar_mul", "select", "sub", "tables_initializer",
-    "to_complex64", "to_complex128", "to_double", "to_float", "to_int32", "to_int64", "unpack",
+    "all_variables", "arg_max", "arg_min", "audio_summary", "concat_v2", "count_nonzero",
+    "disable_eager_execution", "disable_v2_behavior", "enable_resource_variables",
+    "executing_eagerly", "floor_div", "histogram_summary", "image_summary", "initialize_all_tables",
+    "initialize_all_variables", "initialize_local_variables", "initialize_variables", "inv",
+    "lin_space", "merge_all_summaries", "merge_summary", "mul", "neg", "numpy_function", "pack",
+    "reverse_v2", "saturate_cast", "scalar_mul", "scalar_summary", "select", "sub",
+    "tables_initializer", "to_complex64", "to_complex128", "to_double", "to_float", "to_int32",
+    "to_int64", "unpack",
 ]  # fmt: skip
 
 
@@ -123,3 +127,63 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
                 most = np.nextafter(most, np.zeros_like(most))
             x = g.minimum(x, g.constant(most, x.dtype))
         return g.cast(x, dtype, scope)
+
+
+# --- summaries before 1.0 -------------------------------------------------------------------------
+def scalar_summary(
+    tags: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
+) -> Tensor:
+    """Return an op that summarises numbers. TF1: ``tf.scalar_summary``, before 1.0.
+
+    ``tags`` is one tag, as it is, or a list with one for each element of the vector ``values``.
+    """
+    if isinstance(tags, str | bytes):
+        return _summary("ScalarSummary", name, collections, tags, values)
+    elements = g.unstack(g.convert_to_tensor(values), len(tags))
+    with g.name_scope(name, "ScalarSummary"):
+        parts = [
+            _summary("ScalarSummary", None, (), tag, x) for tag, x in zip(tags, elements, strict=True)
+        ]
+    return merge(parts, [g.GraphKeys.SUMMARIES] if collections is None else collections)
+
+
+def histogram_summary(
+    tag: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
+) -> Tensor:
+    """Return an op that summarises a distribution. TF1: ``tf.histogram_summary``, before 1.0."""
+    return _summary("HistogramSummary", name, collections, tag, values)
+
+
+def image_summary(
+    tag: Any,
+    tensor: Any,
+    max_images: int = 3,
+    collections: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return an op that summarises images. TF1: ``tf.image_summary``, before 1.0."""
+    return _summary("ImageSummary", name, collections, tag, tensor, max_images=max_images)
+
+
+def audio_summary(
+    tag: Any,
+    tensor: Any,
+    sample_rate: Any,
+    max_outputs: int = 3,
+    collections: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return an op that summarises sounds. TF1: ``tf.audio_summary``, before 1.0."""
+    inputs = (tensor, g.convert_to_tensor(sample_rate, g.float32))
+    return _summary("AudioSummaryV2", name, collections, tag, *inputs, max_outputs=max_outputs)
+
+
+merge_summary = merge
+merge_all_summaries = merge_all
+
+
+def _summary(
+    kind: str, name: str | None, collections: Sequence[str] | None, tag: Any, *inputs: Any, **attrs: Any
+) -> Tensor:
+    attrs["tag"] = tag.decode() if isinstance(tag, bytes) else tag
+    return collect(g.create_op(kind, inputs, attrs, name), collections)

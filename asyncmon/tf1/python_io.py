@@ -13,7 +13,6 @@ from typing import IO, Any, ClassVar, Self
 
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.protobuf.tfrecord import WINDOW_BITS, frame, read_records
-from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.file_ops import file_errors
 
 
@@ -125,7 +124,3 @@ def tf_record_iterator(path: str | os.PathLike[str], options: Any = None) -> Ite
         for records in read_records(path, compression):
             for _offset, record in records:
                 yield record
-
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "python_io.", globals())

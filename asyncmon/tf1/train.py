@@ -1,6 +1,4 @@
-"""TF1: ``tf.train``: what lies in the top level of asyncmon, and the optimizers of its graph."""
-
-from typing import Any
+"""TF1: ``tf.train``: sessions, hooks, checkpoints, input queues, optimizers, servers."""
 
 # fmt: off
 # isort: off
@@ -22,24 +20,20 @@ from asyncmon.graph.train import *
 from asyncmon.graph.train.averages import assign_moving_average as assign_moving_average
 from asyncmon.hooks import (
     CheckpointSaverHook as CheckpointSaverHook, CheckpointSaverListener as CheckpointSaverListener,
-    EarlyStoppingHook as EarlyStoppingHook, EvalHook as EvalHook, FeedFnHook as FeedFnHook,
-    FinalOpsHook as FinalOpsHook, GlobalStepWaiterHook as GlobalStepWaiterHook,
-    InMemoryEvaluatorHook as InMemoryEvaluatorHook, JsonlWriter as JsonlWriter,
-    LoggingTensorHook as LoggingTensorHook, LoopLagHook as LoopLagHook,
-    NanLossDuringTrainingError as NanLossDuringTrainingError, NanTensorHook as NanTensorHook,
-    ProfilerHook as ProfilerHook, ProgressHook as ProgressHook, StepCounterHook as StepCounterHook,
-    StopAtStepHook as StopAtStepHook, SummarySaverHook as SummarySaverHook, evaluate as evaluate,
-    evaluate_checkpoints as evaluate_checkpoints, every as every, stop_if_higher as stop_if_higher,
-    stop_if_lower as stop_if_lower, stop_if_no_decrease as stop_if_no_decrease,
-    stop_if_no_increase as stop_if_no_increase,
+    FeedFnHook as FeedFnHook, FinalOpsHook as FinalOpsHook,
+    GlobalStepWaiterHook as GlobalStepWaiterHook, InMemoryEvaluatorHook as InMemoryEvaluatorHook,
+    LoggingTensorHook as LoggingTensorHook, NanLossDuringTrainingError as NanLossDuringTrainingError,
+    NanTensorHook as NanTensorHook, ProfilerHook as ProfilerHook, StepCounterHook as StepCounterHook,
+    StopAtStepHook as StopAtStepHook, SummarySaverHook as SummarySaverHook,
+    stop_if_higher as stop_if_higher, stop_if_lower as stop_if_lower,
+    stop_if_no_decrease as stop_if_no_decrease, stop_if_no_increase as stop_if_no_increase,
 )
-from asyncmon.system.missing_names import missing_name
 from asyncmon.protobuf.cluster_def import ClusterDef as ClusterDef, JobDef as JobDef
 from asyncmon.protobuf.server_def import ServerDef as ServerDef
 from asyncmon.runtime import (
-    Channel as Channel, ChiefSessionCreator as ChiefSessionCreator, Coordinator as Coordinator,
+    ChiefSessionCreator as ChiefSessionCreator, Coordinator as Coordinator,
     LooperTask as LooperTask, MonitoredSession as MonitoredSession, QueueRunner as QueueRunner,
-    Recovery as Recovery, Scaffold as Scaffold, SecondOrStepTimer as SecondOrStepTimer,
+    Scaffold as Scaffold, SecondOrStepTimer as SecondOrStepTimer,
     SessionCreator as SessionCreator, SessionManager as SessionManager,
     SessionRunArgs as SessionRunArgs, SessionRunContext as SessionRunContext,
     SessionRunHook as SessionRunHook, SessionRunValues as SessionRunValues,
@@ -55,7 +49,6 @@ from asyncmon.tf1.batching import (
     batch as batch, batch_join as batch_join, shuffle_batch as shuffle_batch,
     shuffle_batch_join as shuffle_batch_join,
 )
-from asyncmon.tf1.constants import SaverDef as SaverDef
 from asyncmon.tf1.example import (
     BytesList as BytesList, Example as Example, Feature as Feature, FeatureList as FeatureList,
     FeatureLists as FeatureLists, Features as Features, FloatList as FloatList, Int64List as Int64List,
@@ -77,5 +70,9 @@ SummaryWriter = FileWriter
 piecewise_constant_decay = piecewise_constant
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "train.", globals())
+class SaverDef:
+    """The values of ``Saver(write_version=...)``. TF1: ``tf.train.SaverDef``, for its constants."""
+
+    LEGACY = 0
+    V1 = 1
+    V2 = 2

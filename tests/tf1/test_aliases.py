@@ -129,7 +129,7 @@ async def test_old_summaries_have_their_tags_as_they_are() -> None:
         one = tf.scalar_summary("loss (train)", 2.0)
         tf.histogram_summary("h", [1.0, 2.0], name="named")
         tf.image_summary("i", np.zeros([2, 2, 2, 1], "f"), max_images=1)
-        tf.summary.audio_summary("a", np.zeros([1, 5], "f"), 8000.0, max_outputs=1)
+        tf.audio_summary("a", np.zeros([1, 5], "f"), 8000.0, max_outputs=1)
         two = tf.scalar_summary(["p", "q"], [1.0, 3.0], collections=[])
         other = tf.scalar_summary(b"r", 5, collections=["mine"])
     merged = tf.merge_summary([two, other])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import asyncmon.tf1 as tf
 from asyncmon import graph
+from asyncmon.tf1.names import tf1_names
+from asyncmon.tf1.namespaces import ADDITIONS
 
 
 def test_every_public_name_of_the_engine_is_there() -> None:
@@ -29,6 +32,61 @@ def test_tf_initializers_has_those_of_the_graph_and_the_ops_that_initialize() ->
         assert getattr(tf.initializers, name) is getattr(graph.initializers, name)
     assert tf.initializers.global_variables is tf.global_variables_initializer
     assert tf.initializers.variables is tf.variables_initializer
+
+
+NAMESPACES = [
+    tf, tf.app, tf.compat, tf.contrib, tf.contrib.layers, tf.contrib.rnn, tf.contrib.seq2seq,
+    tf.contrib.training, tf.debugging, tf.dtypes, tf.gfile, tf.image, tf.initializers, tf.io, tf.layers,
+    tf.linalg, tf.logging, tf.losses, tf.manip, tf.math, tf.metrics, tf.nn, tf.nn.rnn_cell,
+    tf.python_io, tf.random, tf.strings, tf.summary, tf.train,
+]  # fmt: skip
+
+
+def space_of(module: ModuleType) -> str:
+    return "nn.rnn_cell" if module is tf.nn.rnn_cell else module.__name__.partition("tf1")[2].strip(".")
+
+
+@pytest.mark.parametrize("module", NAMESPACES, ids=space_of)
+def test_the_public_names_are_those_of_tf1_and_the_listed_additions(module: ModuleType) -> None:
+    space = space_of(module)
+    known = {name for name in tf1_names() if name.rpartition(".")[0] == space}
+    shown = {f"{space}.{name}".lstrip(".") for name in dir(module)}
+    added = {f"{space}.{name}".lstrip(".") for name in ADDITIONS.get(space, ())}
+    assert shown - known == added - known
+    assert shown >= {f"{space}.{name}".lstrip(".") for name in set(module.__all__)}
+    assert all(hasattr(module, name) for name in dir(module))
+
+
+def test_what_a_module_defines_is_private_or_a_public_name_of_its_namespace() -> None:
+    own = {
+        f"{space_of(module)}.{name}"
+        for module in NAMESPACES
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+        if name not in dir(module)
+    }
+    assert own == {"logging.get_logger", "logging.leave_out"}  # for tf.get_logger and tf.app
+
+
+def test_nothing_leaks_from_other_modules() -> None:
+    for module, names in {
+        tf.app: ["asyncio", "sys"],
+        tf.gfile: ["os", "shutil", "TYPE_CHECKING"],
+        tf.image: ["np", "g"],
+        tf.losses: ["REQUIRED", "function_of"],
+        tf.train: ["Channel", "EvalHook", "JsonlWriter", "LoopLagHook", "Recovery"],
+    }.items():
+        assert not set(names) & set(dir(module))
+    with pytest.raises(AttributeError, match=r"it is asyncmon\.LoopLagHook"):
+        _ = tf.train.LoopLagHook
+
+
+def test_small_namespaces_can_be_imported() -> None:
+    code = (
+        "import asyncmon.tf1.math\nfrom asyncmon.tf1 import linalg, strings\n"
+        "from asyncmon.tf1.random import normal\nassert asyncmon.tf1.math.abs is asyncmon.tf1.abs"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_asyncmon_does_not_load_it() -> None:

@@ -1,9 +1,6 @@
 """TF1: ``tf.contrib``: the few names of it that most programs use."""
 
-from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.contrib import layers as layers
 from asyncmon.tf1.contrib import rnn as rnn
 from asyncmon.tf1.contrib import seq2seq as seq2seq
 from asyncmon.tf1.contrib import training as training
-
-__getattr__ = lacking(__name__, "contrib.", globals())

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.system.missing_names import lacking
 
 Regularizer = Callable[[Any], tf.Tensor | None]
 
@@ -136,6 +135,3 @@ def fully_connected(
             tf.add_to_collections(outputs_collections, result)
         output: tf.Tensor = result
         return output
-
-
-__getattr__ = lacking(__name__, "contrib.layers.", globals())

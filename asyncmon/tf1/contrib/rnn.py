@@ -1,7 +1,4 @@
 """TF1: ``tf.contrib.rnn``: the cells and networks that moved to ``tf.nn``."""
 
-from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.rnn import static_rnn as static_rnn
 from asyncmon.tf1.rnn_cell import *
-
-__getattr__ = lacking(__name__, "contrib.rnn.", globals())

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.system.missing_names import lacking
 
 
 def sequence_loss(
@@ -69,6 +68,3 @@ def sequence_loss(
             )
         result: tf.Tensor = total / (tf.reduce_sum(share, axes) + 1e-12)
         return result
-
-
-__getattr__ = lacking(__name__, "contrib.seq2seq.", globals())

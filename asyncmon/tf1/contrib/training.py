@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from numbers import Integral, Number
 from typing import Any
 
-from asyncmon.system.missing_names import lacking
-
 _ASSIGNMENT = re.compile(
     r"(?P<name>[a-zA-Z][\w.]*)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,\s*)"
 )
@@ -151,6 +149,3 @@ def _parsed(name: str, kind: Any, text: str, values: str) -> Any:
         raise ValueError(
             f"Could not parse hparam '{name}' of type '{kind.__name__}' with value '{text}' in {values}"
         ) from None
-
-
-__getattr__ = lacking(__name__, "contrib.training.", globals())

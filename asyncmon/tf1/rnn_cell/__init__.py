@@ -2,7 +2,6 @@
 
 # fmt: off
 # isort: off
-from asyncmon.system.missing_names import lacking
 from asyncmon.tf1.rnn_cell.cells import (
     BasicLSTMCell, BasicRNNCell, GRUCell, LayerRNNCell, LSTMCell, LSTMStateTuple, RNNCell,
 )
@@ -14,5 +13,3 @@ __all__ = [
     "LayerRNNCell", "MultiRNNCell", "RNNCell",
 ]
 # fmt: on
-
-__getattr__ = lacking(__name__, "nn.rnn_cell.", globals())

@@ -18,7 +18,7 @@ pytest.importorskip("absl", reason="tf.app and tf.flags need absl-py: pip instal
 from asyncmon.tf1.port.porting import port
 
 PROGRAMS = Path(__file__).parent / "programs"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 EXPECTED = {
     "actor_critic": "result policy [0 1 2] after enough episodes: True",

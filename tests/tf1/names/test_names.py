@@ -13,9 +13,7 @@ import pytest
 import asyncmon as am
 import asyncmon.tf1 as tf
 from asyncmon import graph
-from asyncmon.tf1.names.advice import hint_for
-from asyncmon.tf1.names.hints import HINTS
-from asyncmon.tf1.names.table import TF1_NAMES
+from asyncmon.tf1.names import hint_for, hints, tf1_names
 
 
 @pytest.mark.parametrize(
@@ -87,9 +85,9 @@ def test_modules_can_be_imported_from_the_packages() -> None:
 def test_the_tables_cost_nothing_until_a_name_is_missing() -> None:
     code = (
         "import sys, asyncmon.tf1 as tf\n"
-        "assert not {'asyncmon.tf1.names.hints', 'asyncmon.tf1.names.table'} & sys.modules.keys()\n"
+        "assert 'asyncmon.tf1.names' not in sys.modules\n"
         "assert not hasattr(tf, 'nothing')\n"
-        "assert 'asyncmon.tf1.names.hints' in sys.modules"
+        "assert 'asyncmon.tf1.names' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -102,10 +100,6 @@ def test_tf1_is_imported_when_a_name_is_missing() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def names_of_tf1() -> list[str]:
-    return [space + name for space, names in TF1_NAMES.items() for name in names.split()]
-
-
 def resolved(name: str) -> Any:
     value: Any = tf
     for part in name.split("."):
@@ -115,7 +109,7 @@ def resolved(name: str) -> Any:
 
 def test_every_name_of_tf1_is_there_or_something_is_said_of_it() -> None:
     silent = []
-    for name in names_of_tf1():
+    for name in sorted(tf1_names()):
         try:
             resolved(name)
         except AttributeError as error:
@@ -127,14 +121,14 @@ def test_every_name_of_tf1_is_there_or_something_is_said_of_it() -> None:
 def test_hints_are_given_for_names_that_are_missing_only() -> None:
     """A name that lands makes its own hint, or that of its pattern, superfluous."""
     superfluous = []
-    for name in HINTS:
+    for name in hints():
         with contextlib.suppress(AttributeError):
             superfluous += [name] if "*" not in name and resolved(name) else []
     assert superfluous == []
 
 
 def test_hints_name_what_is_there() -> None:
-    for hint in set(HINTS.values()):
+    for hint in set(hints().values()):
         for word in hint.replace(",", " ").replace(":", " ").replace("(", " ").split():
             if word.startswith("tf.") and word[-1].isalnum():
                 name = word[3:].split("=")[0]
@@ -156,7 +150,7 @@ async def test_a_session_says_what_to_use_instead_of_partial_runs() -> None:
 
 
 def test_what_is_said_of_a_namespace_holds_for_its_names() -> None:
-    assert hint_for("contrib.slim.conv2d") == HINTS["contrib.slim"]
-    assert hint_for("contrib.ffmpeg.decode_audio") == HINTS["contrib.*"]
-    assert hint_for("sparse_reduce_max") == HINTS["sparse_reduce_sum"]
+    assert hint_for("contrib.slim.conv2d") == hints()["contrib.slim"]
+    assert hint_for("contrib.ffmpeg.decode_audio") == hints()["contrib.*"]
+    assert hint_for("sparse_reduce_max") == hints()["sparse_reduce_sum"]
     assert hint_for("reduce_sum") is None

@@ -1,25 +1,18 @@
-"""The table of docs/porting.md is that of the names there are, and its help is that of the tool.
+"""The table of names in docs/porting.md is that of the names there are.
 
-Run as a program, this file writes the table: ``python tests/tf1/test_porting.py``.
+Run as a program, this file writes the table: ``python tests/tf1/names/test_page.py``.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.names.advice import hint_for
-from asyncmon.tf1.names.table import TF1_NAMES
-from tests.doc_page import programs, shell
+from asyncmon.tf1.names import hint_for, tf1_names
 
-if TYPE_CHECKING:
-    import pytest
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "porting.md"
 TABLE = "<!-- names -->\n"
 
@@ -78,11 +71,14 @@ def difference(value: Any) -> str:
 def table() -> str:
     """Return the table of all names, by namespace."""
     text = ""
-    for space, names in TF1_NAMES.items():
+    spaces: dict[str, list[str]] = {}
+    for name in sorted(tf1_names()):
+        spaces.setdefault(name.rpartition(".")[0], []).append(name)
+    for space, names in sorted(spaces.items()):
         rows: dict[tuple[str, str], list[str]] = {}
-        for name in names.split():
-            rows.setdefault(verdict(space + name), []).append(f"`{name}`")
-        text += f"\n### tf.{space.rstrip('.')}\n\n| | names | |\n|---|---|---|\n"
+        for name in names:
+            rows.setdefault(verdict(name), []).append(f"`{name.rpartition('.')[2]}`")
+        text += f"\n### tf.{space}\n\n| | names | |\n|---|---|---|\n"
         for kind in ("same", "different", "out"):
             for (this, remark), found in rows.items():
                 if this == kind:
@@ -97,18 +93,6 @@ def verdict(name: str) -> tuple[str, str]:
     except AttributeError:
         return "out", hint_for(name) or "nothing like it"
     return ("different", remark) if remark else ("same", "")
-
-
-def test_the_help_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "104")
-    (block,) = (one for one in programs(PAGE)[0] if "--help" in one.text)
-    command, shown = block.text.split("\n", 1)
-    printed = shell(command.removeprefix("$ "))
-    if sys.version_info >= (3, 13):  # which writes `-o, --output NEW.py`, and other columns
-        shown, printed = (
-            re.sub(r"(-\w) \S+, --", r"\1, --", " ".join(x.split())) for x in (shown, printed)
-        )
-    assert shown == printed
 
 
 def test_the_table_is_that_of_the_names_there_are() -> None:

@@ -1,12 +1,8 @@
-"""``asyncmon.tf1.port``: what is not changed is listed by line, with the reason; and the command."""
+"""What the port leaves as it is, is listed by line with the reason."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,18 +11,7 @@ pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncmon.cli import main
 from asyncmon.tf1.port.porting import port
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-OLD = """\
-import tensorflow as tf
-
-with tf.Session() as sess:
-    print(sess.run(1))  # one
-"""
 
 
 def notes(text: str) -> list[tuple[int, str]]:
@@ -73,7 +58,7 @@ def test_what_is_left_is_listed(text: str, line: int, words: str) -> None:
 
 
 def test_a_finished_port_lists_nothing() -> None:
-    assert notes(OLD) == []
+    assert notes("import tensorflow as tf\nwith tf.Session() as sess:\n  sess.run(1)") == []
 
 
 PIECES = [
@@ -104,73 +89,3 @@ def test_any_program_is_python_after_it_and_is_then_left_alone(
     assert port(once).source == once
     for comment in ("# why", "# first", "# then"):
         assert once.decode().count(comment) == text.count(comment)
-
-
-# -- the command
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    path = tmp_path / "old.py"
-    path.write_text(OLD)
-    path.chmod(0o754)
-    return path
-
-
-def test_it_prints_the_port(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["port", str(old)]) == 0
-    assert "    async with tf.Session() as sess:\n        print(await sess.run(1))  # one\n" in (
-        capsys.readouterr().out
-    )
-    assert old.read_text() == OLD
-
-
-def test_it_writes_elsewhere_or_in_place(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    new = old.with_name("new.py")
-    assert main(["port", str(old), "-o", str(new)]) == 0
-    assert old.read_text() == OLD
-    assert main(["port", str(old), "-o", str(old)]) == 2
-    assert "use -i" in capsys.readouterr().err
-    assert old.read_text() == OLD
-    assert main(["port", str(old), "-i"]) == 0
-    assert old.read_bytes() == new.read_bytes()
-    assert old.stat().st_mode & 0o777 == 0o754
-    assert sorted(os.listdir(old.parent)) == ["new.py", "old.py"]
-
-
-def test_it_prints_a_diff(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["port", str(old), "--diff"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(f"--- {old}\n+++ {old}\n@@")
-    assert "-import tensorflow as tf\n+import asyncio\n+import asyncmon.tf1 as tf\n" in out
-
-
-def test_what_is_left_makes_the_status_one(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    old.write_text("import tensorflow as tf\nf = lambda s: s.eval()[0]\n")
-    assert main(["port", str(old)]) == 1
-    assert capsys.readouterr().err.startswith(f"{old}:2: a lambda cannot await")
-
-
-def test_python_2_is_refused(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    old.write_text("import tensorflow as tf\n\nprint 'loss', 3\n")
-    assert main(["port", str(old), "-i"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"{old}:3: not Python 3")
-    assert "2to3" in err
-    assert "print 'loss'" in old.read_text()
-
-
-def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["port", str(tmp_path / "x.py")]) == 2
-    assert "x.py" in capsys.readouterr().err
-
-
-def test_without_libcst_it_says_what_to_install(old: Path) -> None:
-    code = (
-        "import sys; sys.modules['libcst'] = None\n"
-        "from asyncmon.cli import main\nsys.exit(main(['port', sys.argv[1]]))"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", code, str(old)], capture_output=True, text=True, check=False
-    )
-    assert (out.returncode, out.stderr) == (2, "`port` needs libcst: pip install 'asyncmon[port]'\n")

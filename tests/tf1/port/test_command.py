@@ -1,0 +1,104 @@
+"""``python -m asyncmon port``: files, options, exit status."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
+
+from asyncmon.cli import main
+from tests.doc_page import programs, shell
+
+PAGE = Path(__file__).parents[3] / "docs" / "porting.md"
+
+OLD = """\
+import tensorflow as tf
+
+with tf.Session() as sess:
+    print(sess.run(1))  # one
+"""
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "old.py"
+    path.write_text(OLD)
+    path.chmod(0o754)
+    return path
+
+
+def test_it_prints_the_port(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["port", str(old)]) == 0
+    assert "    async with tf.Session() as sess:\n        print(await sess.run(1))  # one\n" in (
+        capsys.readouterr().out
+    )
+    assert old.read_text() == OLD
+
+
+def test_it_writes_elsewhere_or_in_place(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = old.with_name("new.py")
+    assert main(["port", str(old), "-o", str(new)]) == 0
+    assert old.read_text() == OLD
+    assert main(["port", str(old), "-o", str(old)]) == 2
+    assert "use -i" in capsys.readouterr().err
+    assert old.read_text() == OLD
+    assert main(["port", str(old), "-i"]) == 0
+    assert old.read_bytes() == new.read_bytes()
+    assert old.stat().st_mode & 0o777 == 0o754
+    assert sorted(os.listdir(old.parent)) == ["new.py", "old.py"]
+
+
+def test_it_prints_a_diff(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["port", str(old), "--diff"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"--- {old}\n+++ {old}\n@@")
+    assert "-import tensorflow as tf\n+import asyncio\n+import asyncmon.tf1 as tf\n" in out
+
+
+def test_what_is_left_makes_the_status_one(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old.write_text("import tensorflow as tf\nf = lambda s: s.eval()[0]\n")
+    assert main(["port", str(old)]) == 1
+    assert capsys.readouterr().err.startswith(f"{old}:2: a lambda cannot await")
+
+
+def test_python_2_is_refused(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old.write_text("import tensorflow as tf\n\nprint 'loss', 3\n")
+    assert main(["port", str(old), "-i"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"{old}:3: not Python 3")
+    assert "2to3" in err
+    assert "print 'loss'" in old.read_text()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["port", str(tmp_path / "x.py")]) == 2
+    assert "x.py" in capsys.readouterr().err
+
+
+def test_without_libcst_it_says_what_to_install(old: Path) -> None:
+    code = (
+        "import sys; sys.modules['libcst'] = None\n"
+        "from asyncmon.cli import main\nsys.exit(main(['port', sys.argv[1]]))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code, str(old)], capture_output=True, text=True, check=False
+    )
+    assert (out.returncode, out.stderr) == (2, "`port` needs libcst: pip install 'asyncmon[port]'\n")
+
+
+def test_the_help_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "104")
+    (block,) = (one for one in programs(PAGE)[0] if "--help" in one.text)
+    command, shown = block.text.split("\n", 1)
+    printed = shell(command.removeprefix("$ "))
+    if sys.version_info >= (3, 13):  # which writes `-o, --output NEW.py`, and other columns
+        shown, printed = (
+            re.sub(r"(-\w) \S+, --", r"\1, --", " ".join(x.split())) for x in (shown, printed)
+        )
+    assert shown == printed
