@@ -46,7 +46,6 @@ class _Plan:
     """
 
     feeds: Sequence[tuple[Feed, Any]]
-    waits: bool
     changes: Sequence[str]
     own: Any = None
     parts: Partition | None = None
@@ -119,16 +118,12 @@ class PartitionedBackend:
         parts = list(chain(*found.stages))
         if all(part.place == OWN for part in parts):
             plan = self._own.prepare(fetches, fed, done)
-            return _Plan(plan.feeds, plan.waits, plan.changes, own=plan)
+            return _Plan(plan.feeds, plan.changes, own=plan)
         for part in parts:
             part.plan = self._part_at(part.place).prepare(part.fetches, part.feeds, part.done)
         written = {part.place for part in parts if part.writes} - {OWN}
         feeds = [(Feed(tensor), None) for tensor in fed]
-        return _Plan(feeds, True, found.changes, parts=found, several=len(written) > 1)
-
-    def run_inline(self, plan: _Plan, fed: Sequence[Any]) -> list[Any] | None:
-        """Run at once what is the own task's only, where nothing has to wait."""
-        return None if plan.own is None else self._own.run_inline(plan.own, fed)
+        return _Plan(feeds, found.changes, parts=found, several=len(written) > 1)
 
     async def run(
         self,

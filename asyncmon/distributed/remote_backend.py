@@ -57,7 +57,6 @@ class _Plan:
     fetches: list[list[Any]]
     feeds: list[tuple[Feed, list[int]]]
     done: list[int]
-    waits: bool = True
     changes: tuple[str, ...] = ()
     known: bool = False  # to the other side
 
@@ -130,9 +129,6 @@ class RemoteBackend:
             [(Feed(x), [x.op.id, x.value_index]) for x in fed],
             [op.id for op in done],
         )
-
-    def run_inline(self, plan: _Plan, fed: Sequence[Any]) -> None:
-        """Return None: everything waits."""
 
     async def run(
         self,

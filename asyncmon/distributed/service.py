@@ -288,7 +288,7 @@ class SessionService:
             ordered = reads(plan, _LARGE)
             if ordered is not None:
                 return partial(lent_results, backend, ordered)
-        if options is None and not peek and not plan.waits and update is None:
+        if options is None and not peek and update is None and isinstance(backend, DirectBackend):
             results = backend.run_inline(plan, fed)
             if results is not None:
                 job.answer = results_of(backend, results)

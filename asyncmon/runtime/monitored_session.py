@@ -145,10 +145,8 @@ class _MonitoredSession(OperatedSession):
         if not hooks:
             return await life.call("bare run", Hooked.run_bare, run)
         lock = life.lock
-        if lock.fair.held or life.gated:
+        if life.gated or not lock.acquire_nowait(task):
             await life.acquire_lock()
-        else:
-            lock.fair.held, lock.holder = True, task
         try:
             if life.state is not _OPEN:  # closed while this waited
                 life.check_open()

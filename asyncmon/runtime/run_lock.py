@@ -14,26 +14,15 @@ from asyncmon.system.fair_lock import FairLock
 class RunLock:
     """A fair lock with a holder, which refuses a caller inside the run that holds it.
 
-    The fast path is left to the caller, as it is part of each step::
-
-        if lock.fair.held:
-            await lock.acquire()
-        else:
-            lock.fair.held, lock.holder = True, task
-        try:
-            ...
-        finally:
-            lock.release()
-
     Args:
         scopes: of the session, in which the waiting callers are.
     """
 
-    __slots__ = ("_scopes", "fair", "holder")
+    __slots__ = ("_fair", "_scopes", "holder")
 
     def __init__(self, scopes: CallScopes) -> None:
         self._scopes = scopes
-        self.fair = FairLock()
+        self._fair = FairLock()
         self.holder: asyncio.Task[Any] | None = None
         """The task that holds the lock."""
 
@@ -43,6 +32,13 @@ class RunLock:
             return False
         run = inside_run.get()
         return self.holder is asyncio.current_task() or (run is not None and run is self._scopes.run)
+
+    def acquire_nowait(self, task: asyncio.Task[Any]) -> bool:
+        """Take the lock for a task if it is free, and return whether it was."""
+        if self._fair.try_lock():
+            self.holder = task
+            return True
+        return False
 
     async def acquire(self) -> None:
         """Take the lock after all earlier callers.
@@ -58,13 +54,13 @@ class RunLock:
                 "hooks=False)."
             )
         with CallScope(self._scopes, "waiting") as scope:
-            await self.fair.wait()
+            await self._fair.wait()
             self.holder = scope.task
 
     def release(self) -> None:
         """Pass the lock to the longest waiter."""
         self.holder = None
-        self.fair.release()
+        self._fair.release()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

@@ -8,8 +8,7 @@ import asyncio
 class FairLock:
     """First come, first served: a release passes the lock to the longest waiter.
 
-    ``held`` is a plain attribute, so that a synchronous section on the loop's thread may run while it
-    is false without taking the lock.
+    A synchronous section on the loop's thread need not take the lock while ``held`` is false.
     """
 
     __slots__ = ("_waiting", "held")

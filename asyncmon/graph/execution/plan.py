@@ -209,7 +209,7 @@ def burst(
     program: Program,
     run: Run,
     store: StateStore,
-    may_commit: Callable[[Plan], bool],
+    may_commit: Callable[[bool], bool],
     compute: Callable[[Registers, Run], Any],
     ends: Sequence[Callable[[], bool]],
 ) -> tuple[Registers, tuple[int, int]] | None:
@@ -220,7 +220,7 @@ def burst(
         program: its program.
         run: stands for one run after the other, each with its own commit or end.
         store: the state.
-        may_commit: whether a run may change the state now, without waiting for another one.
+        may_commit: whether a run that changes the state or not may commit without waiting.
         compute: computes what does not wait, and commits.
         ends: called after each run; one that is true ends the burst.
 
@@ -234,7 +234,7 @@ def burst(
         run.drew.clear()
         try:
             done = plan.inputs.attempt(run, registers)
-            if done == plan.inputs.size and may_commit(plan):
+            if done == plan.inputs.size and may_commit(plan.locks):
                 run.random_state = store.values[0]
                 plan.load(registers, store.values)
                 if plan.stage is not None:

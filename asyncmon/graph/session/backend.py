@@ -39,14 +39,11 @@ class Prepared(Protocol):
 
     Attributes:
         feeds: checks of what is fed, in order, and what the backend needs beside each.
-        waits: whether :meth:`Backend.run_inline` is not worth a try.
         changes: the names of operations that change what the session holds.
     """
 
     @property
     def feeds(self) -> Sequence[tuple[Feed, Any]]: ...
-    @property
-    def waits(self) -> bool: ...
     @property
     def changes(self) -> Sequence[str]: ...
 
@@ -75,9 +72,6 @@ class Backend(Protocol):
 
         ``done`` are operations that others come after, and that are done by somebody else.
         """
-
-    def run_inline(self, plan: Any, fed: Sequence[Any]) -> list[Any] | None:
-        """Run at once. None, and nothing is done, where something has to wait."""
 
     async def run(
         self,
@@ -240,8 +234,8 @@ class DirectBackend:
     ) -> list[Any]:
         return await self.executor.run(plan, fed, options or self._timeout, *args, **kw)
 
-    def _no_inline(self, plan: Plan, fed: Sequence[Any], *, peek: bool = False) -> None:
-        """Return None: a run with a timeout is not computed at once."""
+    def _no_inline(self, plan: Plan, fed: Sequence[Any]) -> None:
+        """Return None: a run with a timeout is not executed at once."""
 
 
 _factories: dict[str, Any] = {}

@@ -155,12 +155,7 @@ class Session:
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
         call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         fed = call.accept(feeds) if feeds else []
-        results = None
-        if options is None and run_metadata is None and not call.plan.waits:
-            results = self._backend.run_inline(call.plan, fed)
-        if results is None:
-            results = await self._backend.run(call.plan, fed, options, run_metadata)
-        return call.rebuild(results)
+        return call.rebuild(await self._backend.run(call.plan, fed, options, run_metadata))
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
