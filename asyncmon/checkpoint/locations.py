@@ -27,7 +27,7 @@ def open_store(directory: str, calls: FileCalls | None = None) -> Store:
         ImportError: a URL needs the extra ``cloud``, which is not installed.
     """
     if is_url(directory):
-        module = importlib.import_module("asyncmon.checkpoint.object_store")
+        module = importlib.import_module("asyncmon.checkpoint.cloud")
         return cast("Store", module.ObjectStore(directory))
     return LocalFiles(directory, calls or FileCalls())
 

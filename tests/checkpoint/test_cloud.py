@@ -26,8 +26,8 @@ from asyncmon.checkpoint import (
     remove_checkpoint,
     verify,
 )
+from asyncmon.checkpoint.cloud import ObjectStore, resolve
 from asyncmon.checkpoint.commit import clean_up
-from asyncmon.checkpoint.object_store import ObjectStore, resolve
 from asyncmon.errors import DataLossError, FailedPreconditionError, PermissionDeniedError, UnknownError
 from asyncmon.system.files import in_thread
 
@@ -221,12 +221,12 @@ async def test_without_obstore_the_error_says_what_to_install(
             raise ImportError(name)
         return real(name, *args)
 
-    monkeypatch.delitem(sys.modules, "asyncmon.checkpoint.object_store")
+    monkeypatch.delitem(sys.modules, "asyncmon.checkpoint.cloud")
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"pip install 'asyncmon\[cloud\]'"):
         await Saver().save(make_session(a=1.0), "s3://bucket/m", 1)
     monkeypatch.undo()
-    importlib.import_module("asyncmon.checkpoint.object_store")
+    importlib.import_module("asyncmon.checkpoint.cloud")
 
 
 async def test_stores_are_found_by_their_url() -> None:
