@@ -28,7 +28,7 @@ from asyncmon.checkpoint.prune import Pruned, prune
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.restoring import init_from_checkpoint
 from asyncmon.checkpoint.retention import KeepBest
-from asyncmon.checkpoint.save_handle import SaveHandle
+from asyncmon.checkpoint.save import SaveHandle
 from asyncmon.checkpoint.saveable_session import SaveableSession
 from asyncmon.checkpoint.saver import Saver
 from asyncmon.checkpoint.state_file import (

@@ -1,7 +1,7 @@
-"""Checkpoint files in a directory of this machine.
+"""Checkpoint files in a local directory.
 
-Relied on: a rename within a directory is atomic, and what was flushed (file and directory) is there
-after a crash of the machine. POSIX local file systems promise both.
+This relies on two promises of POSIX file systems: a rename within a directory is atomic, and flushed
+files and directories survive a crash of the machine.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
+import numpy as np
+
 from asyncmon.checkpoint.directory_lock import DirectoryLock
-from asyncmon.checkpoint.mapped_file import MappedFile
 from asyncmon.checkpoint.os_errors import describe
+from asyncmon.checkpoint.store import Piece
 from asyncmon.system import portable
-from asyncmon.system.files import FileCalls, read_bytes
+from asyncmon.system.files import FileCalls, in_thread, read_bytes
+
+_CHUNK = 1 << 20
 
 
 class LocalFiles:
-    """A directory of this machine as a :class:`~asyncmon.checkpoint.store.Store`."""
+    """A local directory as a :class:`~asyncmon.checkpoint.store.Store`."""
 
     def __init__(self, directory: str, calls: FileCalls) -> None:
         self.directory = directory
@@ -62,7 +67,7 @@ class LocalFiles:
         return MappedFile(self._path / name)
 
     def is_read(self, name: str) -> bool:
-        """Return true when a reader, in whatever process, holds its shared lock on a file."""
+        """Return whether a reader in any process holds its shared lock on a file."""
         try:
             descriptor = portable.open_file(self._path / name, os.O_RDONLY)
         except OSError:
@@ -96,8 +101,72 @@ class LocalFiles:
 
 @contextlib.contextmanager
 def _no_such_file() -> Iterator[None]:
-    """Raise FileNotFoundError where the directory is a file."""
+    """Raise FileNotFoundError if the directory is a file."""
     try:
         yield
     except NotADirectoryError as error:
         raise FileNotFoundError(*error.args) from error
+
+
+class MappedFile:
+    """A tensor file mapped into memory: arrays are views of the page cache, not copies.
+
+    While it is open, a shared ``flock`` prevents every process from deleting it. Arrays stay valid
+    after :meth:`close`.
+
+    Raises:
+        FileNotFoundError: there is no such file, or another process is deleting it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._path = path
+        self._descriptor = -1
+        self._descriptor = portable.open_file(path, os.O_RDONLY)
+        try:
+            self._share()
+            self.size = os.fstat(self._descriptor).st_size
+            self._bytes = np.empty(0, np.uint8)
+            if self.size:
+                self._bytes = np.frombuffer(portable.map_file(self._descriptor), np.uint8)
+        except BaseException:
+            self.close()
+            raise
+
+    async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
+        return await in_thread(lambda: [self._piece(start, end) for start, end in ranges])
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        self._bytes = np.empty(0, np.uint8)
+        if descriptor >= 0:
+            with contextlib.suppress(
+                OSError
+            ):  # else arrays in use would keep the lock by their mapping
+                portable.unlock(descriptor)
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _share(self) -> None:
+        try:
+            portable.lock(self._descriptor, shared=True)
+        except BlockingIOError:
+            raise FileNotFoundError(f"{str(self._path)!r} is being deleted") from None
+        except OSError:
+            return  # a file system without locks: an open file stays readable
+
+    def _piece(self, start: int, end: int) -> Piece:
+        # The checksum is computed from chunks that are read into a buffer: a read releases the GIL
+        # while it waits for the disk, whereas a page fault in the mapping would block all threads.
+        scratch = np.empty(min(_CHUNK, max(end - start, 1)), np.uint8)
+        checksum = 0
+        position = start
+        while position < end:
+            count = portable.read_at(self._descriptor, scratch[: end - position].data, position)
+            if count == 0:
+                break  # the file was truncated: its checksum will not match
+            checksum = google_crc32c.extend(checksum, scratch[:count])
+            position += count
+        return Piece(self._bytes[start:end], f"{checksum:08x}")

@@ -1,12 +1,13 @@
-"""One save, from the call to the draft of a checkpoint."""
+"""Saves in the background: their handles, snapshots and order."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import operator
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
-from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.saveable_session import (
     FetchMembers,
     SaveableSessionMembers,
@@ -30,17 +30,98 @@ from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import StatefulRegistry
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection, name_of
-from asyncmon.errors import FailedPreconditionError
+from asyncmon.errors import CancelledError, FailedPreconditionError
 from asyncmon.system import clock
+from asyncmon.system.cancellation import outlast
+from asyncmon.system.error_text import add_note, phrase, text_of
+from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.members import members_of
 from asyncmon.system.snapshot import HeldArray, ShardedArray
 
+logger = logging.getLogger(__name__)
+
 _SHARDS = 4
-_RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
+_RESERVED = "__metadata__"  # a name that the header of a safetensors file reserves
+
+
+class SaveHandle:
+    """A save in the background; awaiting it returns the checkpoint's prefix.
+
+    :meth:`Saver.start_save` returns it. It may be awaited any number of times. If it is never awaited,
+    :meth:`Saver.raise_if_failed` raises the error of the save. Cancelling the awaiting task does not
+    cancel the save.
+
+    The result is None if the save was skipped because the saver was busy. If a later save superseded
+    it, the result is the prefix of that one.
+
+    Example::
+
+        handle = saver.start_save(session, "runs/model.ckpt", global_step=10)
+        ...  # the training continues
+        print(await handle, handle.seconds, handle.nbytes)
+    """
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        """The prefix of the checkpoint; None until the step in its name is known."""
+        self.step: int | None = None
+        """The global step of the saved state; None until it is known."""
+        self.seconds: float | None = None
+        """Seconds from the call to the end of the save; None until it is done."""
+        self.nbytes: int | None = None
+        """The size of the checkpoint's tensor files; None until it is done."""
+        self.superseded_by: SaveHandle | None = None
+        """The later save that replaced this one while it was pending."""
+        self.awaited = False
+        """Whether any task has awaited the save."""
+        self._outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        # Mark the error as retrieved: the saver reports it, so asyncio need not log it.
+        self._outcome.add_done_callback(lambda outcome: outcome.exception())
+
+    @property
+    def done(self) -> bool:
+        """Whether the checkpoint is committed, or the save failed or was skipped."""
+        return self._decisive._outcome.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of a failed save, or None. Reading it does not mark the save as awaited."""
+        outcome = self._decisive._outcome
+        return outcome.exception() if outcome.done() else None
+
+    @property
+    def _decisive(self) -> SaveHandle:
+        """This save, or the last one that superseded it."""
+        handle = self
+        while handle.superseded_by is not None:
+            handle = handle.superseded_by
+        return handle
+
+    def __await__(self) -> Generator[Any, None, str | None]:
+        handle = self
+        while True:
+            handle.awaited = True
+            path = yield from asyncio.shield(handle._outcome).__await__()
+            if handle.superseded_by is None:
+                return path
+            handle = handle.superseded_by
+
+    def settle(self, path: str | None) -> None:
+        """Complete the save with its prefix, or with None if it was skipped. For the saver."""
+        self._outcome.set_result(path)
+
+    def fail(self, error: BaseException) -> None:
+        """Complete the save with an error. For the saver."""
+        self._outcome.set_exception(error)
+
+    def supersede(self, handle: SaveHandle) -> None:
+        """Complete the save with the outcome of a later one. For the saver."""
+        self.superseded_by = handle
+        self._outcome.set_result(None)
 
 
 class SaveOptions(NamedTuple):
-    """The arguments of a saver that its saves need."""
+    """The options of a saver that apply to each of its saves."""
 
     selection: Selection
     stateful: StatefulRegistry
@@ -50,22 +131,21 @@ class SaveOptions(NamedTuple):
 
 
 class Save:
-    """A save. The snapshot is ordered, and states are taken, when this is made.
+    """Orders a snapshot and the states of hooks and data, and makes a checkpoint of them.
 
-    A snapshot that is ordered while a step is being applied is of the state after that step, but the
-    stateful objects then gave the state before it. Both are taken anew in this case, until they are of
-    one step.
-
-    The arguments up to ``metrics`` are those of :meth:`Saver.save`.
+    Both are ordered by the constructor. If a step is being applied then, the snapshot has the state
+    after that step, but the stateful objects returned theirs from before it. In this case both are
+    taken again until their steps agree.
 
     Args:
-        write: called once the saves before are done.
-        present: a snapshot of the present step, if it is taken already.
+        session, save_path, global_step, latest_filename, write_state, metrics: see :meth:`Saver.save`.
+        options: the options of the saver.
+        snapshot: an existing snapshot of the current step.
         control: throttles and stops the writing.
 
     Raises:
         TypeError: ``global_step`` is neither a number nor a variable.
-        ValueError: a name that the checkpoint or its state file cannot have.
+        ValueError: the name is not possible for a checkpoint or its state file.
     """
 
     def __init__(
@@ -77,8 +157,7 @@ class Save:
         write_state: bool,
         metrics: Mapping[str, float] | None,
         options: SaveOptions,
-        write: Callable[[Save], Awaitable[str | None]],
-        present: Mapping[str, Any] | None = None,
+        snapshot: Mapping[str, Any] | None = None,
         control: Control | None = None,
     ) -> None:
         self._raw = raw_session(session)
@@ -86,51 +165,51 @@ class Save:
         self._prefix, self.state_file = os.fspath(save_path), latest_filename or STATE_NAME
         self.directory, stem = locations.split(self._prefix)
         _check_names(self._prefix, stem, global_step, self.state_file)
-        self.write_state, self.write = write_state, write
+        self.write_state = write_state
         self.control = control or Control()
-        self.task: asyncio.Task[None]  # set when it is submitted
-        self.started = self.dropped = False  # dropped: taken back while it was pending
+        self.task: asyncio.Task[None]  # set by SaveQueue.submit
+        self.started = self.dropped = False  # dropped: removed from the queue while pending
         self._options = options
         self._global_step = global_step
         self._metrics = {key: float(value) for key, value in (metrics or {}).items()}
         self.began = time.perf_counter()
-        self.handle = SaveHandle(None, None)
+        self.handle = SaveHandle()
         self._program = describe(self._raw)
         self._wall_time = clock.wall()
         try:
             self._name_by(None if global_step is None else operator.index(global_step))
         except TypeError:
-            name_of(global_step)  # refused here, not by a save in the background
+            name_of(global_step)  # raises TypeError here and not in the background
         self._pack()
         self.snapshot: asyncio.Future[Mapping[str, Any]]
-        if present is not None:
+        if snapshot is not None:
             self.snapshot = asyncio.get_running_loop().create_future()
-            self.snapshot.set_result(present)
+            self.snapshot.set_result(snapshot)
             return
         self.snapshot = asyncio.ensure_future(order_snapshot(self._raw))
         if self._states and self._step is not None and not self._members.shares_state:
             self.snapshot = asyncio.ensure_future(self._matching(self.snapshot))
 
     async def taken(self, *, pull: bool) -> Mapping[str, Any]:
-        """Return the snapshot, when it is there, with all of its arrays here if that is asked for."""
+        """Return the snapshot; with ``pull``, fetch the arrays that other processes hold."""
         snapshot = await self.snapshot
         holder = members_of(SnapshotMembers, snapshot).holder
         return await holder.pull() if pull and holder is not None else snapshot
 
     def discard(self) -> None:
-        """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
+        """Release the snapshot now or once it is taken. May be called twice."""
         if self.snapshot.done():
             _release(self.snapshot)
         else:
             self.snapshot.add_done_callback(_release)
 
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
-        """Return the checkpoint to be written of a snapshot, or None where it is empty. Blocking.
+        """Return the checkpoint to write, or None if it may be empty and is. Blocking.
 
         Raises:
-            FailedPreconditionError: a variable has no value yet.
+            FailedPreconditionError: a variable is not initialized.
             ValueError: there is nothing to save, or ``global_step`` is no variable of the session.
-            TypeError: a value cannot be saved; all that cannot are named.
+            TypeError: values cannot be saved; the error names all of them.
         """
         options = self._options
         self._check_initialized(snapshot)
@@ -141,7 +220,7 @@ class Save:
             raise ValueError("No variables to save")
         if self.handle.path is None:
             self._name_by(self._step_in(snapshot))
-        assert self.handle.path is not None, "it was named at the call or here"
+        assert self.handle.path is not None, "set by _name_by here or in the constructor"
         arrays, texts, sharded = _by_kind({**state, **self._arrays})
         members = members_of(SnapshotMembers, snapshot)
         step, holder = members.step, members.holder
@@ -154,7 +233,7 @@ class Save:
             texts=texts,
             sharded=sharded,
         )
-        manifest.encode()  # a member that is no JSON is refused before anything is written
+        manifest.encode()  # raises for values that JSON lacks, before anything is written
         shard_bytes = options.shard_bytes
         if options.sharded:
             total = sum(array.nbytes for array in arrays.values())
@@ -165,7 +244,6 @@ class Save:
         )
 
     def _name_by(self, step: int | None) -> None:
-        """Give the checkpoint its path: with the step, padded to 8 digits or not, or without one."""
         digits = "" if step is None else f"-{step:08d}" if self._options.pad_step else f"-{step}"
         self.handle.path, self.handle.step = self._prefix + digits, step
 
@@ -200,8 +278,99 @@ class Save:
         return snapshot
 
 
+class SaveQueue:
+    """Runs the saves of one saver in the order of their submission, one at a time.
+
+    Args:
+        write: writes the checkpoint of a save and returns its prefix.
+    """
+
+    def __init__(self, write: Callable[[Save], Awaitable[str | None]]) -> None:
+        self._write = write
+        self._saves: list[Save] = []
+        self._lock = FairLock()
+        self._replaceable: Save | None = None
+        self._failed: list[SaveHandle] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save is running or pending."""
+        return any(not save.task.done() for save in self._saves)
+
+    def submit(self, save: Save, *, coalesce: bool = False) -> None:
+        """Start a save once all earlier ones are done.
+
+        With ``coalesce``, it replaces the last save submitted with ``coalesce`` if that one is pending.
+        """
+        if coalesce:
+            pending, self._replaceable = self._replaceable, save
+            if pending is not None and self._drop(pending):
+                pending.handle.supersede(save.handle)
+        save.task = asyncio.create_task(self._run(save), name=f"save {save.handle.path}")
+        self._saves = [*(one for one in self._saves if not one.task.done()), save]
+
+    async def cancel(self, save: Save) -> None:
+        """Cancel a save and wait for the end of its task."""
+        if self._drop(save):
+            save.handle.fail(_cancelled(save))
+            return
+        save.task.cancel()
+        await outlast(save.task)
+
+    def unthrottle(self) -> None:
+        """End the pauses of all saves."""
+        for save in self._saves:
+            save.control.unthrottle()
+
+    async def drain(self) -> None:
+        """Wait for all saves without pauses, then call :meth:`raise_if_failed`."""
+        self.unthrottle()
+        while self.busy:
+            await asyncio.wait([save.task for save in self._saves])
+        self.raise_if_failed()
+
+    def raise_if_failed(self) -> None:
+        """Raise once the first error of saves that were not awaited; notes name the later ones."""
+        if not self._failed:
+            return
+        errors = [handle.error for handle in self._failed if handle.error and not handle.awaited]
+        self._failed.clear()
+        if errors:
+            for other in errors[1:]:
+                add_note(errors[0], f"A later save failed too: {phrase(other)}")
+            raise errors[0]
+
+    def _drop(self, save: Save) -> bool:
+        """Remove a pending save from the queue; return False if it is not pending."""
+        if save.started or save.dropped:
+            return False
+        save.dropped = True
+        save.discard()
+        save.task.cancel()
+        return True
+
+    async def _run(self, save: Save) -> None:
+        try:
+            async with self._lock:
+                save.started = True
+                path = await self._write(save)
+        except BaseException as error:
+            if save.dropped:
+                raise
+            save.discard()
+            if not isinstance(error, Exception):
+                save.handle.fail(_cancelled(save))
+                raise
+            save.handle.fail(error)
+            if not save.handle.awaited:
+                logger.error("Saving checkpoint %s failed: %s", save.handle.path, text_of(error))
+                self._failed.append(save.handle)
+        else:
+            save.handle.settle(path)
+
+
 async def computed_step(session: Any, global_step: Any) -> Any:
-    """Return the step, computed by the session where it is a tensor and no variable of it."""
+    """Return the step; a tensor that is no variable of the session is run first."""
     is_tensor = members_of(FetchMembers, global_step).op is not None
     if not is_tensor or name_of(global_step) in known_names(raw_session(session)):
         return global_step
@@ -216,11 +385,7 @@ def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
 def _by_kind(
     state: Mapping[str, Any],
 ) -> tuple[dict[str, Array], dict[str, TextEntry], dict[str, ShardedEntry]]:
-    """Return the arrays of tensor files, the strings of the manifest, and which arrays are pieces.
-
-    Raises:
-        TypeError: a value is none of these; all such values are named.
-    """
+    """Split a state into arrays for tensor files, strings for the manifest, and sharded arrays."""
     arrays: dict[str, Array] = {}
     texts: dict[str, TextEntry] = {}
     sharded: dict[str, ShardedEntry] = {}
@@ -259,3 +424,7 @@ def _check_names(prefix: str, stem: str, global_step: Any, latest_filename: str)
         raise ValueError(
             f"'latest_filename' collides with 'save_path': '{latest_filename}' and '{prefix}'"
         )
+
+
+def _cancelled(save: Save) -> CancelledError:
+    return CancelledError(f"Saving {save.handle.path!r} was cancelled.")

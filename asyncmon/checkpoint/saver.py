@@ -14,9 +14,7 @@ from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
-from asyncmon.checkpoint.save import Save, SaveOptions, computed_step
-from asyncmon.checkpoint.save_handle import SaveHandle
-from asyncmon.checkpoint.save_queue import SaveQueue
+from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import raw_session
 from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import Stateful, StatefulRegistry
@@ -118,7 +116,7 @@ class Saver:
             self._claims.open,
             save_relative_paths,
         )
-        self._queue = SaveQueue()
+        self._queue = SaveQueue(self._write)
         self._last_start = 0.0
         self._restorer = Restorer(self._selection, self._stateful, reshape=reshape)
 
@@ -177,7 +175,7 @@ class Saver:
         self.build()
         global_step = await computed_step(sess, global_step)
         given = sess, save_path, global_step, latest_filename, write_state, metrics
-        save = Save(*given, self._options, self._write)
+        save = Save(*given, self._options)
         save.handle.awaited = True
         save.control.unthrottle()
         self._queue.submit(save)
@@ -208,14 +206,14 @@ class Saver:
         are raised by awaiting the handle, or by the next :meth:`raise_if_failed` or :meth:`drain`.
         """
         if self._when_busy == "skip" and self._queue.busy:
-            handle = SaveHandle(None, None)
+            handle = SaveHandle()
             handle.settle(None)
             return handle
         before, self._last_start = self._last_start, time.perf_counter()
         due = self._last_start + _IN_TIME * (self._last_start - before) if before else None
         self.build()
         given = sess, save_path, global_step, latest_filename, write_state, metrics
-        save = Save(*given, self._options, self._write, snapshot, Control(due))
+        save = Save(*given, self._options, snapshot, Control(due))
         self._queue.submit(save, coalesce=self._when_busy == "coalesce")
         return save.handle
 
