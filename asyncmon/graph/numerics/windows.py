@@ -14,30 +14,30 @@ from asyncmon.graph.numerics.arrays import Array
 
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]
-"""``"SAME"``, ``"VALID"``, or what to add before and after rows, and columns."""
+"""``"SAME"``, ``"VALID"``, or the padding before and after rows, and columns."""
 
-_BLOCK = 1 << 18  # elements at a time: 1 MB, which stays in the cache of a core
-_SCRATCH = 1 << 25  # bytes that a thread keeps of one kind
+_BLOCK = 1 << 18  # elements of a block: 1 MB, which stays in the cache of a core
+_SCRATCH = 1 << 25  # bytes: the greatest scratch array of a thread
 
 
 def dilated(size: Sequence[Any], dilations: Pair) -> Any:
-    """Return rows and columns of dilated windows; None for a number gives None."""
+    """Return the rows and columns of dilated windows, None for an unknown number."""
     return tuple(None if k is None else (k - 1) * d + 1 for k, d in zip(size, dilations, strict=True))
 
 
 def output_sizes(
     sizes: Sequence[int | None], windows: Sequence[int | None], strides: Pair, padding: Padding
 ) -> list[int | None]:
-    """Return how many windows fit into the rows, and into the columns, of images.
+    """Return the numbers of windows in the rows and columns of images, None if unknown.
 
     Args:
-        sizes: of the images; None gives None.
-        windows: rows and columns of a window, dilation included; likewise.
-        strides: from one window to the next.
-        padding: of the images.
+        sizes: the rows and columns of the images.
+        windows: the rows and columns of a window with dilation.
+        strides: the distances of windows.
+        padding: that of the images.
 
     Raises:
-        ValueError: not even one fits.
+        ValueError: the window is larger than the image.
     """
     counts: list[int | None] = []
     for i, (size, window, stride) in enumerate(zip(sizes, windows, strides, strict=True)):
@@ -57,13 +57,13 @@ def output_sizes(
 
 
 class Windows:
-    """The windows of a size over a batch of images.
+    """Windows over a batch of images.
 
     Attributes:
         images: the shape of the images, ``(n, height, width, depth)``.
-        counts: how many windows there are, in rows and columns.
-        around: what is added before and after rows, and columns.
-        dilated: rows and columns of a window, dilation included.
+        counts: the numbers of windows in rows and columns.
+        around: the padding before and after rows, and columns.
+        dilated: the rows and columns of a window with dilation.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Windows:
         return total // 2, total - total // 2
 
     def blocks(self, width: int) -> list[slice]:
-        """Return slices of the batch, for temporaries of ``width`` elements a window."""
+        """Return slices of the batch for temporaries of ``width`` elements per window."""
         each = prod(self.counts)
         step, count = max(1, _BLOCK // max(1, each * width)), self.images[0] if each else 0
         return [slice(i, min(i + step, count)) for i in range(0, count, step)]
 
     def pad(self, x: Array, value: Any = 0, slot: str = "padded") -> Array:
-        """Return images with a value around them, in a scratch array; ``x`` if nothing is added."""
+        """Return padded images in a scratch array, or ``x`` without padding."""
         if self.around == ((0, 0), (0, 0)):
             return x
         (top, bottom), (left, right) = self.around
@@ -110,14 +110,14 @@ class Windows:
         return padded[:, top : top + self.images[1], left : left + self.images[2]]
 
     def taps(self, padded: Array) -> Iterator[Array]:
-        """Yield for each element of a window a view of it in all windows."""
+        """Yield a view of each element of a window in all windows."""
         (down, across), (rows, columns) = self.strides, self.counts
         for top in range(0, self.dilated[0], self.dilations[0]):
             for left in range(0, self.dilated[1], self.dilations[1]):
                 yield padded[:, top : top + down * rows : down, left : left + across * columns : across]
 
     def scatter(self, parts: Iterable[Array], images: Array) -> None:
-        """Set images to the sum of arrays, each added at one of the taps."""
+        """Set images to the sum of arrays, one for each tap."""
         images[...] = 0
         padded = self.pad(images, slot="sum")
         for place, part in zip(self.taps(padded), parts, strict=True):
@@ -127,21 +127,13 @@ class Windows:
 
 
 def check_rank(what: str, shape: tuple[int, ...]) -> None:
-    """Check that a shape, which is a value of the run, has four dimensions.
-
-    Raises:
-        InvalidArgumentError: another number.
-    """
+    """Raise InvalidArgumentError unless a shape of the run has four dimensions."""
     if len(shape) != 4:
         raise InvalidArgumentError(f"{what} must have 4 dimensions, got shape {list(shape)}")
 
 
 def check_gradient(grad: Array, windows: Windows, depth: int) -> None:
-    """Check that a gradient has the shape of the output, which depends on a value of the run.
-
-    Raises:
-        InvalidArgumentError: another shape.
-    """
+    """Raise InvalidArgumentError unless a gradient has the shape of the output of the windows."""
     expected = (windows.images[0], *windows.counts, depth)
     if grad.shape != expected:
         raise InvalidArgumentError(
@@ -153,7 +145,7 @@ def check_gradient(grad: Array, windows: Windows, depth: int) -> None:
 def checked_windows(
     images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any, **attrs: Any
 ) -> Windows:
-    """Check shapes, one of which is a value of the run, and return the windows."""
+    """Check the shapes of a convolution, one of which is a value of the run; return its windows."""
     check_rank("Images", images)
     check_rank("Filters", filters)
     if images[3] != filters[2]:
@@ -170,7 +162,7 @@ _local = threading.local()
 
 
 def scratch(slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an uninitialised array that the thread reuses: its memory is mapped once."""
+    """Return an uninitialised array in memory that the thread reuses, which avoids page faults."""
     size = prod(shape) * dtype.itemsize
     if size > _SCRATCH:
         return np.empty(shape, dtype)

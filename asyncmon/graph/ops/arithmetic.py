@@ -1,6 +1,6 @@
-"""Arithmetic of two tensors, element by element, with broadcasting: a row an op.
+"""Elementwise arithmetic of two tensors with broadcasting, one row each.
 
-The operands must have one dtype; a Python or numpy value takes that of the tensor beside it.
+The operands must have the same dtype; a Python or numpy value takes the dtype of the tensor.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _div_no_nan(x: Array, y: Array, out: Array | None = None) -> Any:
 
 
 def _pow_gradient(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> Pair:
-    """Nothing flows into the exponent of a base that is not positive."""
+    # the exponent of a base that is not positive has no gradient
     positive = create_op("Greater", (x, create_op("ZerosLike", (x,))))
     base = create_op("SelectV2", (positive, x, create_op("OnesLike", (x,))))
     return g * y * x ** (y - 1), g * z * create_op("Log", (base,))
@@ -93,7 +93,7 @@ realdiv = binary("realdiv", "RealDiv", _true_divide, NUMBERS, lambda g, x, y, z:
     "Return ``x / y``.", rule=_quotient_rule)
 truediv = binary_function("truediv", "RealDiv", NUMBERS,
     "Return ``x / y``; integers give float64, those of up to 16 bits float32.", "truediv")
-divide = binary_function("divide", "RealDiv", NUMBERS, "Return ``x / y`` with Python's meaning of it.",
+divide = binary_function("divide", "RealDiv", NUMBERS, "Return ``x / y`` as Python 3 does.",
     "truediv")
 floordiv = binary("floordiv", "FloorDiv", _floor_divide, REALS, None, node="floordiv",
     doc="Return ``x / y`` rounded down. Integers by zero: InvalidArgumentError in the run.")

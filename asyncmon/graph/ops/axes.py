@@ -1,8 +1,8 @@
 """Axes that are tensors: an op along one is the same op along the middle of three dimensions.
 
-Where an axis is known when the graph is built it is an attribute of the node. Where it is known in the
-run only, :func:`folded` puts the dimensions before it together, and those behind it, and
-:func:`with_size` takes them apart again. So each op needs one kernel.
+An axis that is known when the graph is built is an attribute of the node. For an axis of the run,
+:func:`folded` merges the dimensions before it, and those after it, and :func:`with_size` restores them.
+So each op needs one kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 
 # --- around one axis ------------------------------------------------------------------------------
 def _position(axis: Any, rank: int, slots: int = 0) -> int:
-    """Return an axis counted from the front; ``slots`` more than there are dimensions count."""
+    """Return an axis as a non-negative int, of ``rank`` and ``slots`` more dimensions."""
     if np.size(axis) != 1:
         raise InvalidArgumentError(f"axis must be one integer, got {np.asarray(axis).tolist()}")
     value, end = int(np.reshape(axis, ())), rank + slots
@@ -66,21 +66,21 @@ def _reshaped(x: Any, sizes: Tensor) -> Tensor:
 
 
 def folded(x: Any, axis: Tensor) -> Tensor:
-    """Return a tensor of three dimensions, of which the middle one is an axis of ``x``."""
+    """Reshape ``x`` to three dimensions, of which the middle one is the axis."""
     return _reshaped(x, create_op("ShapeAround", (_shape(x), axis)))
 
 
 def with_size(y: Tensor, x: Any, axis: Tensor, new: Any, insert: bool = False) -> Tensor:
-    """Return ``y`` in the shape of ``x``, but with the sizes ``new`` in the place of an axis.
+    """Reshape ``y`` to the shape of ``x`` with the sizes ``new`` in place of an axis.
 
-    With ``insert`` they stand before the axis.
+    With ``insert`` they are added before the axis.
     """
     sizes = convert_to_tensor(new if len(np.shape(new)) else np.zeros(0, np.int32))
     return _reshaped(y, create_op("ShapeWithSize", (_shape(x), axis, sizes), {"insert": insert}))
 
 
 def along(function: Callable[[Tensor, int], Tensor], x: Any, axis: int | Tensor) -> Tensor:
-    """Return a function of a tensor and an axis, which keeps the shape."""
+    """Apply a function of a tensor and an axis that keeps the shape."""
     tensor = convert_to_tensor(x)
     if isinstance(axis, int):
         return function(tensor, axis)
@@ -106,7 +106,7 @@ def _reduced(sizes: Array, axes: Array, *, keepdims: bool) -> tuple[Array, Array
 
 
 def check_distinct(axes: list[int]) -> None:
-    """Refuse to reduce an axis twice."""
+    """Raise ValueError if an axis is to be reduced twice."""
     for axis in axes:
         if axes.count(axis) > 1:
             raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}")
@@ -123,7 +123,7 @@ register(OpDef("ReducedShape", _reduced, _reduced_rule, ZERO))
 
 
 def reduced(function: Callable[[Tensor], Tensor], x: Any, axes: Tensor, keepdims: bool) -> Tensor:
-    """Return ``function``, a reduction of the last axis, of several axes that are a tensor."""
+    """Apply ``function``, a reduction of the last axis, to several axes that are a tensor."""
     tensor = convert_to_tensor(x)
     order, rows, result = create_ops("ReducedShape", (_shape(tensor), axes), {"keepdims": keepdims})
     moved = create_op("Transpose", (tensor, order), {"perm": None})
@@ -149,11 +149,8 @@ register(OpDef("InvertPermutation", _inverse, _inverse_rule, ZERO))
 
 
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
-    """Return the permutation that undoes one: ``y[x[i]] == i``. TF1: ``tf.invert_permutation``.
+    """Return the inverse permutation: ``y[x[i]] == i``. TF1: ``tf.invert_permutation``.
 
-    Args:
-        x: a vector of int32 or int64 that holds 0 to n - 1, each once; InvalidArgumentError in the run
-            for another one.
-        name: the node's name.
+    ``x`` is a vector of int32 or int64; InvalidArgumentError in the run if it is not a permutation.
     """
     return create_op("InvertPermutation", (x,), None, name)

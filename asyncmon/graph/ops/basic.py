@@ -1,4 +1,4 @@
-"""Constants, placeholders, identity, groups."""
+"""Constants, placeholders, identity, groups, casts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from asyncmon.graph.numerics.arrays import Array
 def constant(
     value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
 ) -> Tensor:
-    """Return a tensor that always has this value. TF1: ``tf.constant``.
+    """Return a constant tensor. TF1: ``tf.constant``.
 
     Args:
         value: a number, string, array or nested list.
         dtype: by default float32 or int32 for Python numbers, an array's own dtype.
-        shape: reshape to this; a single element fills it, the last one fills what is missing.
-        verify_shape: refuse a value that does not have ``shape`` already.
+        shape: the shape to fill; the last element is repeated for missing ones.
+        verify_shape: reject a value that does not already have ``shape``.
 
     Raises:
         TypeError: the dtype cannot hold the value, or ``verify_shape`` fails.
@@ -52,7 +52,7 @@ def constant(
 
 
 def tuple_of_ints(shape: Any, error: str) -> builtins.tuple[int, ...]:
-    """Return a fully known shape. ValueError where a dimension is not known."""
+    """Return a completely known shape. ValueError if a dimension is unknown."""
     dims = as_shape(shape)
     if dims is None or None in dims:
         raise ValueError(f"{error}, got {shape!r}.")
@@ -60,7 +60,7 @@ def tuple_of_ints(shape: Any, error: str) -> builtins.tuple[int, ...]:
 
 
 def filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return an array in another shape; its last element, or else zero, is repeated at the end."""
+    """Fill a shape with an array; its last element, or zero, is repeated at the end."""
     needed = prod(dims)
     if not needed or not array.size:
         return np.full(dims, b"" if array.dtype == object else 0, array.dtype)
@@ -70,26 +70,23 @@ def filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.nd
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
-    """Return a tensor whose value is given by ``feed_dict``. TF1: ``tf.placeholder``.
+    """Return a tensor whose value must be fed. TF1: ``tf.placeholder``.
 
-    ``shape`` is what is known of the values: None, or a sequence with None for any size.
+    ``shape`` is the static shape of the values: None, or a sequence with None for any size.
     """
     attrs = {"dtype": as_dtype(dtype), "shape": as_shape(shape)}
     return create_op("Placeholder", (), attrs, name)
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return a tensor whose value is fed, or else that of ``input``, which ``shape`` must fit.
-
-    TF1: same name.
-    """
+    """Return a tensor of ``shape`` that is ``input`` unless it is fed. TF1: same name."""
     return create_op("PlaceholderWithDefault", (input,), {"shape": as_shape(shape)}, name)
 
 
 def identity(input: Any, name: str | None = None) -> Tensor:
     """Return a tensor with the same value. TF1: ``tf.identity``.
 
-    Of a variable, under control dependencies: its value after them.
+    The identity of a variable is its value after the control dependencies.
     """
     return create_op("Identity", (input,), None, name)
 
@@ -100,21 +97,21 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
 
 
 def no_op(name: str | None = None) -> Operation:
-    """Return an operation that only has control dependencies. TF1: ``tf.no_op``."""
+    """Return an operation without effect, for its control dependencies. TF1: ``tf.no_op``."""
     return create_operation("NoOp", (), None, name)
 
 
 def group(*inputs: Any, name: str | None = None) -> Operation:
     """Return an operation that runs after all inputs. TF1: ``tf.group``.
 
-    They are tensors, operations, variables, or nested lists of these. None is skipped.
+    The inputs are tensors, operations, variables, None (skipped), or nested lists of these.
     """
     with control_dependencies([item for item in flatten(inputs) if item is not None]):
         return no_op(name or "group_deps")
 
 
 def tuple(tensors: Any, name: str | None = None, control_inputs: Any = None) -> list[Any]:
-    """Return the tensors, each available only when all of them are. TF1: ``tf.tuple``."""
+    """Return the tensors, each computed only after all of them. TF1: ``tf.tuple``."""
     present = [item for item in tensors if item is not None]
     if not any(is_tensor_like(item) for item in present):
         raise ValueError(f"Must have at least one Tensor. Received: {tensors!r}")
@@ -178,9 +175,9 @@ register(OpDef("Cast", _cast, _cast_rule, _cast_gradient, out=True))
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """Return the elements as another dtype; floats become integers by dropping the fraction.
+    """Convert the elements to another dtype; floats are truncated to integers. TF1: ``tf.cast``.
 
-    TF1: ``tf.cast``. A tensor that has the dtype already is returned as it is.
+    A tensor of this dtype is returned unchanged.
     """
     wanted = as_dtype(dtype)
     tensor = convert_to_tensor(x)
@@ -190,6 +187,6 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def in_single(x: Any) -> Tensor:
-    """Return the tensor to compute in: float32 for one of half precision, else the tensor itself."""
+    """Cast float16 to float32, for intermediate results; return any other tensor unchanged."""
     tensor = convert_to_tensor(x)
     return cast(tensor, dtypes.float32) if tensor.dtype is dtypes.float16 else tensor

@@ -1,4 +1,4 @@
-"""Print and check values in a run: ``Print``, ``Assert``, ``check_numerics``."""
+"""Print and check values of a run: ``Print``, ``Assert``, ``check_numerics``."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def Print(
     """Return ``input_``, and write ``data`` to stderr each time it is computed. TF1: ``tf.Print``.
 
     Args:
-        input_: the tensor to pass on.
-        data: tensors to write, after ``message``.
-        message: a text.
-        first_n: write only the first so many times; a negative number is no limit.
-        summarize: how many elements of each, 3 by default; all where it is negative.
+        input_: the tensor to return.
+        data: tensors to write.
+        message: a prefix of the line.
+        first_n: the number of times to write; negative for no limit.
+        summarize: the number of elements of each tensor, 3 by default; negative for all.
+        name: the node's name.
     """
     attrs = {
         "message": message or "",
@@ -45,10 +46,10 @@ def Print(
 def Assert(
     condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
 ) -> Operation:
-    """Return an operation that fails where ``condition`` is not true. TF1: ``tf.Assert``.
+    """Return an operation that fails unless ``condition`` is true. TF1: ``tf.Assert``.
 
-    The run then raises InvalidArgumentError: "assertion failed", and the first elements of ``data``,
-    ``summarize`` of each (3 by default).
+    The run raises InvalidArgumentError, "assertion failed", with the first ``summarize`` elements (3 by
+    default) of each tensor of ``data``.
     """
     if not isinstance(data, list | tuple):
         raise TypeError(f"Expected list for 'data' argument to 'Assert' Op, not {data!r}.")
@@ -57,9 +58,9 @@ def Assert(
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
-    """Return ``tensor``, and fail where it holds a NaN or an infinity. TF1: ``tf.check_numerics``.
+    """Return ``tensor``, and fail if it has a NaN or an infinity. TF1: ``tf.check_numerics``.
 
-    The run then raises InvalidArgumentError, with ``message`` before its text.
+    The run raises InvalidArgumentError with the prefix ``message``.
     """
     return create_op("CheckNumerics", (tensor,), {"message": message}, name)
 
@@ -84,7 +85,7 @@ def _assert_spec(condition: Spec, *data: Spec, summarize: int) -> tuple[()]:
 
 
 def _check(x: Any, *, message: str) -> Any:
-    # One pass where all is well: a finite sum of squares has finite terms.
+    # one pass for valid values: a finite sum of squares has finite terms
     flat = np.ravel(x)
     if flat.size and not np.isfinite(np.dot(flat, flat)) and not np.isfinite(flat).all():
         found = [name for name, test in (("Inf", np.isinf), ("NaN", np.isnan)) if test(flat).any()]
@@ -109,7 +110,7 @@ register(OpDef("CheckNumerics", _check, unary(FLOATS, "tensor"), _check_gradient
 
 # --- values as text -------------------------------------------------------------------------------
 def _shown(value: Any, summarize: int) -> str:
-    """Return the first elements of a value as text: ``[[1 2][3...]...]``. All if ``summarize`` < 0."""
+    """Format the first elements of a value, all if ``summarize`` < 0: ``[[1 2][3...]...]``."""
     array = np.asarray(value)
     limit = array.size if summarize < 0 else summarize
     elements = map(_element, islice(array.flat, limit))
@@ -118,7 +119,7 @@ def _shown(value: Any, summarize: int) -> str:
 
 
 def _rows(shape: tuple[int, ...], elements: Iterator[str], limit: int, start: int) -> Iterator[str]:
-    """Yield the text of an array of this shape whose first element is the ``start``-th of all."""
+    """Yield the text of an array of this shape, whose first element is the ``start``-th of all."""
     if len(shape) < 2:
         yield " ".join(islice(elements, prod(shape)))
         return

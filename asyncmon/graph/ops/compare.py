@@ -1,4 +1,4 @@
-"""Comparison, logic and choice: what gives bool, and ``where``."""
+"""Comparison, logic and ``where``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOOL = (dtypes.bool,)
 
 
 def _objects_too(ufunc: np.ufunc) -> Callable[..., Any]:
-    """Return a comparison that gives bool for strings, too, where numpy gives objects."""
+    """Return a comparison with a bool result for strings, too, for which numpy returns objects."""
 
     def kernel(x: Array, y: Array, out: Array | None = None) -> Any:
         if out is None and x.dtype == object:
@@ -74,7 +74,7 @@ def _select_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
 
 
 def _choose(condition: Array, x: Array, y: Array, out: Array | None = None) -> Any:
-    if condition.ndim == 1 < np.ndim(x):  # it picks rows
+    if condition.ndim == 1 < np.ndim(x):  # it selects rows
         condition = condition.reshape(-1, *[1] * (np.ndim(x) - 1))
     return _select(condition, x, y, out)
 
@@ -106,12 +106,12 @@ register(OpDef("Where", lambda condition: np.argwhere(condition).astype(np.int64
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """Return ``x`` where the condition holds and ``y`` elsewhere. TF1: ``tf.where``.
 
-    Without ``x`` and ``y``: the positions of the true elements, as an int64 matrix of a row each.
+    Without ``x`` and ``y``: the positions of the true elements, an int64 matrix with a row for each.
 
     Args:
-        condition: bool tensor of the shape of ``x``, or a vector that picks whole rows, or a scalar.
-        x: of the dtype and the shape of ``y``: nothing broadcasts.
-        y: where the condition is false.
+        condition: a bool tensor of the shape of ``x``, a vector that selects whole rows, or a scalar.
+        x: a tensor of the dtype and shape of ``y``, without broadcasting.
+        y: the values where the condition is false.
     """
     test = convert_to_tensor(condition)
     if x is None and y is None:

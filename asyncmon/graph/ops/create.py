@@ -1,4 +1,4 @@
-"""Tensors out of nothing but a shape: zeros, ones, fill, range, linspace, one_hot, eye."""
+"""New tensors: zeros, ones, fill, range, linspace, one_hot, eye."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ register(OpDef("Fill", lambda dims, value: np.full(dims.tolist(), value), _fill_
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
-    """Return a tensor of shape ``dims`` full of a scalar. TF1: ``tf.fill``."""
+    """Return a tensor of shape ``dims`` filled with a scalar. TF1: ``tf.fill``."""
     return create_op("Fill", (shape_tensor(dims), value), None, name)
 
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Return a tensor of zeros (of "" for strings, of False for bool). TF1: ``tf.zeros``.
 
-    A shape of fewer than 1,000 elements without tensors in it makes a constant, as in TF1.
+    As in TF1, the result is a constant if it has fewer than 1,000 elements and a static shape.
     """
     return _full(shape, b"" if dtypes.as_dtype(dtype) is dtypes.string else 0, dtype, name or "zeros")
 
@@ -56,13 +56,13 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
 def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
     kind = dtypes.as_dtype(dtype)
     known = None
-    with suppress(TypeError, ValueError):  # there are tensors in it, or the op will refuse it
+    with suppress(TypeError, ValueError):  # it has tensors, or the op raises an error
         known = None if is_tensor_like(shape) else as_shape(shape)
     size = num_elements(known)
     if size is not None and size < _SMALL:
         return convert_to_tensor(np.full(known, value, kind.numpy), kind, name)
     dims = shape_tensor(shape)
-    if dims.spec.shape == ():  # zeros and ones take one number for a shape; fill does not
+    if dims.spec.shape == ():  # zeros and ones accept a scalar shape; fill does not
         dims = create_op("Pack", (dims,), {"axis": 0})
     return create_op("Fill", (dims, _scalar(value, kind)), None, name)
 
@@ -82,9 +82,9 @@ register(OpDef("OnesLike", lambda x: np.ones(np.shape(x), x.dtype), rules.like_f
 def zeros_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Tensor:
-    """Return zeros of the shape of a tensor, and of its dtype if none is given. TF1: ``tf.zeros_like``.
+    """Return zeros of the shape, and by default the dtype, of a tensor. TF1: ``tf.zeros_like``.
 
-    ``optimize`` changes nothing: a known shape always makes a constant in the plan.
+    ``optimize`` has no effect: the result is a constant of the plan if the shape is known.
     """
     return _all_like("ZerosLike", zeros, tensor, dtype, name or "zeros_like")
 
@@ -117,7 +117,7 @@ def _check_range(start: Any, limit: Any, delta: Any) -> None:
         raise ValueError(f"Requires start >= limit when delta < 0: {start}/{limit}")
 
 
-_LONGEST_SHAPE = 64  # a longer range is not going to be a shape or a list of axes
+_LONGEST_SHAPE = 64  # elements: a longer range is neither a shape nor a list of axes
 
 
 def _range_rule(start: Spec, limit: Spec, delta: Spec) -> Spec:
@@ -140,9 +140,9 @@ register(OpDef("Range", _range, _range_rule, ZERO))
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
 ) -> Tensor:
-    """Return ``start, start + delta, ...`` up to, not including, ``limit``. TF1: ``tf.range``.
+    """Return the numbers from ``start`` (0 in ``range(limit)``) up to ``limit``. TF1: ``tf.range``.
 
-    ``range(limit)`` starts at 0. The dtype is by default the widest of the arguments' dtypes.
+    By default, the dtype is the widest of those of the arguments.
     """
     if limit is None:
         start, limit = 0, start
@@ -217,15 +217,16 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Return a tensor that is ``on_value`` (1) at each index and ``off_value`` (0) elsewhere.
-
-    TF1: ``tf.one_hot``.
+    """Return ``on_value`` (1) at each index and ``off_value`` (0) elsewhere. TF1: ``tf.one_hot``.
 
     Args:
-        indices: one that is not in [0, depth) gives a row of ``off_value``.
+        indices: the positions; one outside of [0, depth) gives a row of ``off_value``.
         depth: the size of the new dimension.
-        axis: where the new dimension goes; by default last.
-        dtype: of the result; by default that of the values, or float32.
+        on_value: a scalar.
+        off_value: a scalar.
+        axis: the position of the new dimension; by default last.
+        dtype: by default that of the values, or float32.
+        name: the node's name.
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     for value in (v for v in (on_value, off_value) if v is not None):

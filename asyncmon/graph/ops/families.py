@@ -1,20 +1,21 @@
-"""Families of ops: one row in a table registers an op and makes its public function.
+"""Families of ops: one row of a table registers an op and creates its public function.
 
-A family is what elementwise ops, reductions or optimizer updates have in common: the shape rule, the
-shared part of the gradient, the signature. A row is what an op has of its own::
+Elementwise ops, reductions and optimizer updates are families: they share the shape rule, a part of the
+gradient and the signature. A row has the rest::
 
     exp = unary("exp", "Exp", np.exp, SMOOTH, lambda g, x, y: g * y, "Return e to the power ``x``.")
 
 The arguments of a row:
 
 * ``name``: the public name.
-* ``op_type``: the op type, and the default name of nodes where ``node`` is not given.
-* ``kernel``: that of an elementwise op takes ``out=``, which may be one of its inputs.
+* ``op_type``: the op type, and the default name of nodes unless ``node`` is given.
+* ``kernel``: computes the output; an elementwise one takes ``out=``, which may be one of its inputs.
 * ``allowed``: the dtypes of the inputs.
-* ``gradient``: gets the gradient of the output, the inputs and the output; None where none flows.
+* ``gradient``: a function of the gradient of the output, the inputs and the output; None for no
+  gradient.
 * ``doc``: the first sentence of the documentation.
-* ``output``: the dtype of the output, where it is not that of the input.
-* ``rule``: the shape rule, where it is not that of the family.
+* ``output``: the dtype of the output, by default that of the input.
+* ``rule``: the shape rule, by default that of the family.
 * ``default``: the default of the public function's argument ``name``.
 """
 
@@ -131,8 +132,8 @@ def binary(
 ) -> BinaryFunction:
     """Register ``kernel(x, y, out=None)``, whose inputs broadcast, and return its public function.
 
-    ``gradient(grad, x, y, z)`` gives the gradients of ``x`` and ``y`` in the shape of the output ``z``;
-    they are summed to the shapes of ``x`` and ``y`` here.
+    ``gradient(grad, x, y, z)`` returns the gradients of ``x`` and ``y`` in the shape of the output
+    ``z``.
     """
 
     def back(op: Operation, grad: Tensor) -> Gradients:
@@ -149,11 +150,11 @@ def binary(
     return binary_function(name, op_type, allowed, doc, node, default)
 
 
-_FEW = 64  # elements: more are no shape
+_FEW = 64  # elements: a longer vector is not a shape
 
 
 def _on_sizes(rule: rules.Rule, kernel: Kernel) -> rules.Rule:
-    """Return a rule that also computes with sizes: ``shape(x)[0] - 1`` is known where they are."""
+    """Return a rule that also infers elements: ``shape(x)[0] - 1`` is static if ``shape(x)`` is."""
 
     def with_dims(x: Spec, y: Spec) -> Spec:
         spec: Spec = rule(x, y)
@@ -179,7 +180,7 @@ def _sized(kernel: Kernel, x: int | None, y: int | None) -> int | None:
         return None
     try:
         value = int(kernel(np.int64(x), np.int64(y)))
-    except (ArithmeticError, ValueError, InvalidArgumentError):  # left to fail in the run
+    except (ArithmeticError, ValueError, InvalidArgumentError):  # the run raises it
         return None
     return value if abs(value) < 1 << 31 else None
 
@@ -187,7 +188,7 @@ def _sized(kernel: Kernel, x: int | None, y: int | None) -> int | None:
 def comparison(
     name: str, op_type: str, kernel: Kernel, allowed: Dtypes, doc: str, default: str | None = None
 ) -> BinaryFunction:
-    """Register an op that gives bool as :func:`binary` does."""
+    """Register an op with a bool result as :func:`binary` does."""
     rule = rules.binary(op_type, allowed, output=dtypes.bool)
     return binary(name, op_type, kernel, allowed, None, doc, rule=rule, default=default)
 
@@ -205,7 +206,7 @@ def binary_function(
     def function(x: Any, y: Any, name: str | None = default) -> Tensor:
         return graph_of((x, y)).create(op_type, (x, y), {}, name or node, pair=True).outputs[0]
 
-    like_x = "of the dtype of ``x``; the shapes broadcast. A value that is no tensor takes the dtype."
+    like_x = "of the dtype of ``x``, which a Python value takes; the shapes broadcast."
     return _published(function, name, doc, x=_dtypes(allowed), y=like_x)
 
 
@@ -222,8 +223,8 @@ def reduction(
 ) -> ReductionFunction:
     """Register ``kernel(x, *, axis, keepdims)`` and return its public function.
 
-    ``axis`` is a tuple, or None for all axes. ``gradient(grad, x, y, axis)`` gets a gradient and an
-    output ``y`` that broadcast against ``x``.
+    ``axis`` is a tuple, or None for all axes. In ``gradient(grad, x, y, axis)``, the gradient and the
+    output ``y`` broadcast against ``x``.
     """
 
     def rule(x: Spec, *, axis: tuple[int, ...] | None, keepdims: bool) -> Spec:
@@ -268,7 +269,7 @@ def reduction(
         name,
         doc,
         input_tensor=_dtypes(allowed),
-        axis="an int, ints or a tensor of them, counted from the end where negative; None for all.",
+        axis="an int, ints or a tensor of them, negative ones from the end; None for all.",
         keepdims="keep the reduced axes, with length 1.",
         reduction_indices="an old name of ``axis``.",
         keep_dims="an old name of ``keepdims``.",
@@ -284,14 +285,14 @@ def update_op(
 ) -> None:
     """Register the two ops of an optimizer: ``Apply<name>`` and ``SparseApply<name>``.
 
-    The inputs are the variable and its slots, then scalars (learning rate, decays), then the gradient;
-    those of the sparse op end in the gradient's rows and their indices, each of which occurs once.
+    The inputs are the variable and its slots, then scalars (learning rate, decays), then the gradient.
+    The gradient of the sparse op is rows and their distinct indices.
 
     Args:
-        name: of the optimizer.
-        update: ``update(*refs, *scalars, grad)`` writes the refs in place, element by element; it is
-            called on flat slices of them.
-        refs: how many inputs are the variable and its slots.
+        name: the name of the optimizer.
+        update: ``update(*refs, *scalars, grad)`` writes flat slices of the refs in place, element by
+            element.
+        refs: the number of inputs that are the variable and its slots.
         rows: ``rows(*refs, *scalars, grad, indices)``, the update by rows; by default it gathers the
             rows of the refs, updates them and writes them back.
     """
@@ -309,7 +310,7 @@ def update_op(
 
 
 def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
-    """Return the rule of an update; its inputs are those of :func:`update_op`."""
+    """Return the shape rule of an op with the inputs of :func:`update_op`."""
 
     def rule(*inputs: Spec, **_attrs: object) -> Spec:
         last = len(inputs) - 1 - sparse
@@ -346,7 +347,7 @@ def _dtypes(allowed: Dtypes) -> str:
 
 
 def _published(function: _F, name: str, doc: str, module: str = "tf", **parameters: str) -> _F:
-    """Name and document a function as if it were written in the module that called the family."""
+    """Name and document a function as if the module that called the family had defined it."""
     frame, public = sys._getframe(), cast("Any", function)
     while frame.f_globals["__name__"] == __name__ and frame.f_back is not None:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element: a row an op."""
+"""Elementwise functions of one tensor, one row each."""
 
 from __future__ import annotations
 
@@ -46,10 +46,7 @@ def _with_out(function: Callable[[Array], Array]) -> Callable[..., Any]:
 
 
 def _where_used(g: Tensor, y: Tensor) -> Tensor:
-    """Return ``y``, but 1 where ``g`` is 0: there even an infinite slope counts for nothing.
-
-    So ``where(x > 0, sqrt(x), 0)`` has a gradient at 0.
-    """
+    # 1 where g is 0, so that where(x > 0, sqrt(x), 0) has a gradient at 0
     unused = create_op("Equal", (g, create_op("ZerosLike", (g,))))
     return create_op("SelectV2", (unused, create_op("OnesLike", (y,)), y))
 
@@ -100,7 +97,6 @@ _ERF32_Q = (
 
 
 def _erf(x: Array) -> Array:
-    """Return the error function of each element, in the precision of the input."""
     x = np.asarray(x)
     if x.dtype != np.float64:
         return _erf32(x)
@@ -111,7 +107,6 @@ def _erf(x: Array) -> Array:
 
 
 def _erfc(x: Array) -> Array:
-    """Return one minus the error function of each element, without cancellation for large x."""
     x = np.asarray(x)
     wide = x.astype(np.float64, copy=False)
     tail = _erfc_positive(np.abs(wide))

@@ -78,7 +78,7 @@ def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
 
 
 def _row_count(params: Tensor, indices: Tensor) -> Tensor:
-    """Return the number of indices for a reshape: -1, which costs the run nothing, where that is it."""
+    """Return the number of indices for a reshape: -1, which needs no op, if possible."""
     if num_elements((params.spec.shape or (None, None))[1:]):
         return convert_to_tensor([-1])
     return create_op("Reshape", (create_op("Size", (indices,)), [1]))
@@ -101,12 +101,13 @@ def gather(
 
     Args:
         params: the tensor.
-        indices: integers of any shape, which takes the place of the axis. InvalidArgumentError in the
-            run unless all are in [0, size of the axis).
+        indices: integers of any shape, which replaces the axis. InvalidArgumentError in the run unless
+            all are in [0, size of the axis).
         validate_indices: without effect: indices are always checked.
-        axis: by default ``batch_dims``; it may be a tensor where that is 0.
-        batch_dims: how many leading dimensions ``params`` and ``indices`` share; a negative number
-            counts from the rank of ``indices``.
+        name: the node's name.
+        axis: by default ``batch_dims``; it may be a tensor if that is 0.
+        batch_dims: the number of leading dimensions that ``params`` and ``indices`` share; a negative
+            number counts from the rank of ``indices``.
     """
     at = axis_of(batch_dims if axis is None else axis)
     if not isinstance(at, int):
@@ -182,8 +183,8 @@ register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_rule, aliases=True, gradien
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
     """Return the elements or slices of a tensor at vectors of coordinates. TF1: ``tf.gather_nd``.
 
-    The last dimension of ``indices`` holds coordinates of the first dimensions of ``params``;
-    InvalidArgumentError in the run for those out of range.
+    The last dimension of ``indices`` has coordinates of the first dimensions of ``params``;
+    InvalidArgumentError in the run if some are out of range.
     """
     return create_op("GatherNd", (params, indices), {"batch_dims": batch_dims}, name)
 
@@ -195,7 +196,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
 
 # --- rows of equal indices -------------------------------------------------------------------------
 def sum_rows(values: Array, indices: Array, count: Any) -> Any:
-    """Add up the rows of each index; rows of a negative index are dropped."""
+    """Return the sum of the rows of each index; rows of a negative index are dropped."""
     result = np.zeros((int(count), *values.shape[np.ndim(indices) :]), values.dtype)
     flat = np.reshape(indices, -1)
     rows = np.reshape(values, (flat.size, *result.shape[1:]))
@@ -206,7 +207,7 @@ def sum_rows(values: Array, indices: Array, count: Any) -> Any:
 
 
 def add_rows(target: Array, indices: Array, rows: Array) -> None:
-    """Add each row at its index, in place; equal indices add up."""
+    """Add each row at its index in place, which may repeat."""
     if not indices.size:
         return
     if target.ndim == 1 and target.dtype.kind == "f":
@@ -224,7 +225,7 @@ def _sum_rows_rule(values: Spec, indices: Spec, count: Spec) -> Spec:
 
 
 def rows_shape(values: Spec, indices: Spec, count: int | None) -> Shape:
-    """Return the shape of so many rows out of ``values``, which has a row for each index."""
+    """Return the shape of ``count`` rows of ``values``, which has a row for each index."""
     if count is not None and count < 0:
         raise ValueError(f"Dimension size must be non-negative but is {count}")
     if values.shape is None or indices.shape is None:
@@ -234,7 +235,7 @@ def rows_shape(values: Spec, indices: Spec, count: int | None) -> Shape:
 
 
 def _rows_of(x: Array, indices: Array) -> Array:
-    """The rows at indices, zeros at negative ones."""
+    """Return the rows at indices, zeros for negative ones."""
     indices = np.asarray(indices)
     if not len(x):
         return np.zeros((*indices.shape, *x.shape[1:]), x.dtype)
@@ -281,14 +282,14 @@ register(OpDef("UniqueRows", _unique_rows, lambda values, indices:
 
 
 def unique_rows(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows of a sparse gradient with those of equal indices added up, and their indices."""
+    """Add up the rows of a sparse gradient with equal indices; return the rows and their indices."""
     rows, kept = create_ops("UniqueRows", (values, indices))
     return rows, kept
 
 
 # --- the greatest of a row -------------------------------------------------------------------------
 class TopK(NamedTuple):
-    """What :func:`top_k` returns. TF1: ``TopKV2``."""
+    """The result of :func:`top_k`. TF1: ``TopKV2``."""
 
     values: Any
     indices: Any
@@ -298,7 +299,7 @@ def _top_k(x: Array, k: Array) -> tuple[Array, Array]:
     count, size = int(k), x.shape[-1]
     if not 0 <= count <= size:
         raise InvalidArgumentError(f"input must have at least k columns. Had {size}, needed {count}")
-    # a stable sort of the reversed row, read backwards: of equal elements the first comes first
+    # a stable sort of the reversed row, read backwards: equal elements stay in order
     order = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
     indices = size - 1 - order
     return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
@@ -350,18 +351,18 @@ register(OpDef("InTopKV2", _in_top_k, _in_top_k_rule, ZERO))
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
-    """Return the ``k`` greatest elements of each row and their positions, the greatest first.
+    """Return the ``k`` greatest elements of each row and their positions. TF1: ``tf.nn.top_k``.
 
-    TF1: ``tf.nn.top_k``. A row is the last dimension. Of equal elements the one with the lower position
-    comes first. They are sorted also where ``sorted`` is false.
+    A row is the last dimension. The elements are in descending order, even if ``sorted`` is false;
+    equal ones are in the order of their positions.
     """
     return TopK(*create_ops("TopKV2", (input, k), None, name))
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
-    """Return for each row whether the target is among the ``k`` greatest predictions.
+    """Return whether the target of each row is in its ``k`` greatest predictions. TF1: ``tf.nn``.
 
-    TF1: ``tf.nn.in_top_k``. Classes that tie at the edge all count as in. A target out of range, or any
-    prediction of the row that is not finite, gives false.
+    All classes with the k-th greatest prediction are in. The result is false for a target out of range,
+    or a row with a prediction that is not finite.
     """
     return create_op("InTopKV2", (predictions, targets, k), None, name or "in_top_k")

@@ -1,7 +1,7 @@
 """Indexing: ``x[...]``, slice, strided_slice, boolean_mask; and reverse.
 
 An indexing op is a function from the shape of its operand to a numpy index (:func:`indexing_op`).
-``Put`` is the adjoint of all of them: zeros of that shape, with values added at the index.
+``Put`` is the adjoint of all of them: zeros of that shape with values added at the index.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ newaxis = None
 """A new dimension of size 1 in an index: ``x[:, newaxis]``. TF1: ``tf.newaxis``."""
 
 
-# --- the pair of adjoints ---------------------------------------------------------------------------
+# --- indexing ops and their adjoint -------------------------------------------------------------------
 _INDEX: dict[str, Callable[..., Index]] = {}
-"""By op type, the function that gives its index."""
+"""The function that returns the index, by op type."""
 
 
 def indexing_op(
@@ -49,16 +49,16 @@ def indexing_op(
 ) -> None:
     """Register an indexing op: it returns ``x[index(x.shape, *inputs, **attrs)]``.
 
-    ``index`` returns a numpy index (InvalidArgumentError out of bounds). ``kernel`` is a faster way to
-    the same result. The gradient is by default ``Put`` at that index. With ``aliases`` the result is a
-    view.
+    ``index`` returns a numpy index, or raises InvalidArgumentError out of bounds. ``kernel`` is a
+    faster equivalent. By default, the gradient is ``Put`` at that index. With ``aliases`` the result is
+    a view.
     """
 
     def elements(x: Array, *inputs: Array, **attrs: Any) -> Any:
         return x[index(x.shape, *inputs, **attrs)]
 
     def rule_and_dims(x: Spec, *inputs: Spec, **attrs: Any) -> Spec:
-        """Apply the rule; pick from a partly known vector where the index is known."""
+        # also index a partially known vector
         spec, known = rule(x, *inputs, **attrs), x.known_dims()
         if known is None or x.shape == () or spec.shape is None or len(spec.shape) > 1:
             return spec
@@ -75,13 +75,12 @@ def indexing_op(
 
 
 def indexing_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    """The gradient of an indexing op."""
     x, *inputs = op.inputs
     return [like("Put", (grad, *inputs), x, {**op.attrs, "of": op.type}), *[None] * len(inputs)]
 
 
 def put(shape: tuple[int, ...], index: Index, values: Array) -> Array:
-    """Return zeros with values added at an index; at equal places they add up."""
+    """Return zeros with values added at an index, which may have repetitions."""
     result = np.zeros(shape, values.dtype)
     if any(isinstance(entry, np.ndarray) and entry.dtype != np.bool_ for entry in index):
         np.add.at(result, index, values)
@@ -126,7 +125,7 @@ def _slice_rule(x: Spec, begin: Spec, size: Spec) -> Spec:
 
 
 def _slice_length(n: int | None, start: int | None, count: int | None) -> int | None:
-    """Return the length of a slice of a dimension of size n. ValueError out of bounds."""
+    """Return the length of a slice of a dimension of size n; ValueError out of bounds."""
     if count is not None and count < -1:
         raise ValueError(f"A slice must have a size of -1 (all that is left) or more, got {count}")
     if n is not None and start is not None and not 0 <= start <= n - max(count or 0, 0):
@@ -140,9 +139,9 @@ indexing_op("Slice", _slice_index, _slice_rule, aliases=True)
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
-    """Return ``size`` elements from ``begin`` on, in each dimension. TF1: ``tf.slice``.
+    """Return ``size`` elements from ``begin`` on in each dimension. TF1: ``tf.slice``.
 
-    ``begin`` and ``size`` hold a number per dimension; a size of -1 is all that are left.
+    ``begin`` and ``size`` have a number per dimension; a size of -1 means the rest.
     """
     first = shape_tensor(begin)
     count = shape_tensor(size) if is_tensor_like(size) else convert_to_tensor(size, first.dtype)
@@ -159,7 +158,7 @@ def _strided_index(_shape: tuple[int, ...], *args: Array, index: Sequence[Item])
 
 
 def _resolved(entry: Item, values: Sequence[int | None]) -> Item:
-    """Return an entry of an index with its tensors replaced by their values, where these are known."""
+    """Return an entry of an index with tensors replaced by their known values."""
     if isinstance(entry, Range):
         return Range(*(_resolved(part, values) for part in entry))
     value = values[entry.position] if isinstance(entry, Arg) else None
@@ -217,11 +216,12 @@ def strided_slice(
         begin: the first index in each dimension.
         end: the index to stop before.
         strides: by default 1.
-        begin_mask: bit i: ``begin[i]`` does not count, start at the edge.
-        end_mask: bit i: ``end[i]`` does not count, stop at the edge.
-        ellipsis_mask: bit i: all dimensions that are not mentioned.
-        new_axis_mask: bit i: a new dimension of size 1.
-        shrink_axis_mask: bit i: one element, the dimension goes.
+        begin_mask: bit i: ignore ``begin[i]`` and start at the edge.
+        end_mask: bit i: ignore ``end[i]`` and stop at the edge.
+        ellipsis_mask: bit i: entry i is an ellipsis.
+        new_axis_mask: bit i: entry i is a new dimension of size 1.
+        shrink_axis_mask: bit i: take one element and remove the dimension.
+        name: the node's name.
     """
     masks = _Masks(begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
     given = (begin, end, strides)
@@ -240,7 +240,7 @@ def strided_slice(
 
 
 class _Masks(NamedTuple):
-    """What bit i says of the i-th entry of an index: see :func:`strided_slice`."""
+    """The masks of :func:`strided_slice`."""
 
     begin: int
     end: int
@@ -250,7 +250,7 @@ class _Masks(NamedTuple):
 
 
 def _masked(starts: Sequence[Any], stops: Sequence[Any], steps: Sequence[Any], masks: _Masks) -> Index:
-    """Return an index expression of three lists and masks."""
+    """Return the index expression of three lists and masks."""
     index: list[Any] = []
     for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
         bit = 1 << i
@@ -287,7 +287,7 @@ indexing_op("StridedSliceBy", _masked_index, _masked_rule, aliases=True)
 
 
 def _scalars(values: Any) -> list[Any] | None:
-    """Return the elements of a vector: ints, or scalar tensors; None where their number is unknown."""
+    """Return the elements of a vector: ints or scalar tensors; None if their number is unknown."""
     if not is_tensor_like(values):
         if isinstance(values, list | tuple) or np.ndim(values) == 1:
             return [v if is_tensor_like(v) else as_int(v) for v in values]
@@ -336,10 +336,7 @@ register(OpDef("ReverseV2", _reverse, _reverse_rule, _reverse_gradient, aliases=
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Return a tensor with its elements in reverse order along axes. TF1: ``tf.reverse``.
-
-    ``axis`` is a list of distinct ints, or a vector of them that may be known in the run only.
-    """
+    """Reverse a tensor along axes: a list of distinct ints, or a vector tensor. TF1: ``tf.reverse``."""
     if isinstance(axis, int | np.integer):
         raise ValueError(f"Shape must be rank 1 but is rank 0: reverse() takes a list, got {axis!r}.")
     axes = axes_of(axis)
@@ -369,9 +366,9 @@ indexing_op("BooleanMask", lambda shape, mask, *, axis: (*[builtins.slice(None)]
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
-    """Return the slices of a tensor where a mask is true, in order. TF1: ``tf.boolean_mask``.
+    """Return the slices of a tensor where a mask is true. TF1: ``tf.boolean_mask``.
 
-    The mask has the shape of the dimensions of ``tensor`` from ``axis`` (0) on; its rank is known.
+    The mask has the shape of the dimensions of ``tensor`` from ``axis`` (0) on, of static rank.
     """
     at = 0 if axis is None else static_int(axis, "axis")
     x = convert_to_tensor(tensor)

@@ -1,4 +1,4 @@
-"""Putting tensors together and taking them apart: concat, stack, unstack, split."""
+"""Join and split tensors: concat, stack, unstack, split."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _pack_rule(*values: Spec, axis: int) -> Spec:
 
 
 def check_one_dtype(op_type: str, values: Sequence[Spec], parameter: str = "values") -> None:
-    """Refuse a list of tensors of several dtypes."""
+    """Raise TypeError for a list of tensors of different dtypes."""
     if any(value.dtype is not values[0].dtype for value in values):
         raise TypeError(
             f"Tensors in list passed to {parameter!r} of {op_type!r} Op have types "
@@ -50,7 +50,7 @@ def check_one_dtype(op_type: str, values: Sequence[Spec], parameter: str = "valu
 
 
 def _outputs(parts: Sequence[Array]) -> Any:
-    """Return what a kernel gives back: a tuple, or the value of a single output itself."""
+    """Return the result of a kernel: a tuple, or the value of a single output."""
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
@@ -65,7 +65,7 @@ def _unpack_rule(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
 
 
 def _all_grads(op: Operation, grads: Sequence[Tensor | None]) -> list[Tensor]:
-    """Return the gradients of all outputs, zeros where nothing flows."""
+    """Return the gradients of all outputs, zeros for an output without one."""
     return [
         create_op("ZerosLike", (output,)) if grad is None else grad
         for output, grad in zip(op.outputs, grads, strict=True)
@@ -80,30 +80,26 @@ register(OpDef("Unpack", lambda x, *, num, axis: _outputs(np.moveaxis(x, axis, 0
 
 
 def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
-    """Return tensors of one shape and dtype side by side along a new dimension. TF1: ``tf.stack``.
+    """Stack tensors of one shape and dtype along a new dimension. TF1: ``tf.stack``.
 
-    Of numbers only, it is the constant that the list stands for, of a dtype that holds them all.
+    A list of numbers only makes a constant of a dtype that can hold all of them.
     """
     at = static_int(axis, "axis")
     if at == 0 and (not isinstance(values, list | tuple) or not values or _only_numbers(values)):
-        with suppress(TypeError, ValueError):  # what they have in common then says what is wrong
+        with suppress(TypeError, ValueError):  # Pack raises a better error
             return convert_to_tensor(values, name=name)
     return create_op("Pack", one_dtype(values, "stack"), {"axis": at}, name)
 
 
 def _only_numbers(values: Any) -> bool:
-    """Return true for a list of numbers or strings, or of such lists: no tensors, no arrays."""
+    """Return true for nested lists of numbers or strings, without tensors and arrays."""
     if isinstance(values, list | tuple):
         return bool(values) and all(_only_numbers(value) for value in values)
     return bool(np.isscalar(values))
 
 
 def one_dtype(values: Any, what: str) -> list[Tensor]:
-    """Convert a list, which must not be empty; Python values take the dtype of the first tensor.
-
-    Raises:
-        ValueError: the list is empty; the error names ``what`` needs it.
-    """
+    """Convert a non-empty list to tensors; Python values take the dtype of the first tensor."""
     values = unstack(values) if is_tensor_like(values) else values
     if not len(values):
         raise ValueError(f"{what}() needs a list of at least one tensor, got {values!r}.")
@@ -112,7 +108,7 @@ def one_dtype(values: Any, what: str) -> list[Tensor]:
 
 
 def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str = "unstack") -> list[Tensor]:
-    """Return the slices along an axis as a list, ``num`` if that is not known. TF1: ``tf.unstack``."""
+    """Return the slices along an axis as a list; ``num`` is needed if unknown. TF1: ``tf.unstack``."""
     x, at = convert_to_tensor(value), static_int(axis, "axis")
     if num is None and x.spec.shape is not None:
         num = x.spec.shape[rules.normalize_axis(at, len(x.spec.shape))]
@@ -164,14 +160,14 @@ def _split(x: Array, *, num: int, axis: int) -> Any:
 
 
 def _pieces(x: Array, sizes: Sequence[int], axis: int) -> Any:
-    """Return views of these sizes: ``np.split``, which is written in Python, takes ten times longer."""
+    # np.split, which is written in Python, takes ten times longer
     before = (slice(None),) * (axis % x.ndim)
     ends = accumulate(sizes)
     return _outputs([x[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True)])
 
 
 def _with_rest(sizes: list[int], total: int) -> list[int]:
-    """Return the sizes of a split with -1 replaced by what is left."""
+    """Return the sizes of a split with -1 replaced by the rest."""
     rest = total - sum(sizes) - 1
     parts = [rest if size == -1 else size for size in sizes]
     if sum(parts) != total or min(parts) < 0:
@@ -215,7 +211,7 @@ register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True)
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
-    """Return tensors of one dtype joined along an existing axis. TF1: ``tf.concat``."""
+    """Join tensors of one dtype along an existing axis. TF1: ``tf.concat``."""
     tensors = one_dtype(values if isinstance(values, list | tuple) else [values], "concat")
     at = axis_of(axis)
     if len(tensors) == 1:
@@ -229,13 +225,13 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
-    """Return a tensor cut along an axis. TF1: ``tf.split``.
+    """Split a tensor along an axis. TF1: ``tf.split``.
 
     Args:
         value: the tensor.
-        num_or_size_splits: how many equal parts, or the size of each (one may be -1: the rest).
-        axis: to cut along; it may be a tensor.
-        num: how many parts, where the sizes are a tensor of unknown length.
+        num_or_size_splits: the number of equal parts, or the size of each (one may be -1: the rest).
+        axis: an int or a tensor.
+        num: the number of parts, if the sizes are a tensor of unknown length.
     """
     at, how = axis_of(axis, vector=True), num_or_size_splits
     if not isinstance(at, int):

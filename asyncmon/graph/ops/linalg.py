@@ -127,7 +127,7 @@ def _matmul_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 
 def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Sum the gradient over the batch dimensions along which ``x`` was broadcast."""
+    """Sum the gradient over the batch dimensions along which ``x`` is broadcast."""
     if x.spec.shape is not None and other.spec.shape is not None:
         batch, other_batch = x.spec.shape[:-2], other.spec.shape[:-2]
         if batch == other_batch and None not in batch:
@@ -149,10 +149,10 @@ def matmul(
     b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Return the product of matrices, or of batches of them that broadcast. TF1: ``tf.matmul``.
+    """Return the product of matrices, or of batches of matrices that broadcast. TF1: ``tf.matmul``.
 
-    The last two dimensions are the matrix. It may be transposed, or replaced by its adjoint, which is
-    the same for real tensors. ``a_is_sparse`` and ``b_is_sparse`` are hints without effect.
+    The last two dimensions are a matrix, which may be transposed or replaced by its adjoint.
+    ``a_is_sparse`` and ``b_is_sparse`` have no effect.
     """
     if transpose_a and adjoint_a:
         raise ValueError("Only one of `transpose_a` and `adjoint_a` can be True.")
@@ -166,7 +166,7 @@ def matmul(
 
 
 def _orthogonal_basis(normal: Array) -> Any:
-    """Return an orthonormal basis of the columns, uniformly distributed for normal input."""
+    """Return an orthonormal basis of the columns, which is uniformly distributed for normal input."""
     q, r = np.linalg.qr(normal.astype(np.float64, copy=False))
     return (q * np.sign(np.diagonal(r))).astype(normal.dtype)
 
@@ -176,11 +176,11 @@ register(OpDef("OrthogonalBasis", _orthogonal_basis, rules.like_first))
 
 # --- einsum: the equation -------------------------------------------------------------------------
 _Equation = str | int | tuple[tuple[int, ...], tuple[int, ...]]
-"""Of an einsum; or the axes of a tensordot of tensors of unknown rank."""
+"""That of an einsum, or the axes of a tensordot of unknown rank."""
 
 
 def _equation(equation: _Equation, *ranks: int) -> str:
-    """Return an equation, written for these ranks where it is given as axes."""
+    """Return the equation, which for axes depends on the ranks."""
     if isinstance(equation, str):
         return equation
     (rank_x, rank_y), axes = ranks, equation
@@ -199,7 +199,7 @@ def _equation(equation: _Equation, *ranks: int) -> str:
 
 
 def _parse(equation: str, ranks: list[int | None]) -> tuple[str, str]:
-    """Return the equation with its output, letters in the place of ``...``, and those letters."""
+    """Return the equation with its output and with letters for ``...``, and these letters."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     inputs = left.split(",")
@@ -223,7 +223,7 @@ def _parse(equation: str, ranks: list[int | None]) -> tuple[str, str]:
 
 
 def _extra(labels: str, rank: int | None, equation: str) -> int:
-    """Return how many dimensions ``...`` stands for in one input."""
+    """Return the number of dimensions of ``...`` in an input."""
     named, has_dots = len(labels.replace("...", "")), "..." in labels
     if rank is None and has_dots:
         raise ValueError(f"The rank of an input must be known to use '...' in {equation!r}.")
@@ -235,13 +235,12 @@ def _extra(labels: str, rank: int | None, equation: str) -> int:
 
 
 def _labels(equation: _Equation, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """Return the labels of the inputs and of the output."""
     left, _, right = _equation(equation, *ranks).partition("->")
     return left.split(","), right
 
 
 def _sizes(labels: list[str], shapes: Iterable[Shape], spread: str) -> dict[str, Any]:
-    """Return the size of each label, None where it is unknown; those in ``spread`` broadcast."""
+    """Return the size of each label, None if unknown; labels in ``spread`` broadcast."""
     sizes: dict[str, Any] = {}
     for names, shape in zip(labels, shapes, strict=True):
         for name, size in zip(names, rules.with_rank(shape, len(names)), strict=True):
@@ -265,7 +264,7 @@ def _einsum(*values: Array, equation: _Equation, spread: str) -> Array:
 
 
 def _arranged(x: Array, names: str, wanted: Sequence[str]) -> Array:
-    """Return an operand with its labels in this order; the others are summed."""
+    """Transpose an operand to the wanted labels and sum over the others."""
     gone = tuple(i for i, c in enumerate(names) if c not in wanted)
     x = np.add.reduce(x, axis=gone, dtype=x.dtype) if gone else x
     left = [c for c in names if c in wanted]
@@ -273,7 +272,7 @@ def _arranged(x: Array, names: str, wanted: Sequence[str]) -> Array:
 
 
 def _without_repeats(x: Array, names: str, sizes: dict[str, int]) -> tuple[Array, str]:
-    """Take diagonals of repeated labels and drop dimensions of size 1 that broadcast."""
+    """Take the diagonals of repeated labels and remove dimensions of size 1 that broadcast."""
     if len(set(names)) != len(names):
         unique = "".join(dict.fromkeys(names))
         x, names = np.einsum(f"{names}->{unique}", x), unique
@@ -284,7 +283,7 @@ def _without_repeats(x: Array, names: str, sizes: dict[str, int]) -> tuple[Array
 
 
 def _contract(a: Array, names_a: str, b: Array, names_b: str, later: set[str]) -> tuple[Array, str]:
-    """Multiply two operands as one batched matrix product that sums labels not needed later."""
+    """Multiply two operands by one batched matrix product that sums over labels not in ``later``."""
     batch = [c for c in names_a if c in names_b and c in later]
     inner = [c for c in names_a if c in names_b and c not in later]
     free_a = [c for c in names_a if c not in names_b and c in later]
@@ -304,7 +303,7 @@ def _contract(a: Array, names_a: str, b: Array, names_b: str, later: set[str]) -
 def _einsum_grad(
     grad: Array, shape: Array, *others: Array, equation: _Equation, operand: int, spread: str
 ) -> Array:
-    """Return the gradient of an operand of this shape, some labels of which may be its own."""
+    """Return the gradient of an operand of this shape, which may have labels of its own."""
     target, ranks = tuple(shape.tolist()), [np.ndim(o) for o in others]
     rest, output = _labels(equation, [*ranks[:operand], len(target), *ranks[operand:]])
     mine = rest.pop(operand)
@@ -370,11 +369,11 @@ register(OpDef("EinsumGrad", _einsum_grad, _einsum_grad_rule, _einsum_grad_gradi
 
 
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
-    """Return sums of products of elements, as an equation names them. TF1: ``tf.einsum``.
+    """Return the sums of products of an equation in Einstein notation. TF1: ``tf.einsum``.
 
-    Several operands are contracted from left to right, each time as one batched matrix product.
-    Without ``->`` the result has the labels that occur once. A label may occur twice in an input (its
-    diagonal); ``...`` stands for dimensions that broadcast.
+    Operands are contracted from left to right, each time by one batched matrix product. Without ``->``
+    the result has the labels that occur once. A label repeated in an input means its diagonal; ``...``
+    are dimensions that broadcast.
     """
     tensors = one_dtype(inputs, "einsum")
     full, spread = _parse(equation, [rank_of(tensor.spec.shape) for tensor in tensors])
@@ -384,7 +383,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Return the sum of products over axes of two tensors. TF1: ``tf.tensordot``.
 
-    ``axes`` is how many axes, the last of ``a`` and the first of ``b``, or two lists of axes.
+    ``axes`` is the number of axes, the last of ``a`` and the first of ``b``, or two lists of axes.
     """
     x, y = convert_pair(a, b, name or "Tensordot")
     if is_tensor_like(axes):

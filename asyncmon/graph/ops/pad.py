@@ -19,7 +19,7 @@ from asyncmon.graph.ops.index import indexing_op
 from asyncmon.graph.ops.shape_ops import like
 
 _Rows = tuple[tuple[int | None, int | None], ...]
-"""Paddings as far as they are numbers rather than tensors."""
+"""Paddings, None for those that are tensors."""
 
 
 def _pad(x: Array, paddings: Array, constant: Array, *, known: _Rows = ()) -> Array:
@@ -63,7 +63,7 @@ def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, known: _Rows = (), **_a
 
 
 def _known_rows(paddings: Any) -> _Rows:
-    """Return what is known of paddings that are a list with tensors inside, else nothing."""
+    """Return the known paddings of a list with tensors inside, else ()."""
     if not isinstance(paddings, list | tuple) or is_tensor_like(paddings):
         return ()
     if not all(isinstance(row, list | tuple) and len(row) == 2 for row in paddings):
@@ -101,7 +101,7 @@ def pad(
         tensor: the tensor.
         paddings: how many elements to add before and after, a row of two for each dimension.
         mode: "CONSTANT", "REFLECT" (without the edge) or "SYMMETRIC" (with it), in any case.
-        constant_values: what is added in the first mode.
+        constant_values: the added value of the mode "CONSTANT".
     """
     x = convert_to_tensor(tensor)
     widths = convert_to_tensor(paddings, dtypes.int32 if not is_tensor_like(paddings) else None)

@@ -1,4 +1,4 @@
-"""``py_func``: a Python function as a node."""
+"""``py_func``: Python functions as nodes."""
 
 from __future__ import annotations
 
@@ -34,29 +34,30 @@ def py_func(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Return what a Python function computes in each run. TF1: ``tf.py_func``.
+    """Call a Python function in each run. TF1: ``tf.py_func``.
 
-    A plain function is called where the run computes: on the loop's thread, or in a worker when the run
-    is long. Functions of one run that do not depend on each other are called side by side, in threads;
-    those inside a branch or loop, or not ``stateful``, one after another.
+    A plain function is called in the thread of the run: that of the event loop, or a worker for a long
+    run. Independent functions of a run are called concurrently in threads, except those inside a branch
+    or loop and those that are not ``stateful``.
 
-    An ``async def`` is awaited on the loop; those of one run that do not depend on each other wait
-    together, and one whose inputs do not depend on variables is awaited before the session's lock is
-    taken, so that other steps go on meanwhile. Cancelling the run cancels it.
+    An ``async def`` function is awaited on the event loop, concurrently with independent ones of the
+    run. If its inputs do not depend on variables, it is awaited before the run takes the session's lock
+    and does not delay other steps. Cancelling the run cancels it.
 
     Args:
-        func: gets arrays of its own, returns an array or a sequence of them. What it raises becomes the
-            cause of an ``OpError``: ``OutOfRangeError`` of StopIteration, the end of the data;
-            ``InvalidArgumentError`` of ValueError and TypeError; ``UnimplementedError`` of
-            NotImplementedError; ``ResourceExhaustedError`` of MemoryError; ``UnknownError`` of the
-            rest. An ``OpError`` stays as it is.
+        func: a function of arrays, which it may change, to an array or a sequence of them. Its error
+            becomes the cause of an ``OpError``: ``OutOfRangeError`` for StopIteration, the end of the
+            data; ``InvalidArgumentError`` for ValueError and TypeError; ``UnimplementedError`` for
+            NotImplementedError; ``ResourceExhaustedError`` for MemoryError; ``UnknownError`` for any
+            other. An ``OpError`` is not wrapped.
         inp: tensors.
-        Tout: the dtype of the result, or a list of dtypes for several; an empty one for none.
-        stateful: false promises that equal inputs give equal results: it may then be called less often.
+        Tout: the dtype of the result, or a list of dtypes, which may be empty.
+        stateful: false allows fewer calls, as equal inputs give equal results.
+        name: the node's name.
 
     Returns:
-        A tensor of unknown shape, a list of them where ``Tout`` is a list, or the operation where that
-        is empty.
+        A tensor of unknown shape, a list of them if ``Tout`` is a list, or the operation if that is
+        empty.
     """
     if not callable(func):
         raise TypeError(f"func must be callable, got {func!r}.")
@@ -96,17 +97,14 @@ async def _await(_run: Run | None, op: Operation, *arrays: Any) -> Any:
     except OpError:
         raise
     except Exception as error:
-        # no coroutine can raise StopIteration as it is: it becomes the cause of a RuntimeError
+        # Python turns a StopIteration of a coroutine into the cause of a RuntimeError
         ended = isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration)
         raise _op_error(func, StopIteration() if ended else error) from error
     return _outputs(func, result, op.attrs["Tout"])
 
 
 async def called(op: Operation, arrays: Sequence[Any]) -> Any:
-    """Return what the function of an operation returns, for a run in another process.
-
-    A plain function is called in a thread.
-    """
+    """Call the function of an operation for a run in another process; a plain one in a thread."""
     if isinstance(op.op_def, AwaitedOpDef):
         return await _await(None, op, *arrays)
     call = partial(_call, *arrays, **op.attrs)
@@ -126,7 +124,6 @@ _KINDS: tuple[tuple[type[Exception], type[OpError]], ...] = (
 
 
 def _op_error(func: Any, error: Exception) -> OpError:
-    """Return the error of a run for an error of a function."""
     kind = next((kind for cause, kind in _KINDS if isinstance(error, cause)), UnknownError)
     if kind is OutOfRangeError:
         return kind(f"{_name(func)} has no more data.")
@@ -134,7 +131,7 @@ def _op_error(func: Any, error: Exception) -> OpError:
 
 
 def _own(array: Any) -> Any:
-    """Return a copy, which the user's function may keep and change."""
+    """Return a copy, which the user function may keep and change."""
     if isinstance(array, np.ndarray):
         return array.copy() if array.ndim else array[()]
     return array
@@ -154,7 +151,7 @@ def _outputs(func: Any, result: Any, types: tuple[DType, ...]) -> Any:
 
 
 def _array(func: Any, i: int, value: Any, dtype: DType) -> Any:
-    """Return a new array of a dtype, which a Python number takes and an array must have."""
+    """Convert a result to a new array; Python numbers are cast, arrays must have the dtype."""
     if dtype is dtypes.string:
         try:
             return dtypes.as_strings(value)

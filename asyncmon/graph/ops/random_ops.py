@@ -1,8 +1,8 @@
 """Random numbers: random_uniform, random_normal, truncated_normal, random_shuffle, multinomial.
 
-An op's numbers depend on its seeds and on the number of earlier runs of the session in which it drew,
-whatever else these ran. The counts are part of the session's state and of its checkpoints: a restored
-session continues the sequences of the saved one.
+The numbers of an op depend only on its seeds and on the number of earlier runs of the session that
+computed it. These counts are part of the state and of checkpoints: a restored session continues the
+sequences of the saved one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _drawn_rule(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | No
 
 
 def _kernel(draw: Callable[[Generator, Any, Any], Any]) -> Callable[..., Array]:
-    """Return the kernel of a function that draws float32 or float64; float16 is float32 rounded."""
+    """Return the kernel of a function that draws float32 or float64; float16 is rounded float32."""
 
     def kernel(shape: Array, *, dtype: dtypes.DType, rng: Generator) -> Array:
         target = dtype.numpy
@@ -58,7 +58,7 @@ def _uniform_int(shape: Array, low: Array, high: Array, *, dtype: dtypes.DType, 
 
 
 def _uniform(shape: Array, *, dtype: dtypes.DType, rng: Generator) -> Array:
-    if dtype is dtypes.float16:  # of few digits, of which none rounds up to 1
+    if dtype is dtypes.float16:  # with so few digits that none rounds up to 1
         return (rng.integers(0, 2048, shape.tolist()) / 2048).astype(np.float16)
     return np.asarray(rng.random(shape.tolist(), dtype.numpy))
 
@@ -81,11 +81,12 @@ def random_uniform(
     """Return numbers from the uniform distribution on [minval, maxval). TF1: ``tf.random_uniform``.
 
     Args:
-        shape: of the result.
+        shape: the shape of the result.
         minval: the lowest possible value.
-        maxval: by default 1 for floats; integers need it.
+        maxval: by default 1; required for integers.
         dtype: a float type, int32 or int64.
-        seed: of this op; without it the op's place in the graph and the graph's seed decide.
+        seed: by default derived from the graph's seed and the number of the op.
+        name: the scope of the nodes.
     """
     wanted, accepted = dtypes.as_dtype(dtype), (*rules.FLOATS, dtypes.int32, dtypes.int64)
     if wanted not in accepted:
@@ -106,7 +107,8 @@ def random_uniform(
         if wanted is not dtypes.float16 or (_is_number(minval) and _is_number(maxval) and maxval == 1):
             return _scaled("RandomUniform", shape, minval, maxval - minval, wanted, seed, scope)
         values = _scaled("RandomUniform", shape, minval, maxval - minval, wanted, seed, "uniform")
-        return create_op("SelectV2", (values < high, values, low), None, scope)  # one was rounded up
+        # float16 may round up to the limit
+        return create_op("SelectV2", (values < high, values, low), None, scope)
 
 
 def random_normal(
@@ -141,7 +143,7 @@ def truncated_normal(
 def _scaled(
     op_type: str, shape: Any, shift: Any, scale: Any, dtype: Any, seed: int | None, scope: str
 ) -> Tensor:
-    """Draw, scale and shift, leaving out what changes nothing; the last op has the scope's name."""
+    """Draw, scale and shift without redundant ops; the last op has the name of the scope."""
     wanted = dtypes.as_dtype(dtype)
     if not wanted.is_floating:
         raise TypeError(f"dtype must be a floating type, got {wanted.name}")

@@ -1,4 +1,4 @@
-"""Reductions along axes, running sums and products, and the positions of extremes."""
+"""Reductions, cumulative sums and products, and argmax and argmin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Axes = tuple[int, ...] | None
 
 
 # --- reductions -----------------------------------------------------------------------------------
-_add_up: Any = np.add.reduce  # called by position, which numpy's types do not foresee
+_add_up: Any = np.add.reduce  # called by position, which numpy's type hints do not allow
 
 
 def _sum(x: Array, *, axis: Any, keepdims: Any) -> Any:
@@ -43,7 +43,7 @@ def _mean(x: Array, *, axis: Any, keepdims: Any) -> Any:
 
 
 def _integer_mean(x: Array, count: int, axis: Any, keepdims: Any) -> Any:
-    """Return the mean rounded towards zero; the sum may exceed the dtype's range, the mean does not."""
+    """Return the mean rounded towards zero; the sum may exceed the range of the dtype."""
     wide = np.int64 if x.dtype.kind == "i" else np.uint64
     total, divisor = np.asarray(_add_up(x, axis, wide, None, keepdims)), wide(max(count, 1))
     quotient = total // divisor
@@ -66,7 +66,6 @@ def _extreme(ufunc: Any, worst: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=64)
 def _limit(dtype: np.dtype[Any], which: str) -> Any:
-    """Return the extreme of no elements."""
     if dtype.kind == "f":
         return dtype.type(np.inf if which == "max" else -np.inf)
     return getattr(np.iinfo(dtype), which)
@@ -109,7 +108,7 @@ reduce_logsumexp = reduction("reduce_logsumexp", "LogSumExp", _log_sum_exp, rule
 
 # --- the gradient of a product --------------------------------------------------------------------
 def _product_of_others(x: Array, *, axis: Axes) -> Any:
-    """Return for each element the product of the others along axes, exact for zeros, too."""
+    """Return for each element the product of the others along axes, which is exact for zeros."""
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
     if not axes or not x.size:
         return np.ones_like(x)
@@ -125,9 +124,9 @@ def _product_of_others(x: Array, *, axis: Axes) -> Any:
 
 
 def _written_out(x: Tensor, axis: Axes) -> Tensor:
-    """Return the same as products of rows in which a 1 replaces each element in turn.
+    """Return the same built of ops: products of rows in which a 1 replaces each element in turn.
 
-    Its derivatives of any order are exact; it takes the square of the memory.
+    Its derivatives of any order are exact. It uses the square of the memory.
     """
     if axis is None:
         return _others_of_rows(reshape(x, [-1]), shape(x))
@@ -152,7 +151,7 @@ register(OpDef("ProdOfOthers", _product_of_others, rules.like_first, lambda op, 
     gradients(_written_out(op.inputs[0], op.attrs["axis"]), op.inputs, grad)))  # fmt: skip
 
 
-# --- running sums and products -------------------------------------------------------------------
+# --- cumulative sums and products -------------------------------------------------------------------
 def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
         moved = np.moveaxis(x, axis, 0)
@@ -200,7 +199,7 @@ def _running(op_type: str, x: Any, axis: Any, exclusive: Any, reverse: Any, name
 def cumsum(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """Return the running sum along an axis, from the end on if ``reverse``. TF1: ``tf.cumsum``.
+    """Return the cumulative sum along an axis, from the end if ``reverse``. TF1: ``tf.cumsum``.
 
     With ``exclusive`` the first result is 0 and the last element is not added.
     """
@@ -210,9 +209,9 @@ def cumsum(
 def cumprod(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """Return the running product along an axis; arguments as :func:`cumsum`. TF1: ``tf.cumprod``.
+    """Return the cumulative product along an axis; arguments as :func:`cumsum`. TF1: ``tf.cumprod``.
 
-    Its gradient divides by ``x``, as the original's does: it is 0, and so wrong, where an element is.
+    As in TF1, its gradient divides by ``x`` and is wrong (0) where an element is 0.
     """
     return _running("Cumprod", x, axis, exclusive, reverse, name)
 

@@ -1,4 +1,4 @@
-"""Shapes, and how values lie in them: reshape, expand_dims, squeeze, transpose, broadcast_to."""
+"""Shapes: shape, size, rank, reshape, expand_dims, squeeze, transpose, broadcast_to, tile."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Gradients = list[Tensor | None]
 
 
 def like(type: str, inputs: Sequence[Any], x: Tensor, attrs: Mapping[str, Any] | None = None) -> Tensor:
-    """Add an op whose last input is the shape of ``x``, and return its output, which has that shape."""
+    """Add an op whose last input is the shape of ``x``, and return its output."""
     return create_op(type, (*inputs, create_op("Shape", (x,))), attrs)
 
 
 def broadcast_like(value: Any, x: Tensor) -> Tensor:
-    """Return a tensor repeated to the shape of ``x``."""
+    """Broadcast a tensor to the shape of ``x``."""
     return like("BroadcastTo", (value,), x)
 
 
@@ -41,7 +41,7 @@ def broadcast_like(value: Any, x: Tensor) -> Tensor:
 def _integers(
     ask: Callable[[Array], Any], known: Callable[[Shape], tuple[Shape, Shape]]
 ) -> tuple[Callable[..., Any], rules.Rule]:
-    """Return kernel and rule of an op on a shape; ``known`` returns its own shape and its elements."""
+    """Return kernel and rule of an op; ``known`` gives the shape and the elements of the output."""
 
     def kernel(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
         return np.array(ask(x), out_type.numpy)
@@ -59,12 +59,11 @@ register(OpDef("Rank", *_integers(np.ndim, lambda shape: ((), (rank_of(shape),))
 
 
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
-    """Return the shape as a vector of integers; a constant where it is known. TF1: ``tf.shape``."""
+    """Return the shape as a vector of integers, a constant if it is known. TF1: ``tf.shape``."""
     return _asked("Shape", input, out_type, name)
 
 
 def _asked(op_type: str, input: Any, out_type: Any, name: str | None) -> Tensor:
-    """Return what an op on a shape says: a constant where all of it is known."""
     tensor, dtype = convert_to_tensor(input), dtypes.as_dtype(out_type)
     spec = table[op_type].infer(tensor.spec, out_type=dtype)
     value = constant_of(spec) if isinstance(spec, Spec) else None
@@ -79,21 +78,21 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
 
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
-    """Return the number of elements, a constant where it is known. TF1: ``tf.size``."""
+    """Return the number of elements, a constant if it is known. TF1: ``tf.size``."""
     return _asked("Size", input, out_type, name)
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:
-    """Return the number of dimensions, a constant where it is known. TF1: ``tf.rank``."""
+    """Return the number of dimensions, a constant if it is known. TF1: ``tf.rank``."""
     return _asked("Rank", input, dtypes.int32, name)
 
 
 # --- reshape --------------------------------------------------------------------------------------
 def _reshape(x: Array, target: Array) -> Any:
     sizes = target.reshape(-1).tolist()
-    if sizes and min(sizes) < -1:  # which numpy takes for a -1
+    if sizes and min(sizes) < -1:  # which numpy treats as -1
         raise InvalidArgumentError(f"Sizes must be non-negative, or -1 for what is left, got {sizes}")
-    if 0 in sizes and -1 in sizes and not np.size(x):  # what is left of the sizes that are not 0
+    if 0 in sizes and -1 in sizes and not np.size(x):  # TF1 divides by the non-zero sizes
         rest = prod(d for d in np.shape(x) if d) // prod(d for d in sizes if d > 0)
         sizes[sizes.index(-1)] = rest
     return np.reshape(x, sizes)
@@ -123,13 +122,13 @@ def _reshape_rule(x: Spec, target: Spec) -> Spec:
     elif x.shape is not None and x.shape.count(None) == 1 and not wild and None not in dims:
         needed = prod(d for d in dims if d is not None)
         known = prod(d for d in x.shape if d is not None)
-        if known and needed % known:  # whatever the unknown size is
+        if known and needed % known:  # for any unknown size
             raise ValueError(f"Dimension size must be evenly divisible by {known} but is {needed}")
     return Spec(x.dtype, tuple(free if d == -1 else d for d in dims))
 
 
 def _reshape_run_rule(x: Spec, target: Spec) -> Spec:
-    """A single size may be a scalar."""
+    # a single size may be a scalar
     if target.shape == ():
         target = Spec(target.dtype, (1,), dims=target.known_dims())
     return _reshape_rule(x, target)
@@ -141,7 +140,7 @@ register(OpDef("Reshape", _reshape, _reshape_rule,
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return the elements in another shape; one -1 stands for what is left. TF1: ``tf.reshape``."""
+    """Return the elements in another shape, which may have one -1. TF1: ``tf.reshape``."""
     return create_op("Reshape", (tensor, shape_tensor(shape)), None, name)
 
 
@@ -164,7 +163,7 @@ def _expand_dims_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
 
 
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
-    """Return the tensor with a dimension of size 1 put in at ``axis``. TF1: ``tf.expand_dims``."""
+    """Insert a dimension of size 1 at ``axis``. TF1: ``tf.expand_dims``."""
     axis = renamed_argument("axis", axis, "dim", dim)
     if axis is None:
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
@@ -194,7 +193,7 @@ register(OpDef("Squeeze", np.squeeze, _squeeze_rule,
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
-    """Return the tensor without its dimensions of size 1, or those of ``axis``. TF1: ``tf.squeeze``."""
+    """Remove all dimensions of size 1, or those of ``axis``. TF1: ``tf.squeeze``."""
     axes = static_axes(renamed_argument("axis", axis, "squeeze_dims", squeeze_dims))
     return create_op("Squeeze", (input,), {"axis": tuple(dict.fromkeys(axes or ())) or None}, name)
 
@@ -236,10 +235,9 @@ register(OpDef("Transpose", _transpose, _transpose_rule, _transpose_gradient, al
 def transpose(
     a: Any, perm: Any = None, name: str | None = "transpose", conjugate: bool = False
 ) -> Tensor:
-    """Return the tensor with its dimensions in another order, by default reversed.
+    """Permute the dimensions of a tensor, by default reverse them. TF1: ``tf.transpose``.
 
-    TF1: ``tf.transpose``. ``perm``, which may be a tensor, holds for each dimension of the result the
-    one of ``a`` it is.
+    ``perm``, which may be a tensor, has the dimension of ``a`` for each dimension of the result.
     """
     x = convert_to_tensor(a)
     if conjugate and x.dtype.is_complex:
@@ -252,7 +250,7 @@ def transpose(
 
 
 def sum_to_shape(value: Array, shape: Any) -> Any:
-    """Sum the axes along which an array of ``shape`` was broadcast to the shape of ``value``."""
+    """Sum an array to a shape that broadcasts to its own."""
     target, found = tuple(shape), np.shape(value)
     if found == target:
         return value
@@ -261,7 +259,7 @@ def sum_to_shape(value: Array, shape: Any) -> Any:
     return np.add.reduce(value, axis=axes, keepdims=False).reshape(target)
 
 
-_FEW = 4096  # elements: copying them is faster than np.broadcast_to, which is written in Python
+_FEW = 4096  # elements: a copy is faster than np.broadcast_to, which is written in Python
 
 
 def _broadcast_to(x: Array, target: Array) -> Any:
@@ -285,9 +283,9 @@ register(OpDef("SumToShape", sum_to_shape, lambda value, shape: Spec(value.dtype
 
 
 def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:
-    """Return ``grad``, of the shape of ``operand + other``, summed to the shape of ``operand``.
+    """Sum ``grad``, of the shape of ``operand + other``, to the shape of ``operand``.
 
-    Adds no node where the static shapes say that ``operand`` was not broadcast.
+    Adds no node if the static shapes show that ``operand`` is not broadcast.
     """
     x, y = operand.spec.shape, other.spec.shape
     if operand is other:
@@ -300,7 +298,7 @@ def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return the tensor repeated to a shape it broadcasts to. TF1: ``tf.broadcast_to``."""
+    """Broadcast a tensor to a shape. TF1: ``tf.broadcast_to``."""
     return create_op("BroadcastTo", (input, shape_tensor(shape)), None, name)
 
 
@@ -321,7 +319,7 @@ def _tile(x: Array, multiples: Array) -> Any:
 
 
 def _tile_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    """Cut each dimension into copies of one of ``x``, and add the copies up."""
+    # split each dimension into the copies of a dimension of x, and add them up
     x, multiples = op.inputs
     sizes = create_op("Shape", (x,), {"out_type": multiples.dtype})
 
@@ -336,5 +334,5 @@ register(OpDef("Tile", _tile, _tile_rule, _tile_gradient))
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    """Return a tensor repeated ``multiples[i]`` times along each dimension i. TF1: ``tf.tile``."""
+    """Repeat a tensor ``multiples[i]`` times along each dimension i. TF1: ``tf.tile``."""
     return create_op("Tile", (input, shape_tensor(multiples)), None, name)

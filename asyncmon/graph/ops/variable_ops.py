@@ -1,4 +1,4 @@
-"""The ops that read and write variables. TF1: ``tf.assign`` and kin."""
+"""The ops that read and write variables: ``tf.assign``, ``tf.scatter_add``, ``tf.count_up_to`` etc."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ register(OpDef("ReportUninitializedVariables", _report,
 
 
 def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
-    """Return a bool scalar: whether the variable has a value. TF1: same name."""
+    """Return a bool scalar: true if the variable is initialised. TF1: same name."""
     return create_op("IsVariableInitialized", (variable,), None, name)
 
 
@@ -75,14 +75,15 @@ def assign(
     use_locking: bool | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Set a variable when the result is computed, which is the new value. TF1: ``tf.assign``.
+    """Return a tensor that sets a variable, and is its new value. TF1: ``tf.assign``.
 
     Args:
         ref: the variable.
-        value: of its dtype and shape.
-        validate_shape: false lets a variable change its shape that was made with
-            ``validate_shape=False``; None is true. Others keep theirs, which plans rely on.
-        use_locking: without effect, here and below: a run's writes are one transaction.
+        value: a tensor or value of the dtype and shape of the variable.
+        validate_shape: false allows another shape, if the variable was created with
+            ``validate_shape=False``.
+        use_locking: without effect, here and below: the writes of a run are one transaction.
+        name: the node's name.
     """
     attrs = {"validate_shape": validate_shape is None or validate_shape}
     return create_op("Assign", (ref, operand("Assign", ref, value)), attrs, name)
@@ -91,19 +92,19 @@ def assign(
 def assign_add(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Tensor:
-    """Add to a variable when the result is computed, which is the new value. TF1: ``tf.assign_add``."""
+    """Return a tensor that adds to a variable, and is its new value. TF1: ``tf.assign_add``."""
     return create_op("AssignAdd", (ref, operand("AssignAdd", ref, value)), None, name)
 
 
 def assign_sub(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Tensor:
-    """Subtract from a variable when the result is computed. TF1: ``tf.assign_sub``."""
+    """Return a tensor that subtracts from a variable. TF1: ``tf.assign_sub``."""
     return create_op("AssignSub", (ref, operand("AssignSub", ref, value)), None, name)
 
 
 def operand(type: str, ref: Any, value: Any) -> Tensor:
-    """Return what is written to a variable as a tensor of its dtype, in its graph."""
+    """Convert the value of a write to a tensor of the variable's dtype and graph."""
     graph = graph_of((ref,))
     if is_tensor_like(value) and value.dtype is not ref.dtype:
         raise TypeError(
@@ -141,13 +142,14 @@ register(VariableOpDef("ScatterUpdate", None, _scatter_rule, ZERO, update=operat
 def scatter_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
-    """Add to some rows of a variable; a row named twice gets both. TF1: ``tf.scatter_add``.
+    """Add to rows of a variable; updates of equal indices add up. TF1: ``tf.scatter_add``.
 
     Args:
         ref: the variable, of shape ``[n, ...]``.
-        indices: integers of any shape. InvalidArgumentError in the run unless they are from 0 to n - 1.
-        updates: of the shape of ``indices`` followed by that of a row, or a scalar.
+        indices: integers of any shape; InvalidArgumentError in the run unless all are in [0, n).
+        updates: a tensor of the shape of ``indices`` followed by that of a row, or a scalar.
         use_locking: as for :func:`assign`.
+        name: the node's name.
     """
     return scatter("ScatterAdd", ref, indices, updates, name)
 
@@ -155,14 +157,14 @@ def scatter_add(
 def scatter_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
-    """Subtract from some rows of a variable. TF1: ``tf.scatter_sub``. See :func:`scatter_add`."""
+    """Subtract from rows of a variable. TF1: ``tf.scatter_sub``. See :func:`scatter_add`."""
     return scatter("ScatterSub", ref, indices, updates, name)
 
 
 def scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Tensor:
-    """Set some rows of a variable; of a row named twice the last stays. TF1: ``tf.scatter_update``."""
+    """Set rows of a variable; the last update of equal indices wins. TF1: ``tf.scatter_update``."""
     return scatter("ScatterUpdate", ref, indices, updates, name)
 
 
@@ -225,10 +227,10 @@ def scatter_nd_add(
 
     Args:
         ref: the variable.
-        indices: integers, whose last dimension holds coordinates of the first dimensions of the
-            variable. InvalidArgumentError in the run for those out of range; nothing is then written.
-        updates: of the dtype of the variable; equal coordinates get all of theirs.
-        use_locking: without effect: a run's writes are one transaction.
+        indices: integers, whose last dimension has coordinates of the first dimensions of the variable.
+            InvalidArgumentError in the run, before any write, if some are out of range.
+        updates: of the dtype of the variable; updates of equal coordinates add up.
+        use_locking: as for :func:`assign`.
         name: the node's name.
     """
     return _scatter_nd("ScatterNdAdd", ref, indices, updates, name)
@@ -244,7 +246,7 @@ def scatter_nd_sub(
 def scatter_nd_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Tensor:
-    """Set a variable at vectors of coordinates; see :func:`scatter_nd_add`. Of equal ones the last."""
+    """Set a variable at vectors of coordinates; see :func:`scatter_nd_add`. The last of equal ones wins."""
     return _scatter_nd("ScatterNdUpdate", ref, indices, updates, name)
 
 
@@ -265,9 +267,9 @@ register(OpDef("CheckLimit", _below, _below_rule, ZERO, aliases=True, stateful=T
 
 
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
-    """Return the value of an integer variable, and add 1 to it afterwards. TF1: ``tf.count_up_to``.
+    """Increment an integer variable and return its previous value. TF1: ``tf.count_up_to``.
 
-    OutOfRangeError in the run, which then writes nothing, once the value is ``limit``.
+    OutOfRangeError in the run, before any write, if the value is ``limit``.
     """
     with name_scope(name, "CountUpTo"):
         value = create_op("CheckLimit", (ref,), {"limit": static_int(limit, "limit")})
