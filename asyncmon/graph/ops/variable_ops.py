@@ -246,7 +246,7 @@ def scatter_nd_sub(
 def scatter_nd_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Tensor:
-    """Set a variable at vectors of coordinates; see :func:`scatter_nd_add`. The last of equal ones wins."""
+    """Set a variable at coordinates, see :func:`scatter_nd_add`; the last of equal ones wins."""
     return _scatter_nd("ScatterNdUpdate", ref, indices, updates, name)
 
 
