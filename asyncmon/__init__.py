@@ -42,9 +42,9 @@ from asyncmon import (
     checkpoint, data, distributed, errors, graph, hooks, programs, runtime, summary,
 )
 from asyncmon.checkpoint import (
-    Saver, checkpoint_exists, checkpoints_iterator, get_checkpoint_mtimes, get_checkpoint_state,
-    init_from_checkpoint, latest_checkpoint, list_variables, load_checkpoint, load_variable,
-    remove_checkpoint, update_checkpoint_state, wait_for_new_checkpoint,
+    KeepBest, SaveHandle, Saver, checkpoint_exists, checkpoints_iterator, get_checkpoint_mtimes,
+    get_checkpoint_state, init_from_checkpoint, latest_checkpoint, list_variables, load_checkpoint,
+    load_variable, remove_checkpoint, update_checkpoint_state, wait_for_new_checkpoint,
 )
 from asyncmon.distributed import ClusterSpec, Server, SyncReplicasOptimizer, replica_device_setter
 from asyncmon.graph import (
@@ -73,11 +73,11 @@ __all__ = [
     "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator",
     "ClusterHook", "ClusterSpec", "Coordinator", "EarlyStoppingHook", "EvalHook", "FeedFnHook",
     "FinalOpsHook", "GlobalStepWaiterHook", "GraphKeys", "InMemoryEvaluatorHook", "JsonlWriter",
-    "LoggingTensorHook", "LoopLagHook", "LooperTask", "MonitoredSession",
+    "KeepBest", "LoggingTensorHook", "LoopLagHook", "LooperTask", "MonitoredSession",
     "MonitoredTrainingSession", "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook",
-    "ProgressHook", "QueueRunner", "Recovery", "RunMetadata", "RunOptions", "Saver", "Scaffold",
-    "SecondOrStepTimer", "Server", "Session", "SessionConfig", "SessionCreator", "SessionManager",
-    "SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues",
+    "ProgressHook", "QueueRunner", "Recovery", "RunMetadata", "RunOptions", "SaveHandle", "Saver",
+    "Scaffold", "SecondOrStepTimer", "Server", "Session", "SessionConfig", "SessionCreator",
+    "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues",
     "SingularMonitoredSession", "StepContext", "StepCounterHook", "StopAtStepHook",
     "SummarySaverHook", "Supervisor", "SyncReplicasOptimizer", "WorkerSessionCreator",
     "add_queue_runner", "assert_global_step", "basic_train_loop", "checkpoint", "checkpoint_exists",

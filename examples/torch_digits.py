@@ -59,7 +59,7 @@ async def main(steps: int, logdir: Path, device: str) -> None:
     batches = batches.shuffle(2000, seed=1).repeat().batch(64)
     program = build(device)
     held_out = {"batch": (images[:fifth], labels[:fifth])}
-    validate = am.EvalHook("evaluate", [held_out], every_n_steps=100, at_end=True)
+    validate = am.EvalHook("evaluate", [held_out], every_steps=100, at_end=True)
     hooks = [
         am.StopAtStepHook(last_step=steps),
         am.NanTensorHook("loss"),

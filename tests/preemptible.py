@@ -89,8 +89,8 @@ async def main() -> None:
     scaffold = am.Scaffold(program=program)
     hooks = [
         am.StopAtStepHook(num_steps=STEPS),
-        am.EvalHook({"score": "score"}, batches, every_n_steps=15, concurrent=False),
-        am.EvalHook({"score": "score"}, batches, every_n_steps=7, name="beside"),
+        am.EvalHook({"score": "score"}, batches, every_steps=15, concurrent=False),
+        am.EvalHook({"score": "score"}, batches, every_steps=7, name="beside"),
         am.CheckpointSaverHook(DIRECTORY, save_steps=10, listeners=[Listener()], scaffold=scaffold),
         SlowEnd(),
     ]
@@ -104,4 +104,4 @@ async def main() -> None:
 
 
 logging.basicConfig(level=logging.INFO, format="log: %(message)s", stream=sys.stdout)
-am.run(main, grace=float(GRACE))
+am.run(main, stop_grace_period_secs=float(GRACE))

@@ -89,7 +89,7 @@ async def main():
         await train_on(sess)
     print("after", sess.stop_reason)
 
-am.run(main, loop_factory=uvloop.new_event_loop, grace=10)
+am.run(main, loop_factory=uvloop.new_event_loop, stop_grace_period_secs=10)
 """)
     with started(folder, "main.py") as process:
         wait_for(process, "ready")

@@ -123,13 +123,13 @@ def test_an_exit_of_main_keeps_its_status() -> None:
     [
         ("main", None, r"takes an `async def` function and its arguments, got 'main'"),
         (lambda: 5, None, r"takes an `async def` function; .* returned 5"),
-        (asyncio.sleep, "25", r"grace must be a number of seconds or None, got '25'"),
-        (asyncio.sleep, 0, r"invalid grace=0: it must be positive"),
+        (asyncio.sleep, "25", r"stop_grace_period_secs must be a number of seconds or None, got '25'"),
+        (asyncio.sleep, 0, r"invalid stop_grace_period_secs=0: it must be positive"),
     ],
 )
 def test_what_is_wrong_is_refused(main: Any, grace: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        am.run(main, grace=grace)
+        am.run(main, stop_grace_period_secs=grace)
 
 
 @pytest.mark.asyncio
@@ -158,7 +158,7 @@ TRAIN = """
         async with session(checkpoint_dir="run") as sess:
             await train_on(sess)
         print("after", sess.stop_reason)
-    am.run(main, grace=10)
+    am.run(main, stop_grace_period_secs=10)
 """
 
 
@@ -271,7 +271,7 @@ def test_before_a_session_is_open_main_is_cancelled(tmp_path: Path, where: str) 
                 {where}
             finally:
                 print("released")
-        am.run(main, grace=10)
+        am.run(main, stop_grace_period_secs=10)
     """
     status, out, err = stopped(code, tmp_path)
     assert (status, out) == (75, "released\n"), err
@@ -284,7 +284,7 @@ def test_a_body_that_waits_outside_of_runs_is_cancelled_in_time_to_save(tmp_path
                 await sess.run("train")
                 print("ready", flush=True)
                 await asyncio.Event().wait()
-        am.run(main, grace=2)
+        am.run(main, stop_grace_period_secs=2)
     """
     status, _, err = stopped(code, tmp_path)
     assert status == 75, err
@@ -330,7 +330,7 @@ def test_the_process_ends_with_the_grace_period_in_any_case(
             print("ready", flush=True)
             {holds}
             await ignore()
-        am.run(main, grace=1)
+        am.run(main, stop_grace_period_secs=1)
     """
     status, _, err = stopped(code, tmp_path)
     assert status == expected

@@ -234,7 +234,7 @@ class Saver:
         """Wait for all saves under way, then :meth:`raise_if_failed`. Cancelling it cancels no save."""
         await self._queue.drain()
 
-    async def claim(self, directory: str | os.PathLike[str]) -> None:
+    async def claim(self, checkpoint_dir: str | os.PathLike[str]) -> None:
         """Make a directory, lock other processes out and delete the remains of incomplete saves.
 
         The first save into it does the same.
@@ -243,7 +243,7 @@ class Saver:
             FailedPreconditionError: another process saves into the directory.
             PermissionDeniedError: the directory cannot be made or written.
         """
-        await in_thread(self._claims.claim, os.fspath(directory))
+        await in_thread(self._claims.claim, os.fspath(checkpoint_dir))
 
     async def close(self) -> None:
         """:meth:`drain`, then let other processes save here. A later save claims its directory anew."""

@@ -17,8 +17,8 @@ DESCRIPTION = """\
 Run a function of a module until it is done or a signal stops it.
 
 An `async def` function is awaited. It, or a plain function, may also return a session and what to run
-in it, `return session, train_op`, which is run until the session is to stop. The function is called
-with those of the keyword arguments `resume` and `grace` that it has."""
+in it, `return session, train_op`, which is run until the session is to stop. --resume and --grace are
+passed as the keyword arguments `resume` and `stop_grace_period_secs` if the function has them."""
 
 EPILOG = """\
 exit status: 0 done; 75 stopped by a signal, and saved: run it again; 1 an error, or stopped and not
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         await _call(function, arguments)
 
     try:
-        runtime.run(main, grace=options.grace)
+        runtime.run(main, stop_grace_period_secs=options.grace)
     except Exception:
         traceback.print_exc()
         return 1
@@ -93,7 +93,7 @@ def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, An
     if not callable(found):
         raise ValueError(f"{options.target} is no function but {found!r}.")
     known = inspect.signature(found).parameters
-    given = {"resume": options.resume, "grace": options.grace}
+    given = {"resume": options.resume, "stop_grace_period_secs": options.grace}
     arguments = {name: value for name, value in given.items() if name in known and value is not None}
     if options.resume != "auto" and "resume" not in known:
         raise ValueError(

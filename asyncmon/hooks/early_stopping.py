@@ -38,7 +38,7 @@ class EarlyStoppingHook(SessionRunHook):
 
     Example::
 
-        evaluation = EvalHook({"loss": loss}, lambda: test_feeds, every_n_steps=500)
+        evaluation = EvalHook({"loss": loss}, lambda: test_feeds, every_steps=500)
         hooks = [evaluation, stop_if_no_decrease(evaluation, "loss", patience=3)]
     """
 

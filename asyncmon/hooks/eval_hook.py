@@ -118,8 +118,8 @@ class EvalHook(Evaluations):
             of names to numbers, such as the step function of an evaluation.
         batches: feed dicts, from an iterable, an async iterable, or a function, plain or async, that
             returns one, which each evaluation goes through from the start; None: once without feeds.
-        every_n_steps: evaluate every so many steps.
-        every_n_secs: evaluate every so many seconds, if the step has changed. The phase is kept over
+        every_steps: evaluate every so many steps.
+        every_secs: evaluate every so many seconds, if the step has changed. The phase is kept over
             recoveries.
         checkpoint_dir: evaluate each new checkpoint of this directory, from its files.
         steps: how many batches at most.
@@ -131,20 +131,20 @@ class EvalHook(Evaluations):
         summary_writer: write them to this writer instead.
 
     Raises:
-        ValueError: not exactly one of ``every_n_steps``, ``every_n_secs`` and ``checkpoint_dir`` is
+        ValueError: not exactly one of ``every_steps``, ``every_secs`` and ``checkpoint_dir`` is
             given, or checkpoints are to pause training.
 
     Example::
 
-        evaluation = EvalHook({"accuracy": accuracy}, lambda: test_feeds, every_n_steps=500)
+        evaluation = EvalHook({"accuracy": accuracy}, lambda: test_feeds, every_steps=500)
     """
 
     def __init__(
         self,
         metrics: Any,
         batches: Source = None,
-        every_n_steps: int | None = None,
-        every_n_secs: float | None = None,
+        every_steps: int | None = None,
+        every_secs: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         *,
         steps: int | None = None,
@@ -156,14 +156,14 @@ class EvalHook(Evaluations):
         summary_writer: SummaryWriter | None = None,
     ) -> None:
         super().__init__(name, output_dir, summary_writer)
-        if sum(when is not None for when in (every_n_steps, every_n_secs, checkpoint_dir)) != 1:
-            raise ValueError("Exactly one of every_n_steps, every_n_secs and checkpoint_dir is needed.")
+        if sum(when is not None for when in (every_steps, every_secs, checkpoint_dir)) != 1:
+            raise ValueError("Exactly one of every_steps, every_secs and checkpoint_dir is needed.")
         if checkpoint_dir is not None and not concurrent:
             raise ValueError("Evaluating checkpoint files needs no pause: leave out concurrent=False.")
         self._schedule: StepSchedule | None = None
         if checkpoint_dir is None:
             self._schedule = StepSchedule(
-                self, EvalHook, "every_n_", every_n_steps, every_n_secs, at_once=False, both_ways=True
+                self, EvalHook, "every_", every_steps, every_secs, at_once=False, both_ways=True
             )
         self._checkpoint_dir = checkpoint_dir
         self._concurrent = concurrent
@@ -173,9 +173,9 @@ class EvalHook(Evaluations):
         )
         self._arrived: asyncio.Event
         self._evaluating: asyncio.Lock
-        if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
+        if checkpoint_dir is not None or (concurrent and every_secs is not None):
             leave_out(self, EvalHook, "after_run")
-        elif not concurrent and every_n_steps is not None:
+        elif not concurrent and every_steps is not None:
             leave_out(self, EvalHook, "background")
 
     async def begin(self) -> None:

@@ -30,7 +30,7 @@ class LoopLagHook(SessionRunHook):
     hook if there is one, and the line.
 
     Args:
-        every_n_secs: report every so many seconds.
+        every_secs: report every so many seconds.
         warn_secs: warn when the loop is blocked for longer.
         interval_secs: how often to measure.
         output_dir: write the percentiles, in seconds, to the event file of this directory, under
@@ -44,14 +44,14 @@ class LoopLagHook(SessionRunHook):
 
     def __init__(
         self,
-        every_n_secs: float = 60.0,
+        every_secs: float = 60.0,
         warn_secs: float = 0.1,
         interval_secs: float = 0.05,
         *,
         output_dir: str | os.PathLike[str] | None = None,
         summary_writer: SummaryWriter | None = None,
     ) -> None:
-        self._every_n_secs = positive("every_n_secs", every_n_secs)
+        self._every_secs = positive("every_secs", every_secs)
         self._warn_secs = positive("warn_secs", warn_secs)
         self._interval_secs = positive("interval_secs", interval_secs)
         self._output = SharedWriter(output_dir, summary_writer)
@@ -63,7 +63,7 @@ class LoopLagHook(SessionRunHook):
         self._output.start(session.global_step)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        report_at = clock.monotonic() + self._every_n_secs
+        report_at = clock.monotonic() + self._every_secs
         watch = _Watch(asyncio.get_running_loop(), self._warn_secs, self._interval_secs)
         watch.start()
         try:
@@ -72,7 +72,7 @@ class LoopLagHook(SessionRunHook):
                 now = clock.monotonic()
                 self._lags.append(lag)
                 if now >= report_at:
-                    report_at = now + self._every_n_secs
+                    report_at = now + self._every_secs
                     with log_errors(self, "a report"):
                         self._report(session.global_step)
         finally:

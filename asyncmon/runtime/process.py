@@ -37,7 +37,7 @@ DEFAULT_SECS = 120.0
 def run(
     main: Callable[[*Ts], Coroutine[Any, Any, T]],
     *args: *Ts,
-    grace: float | None = None,
+    stop_grace_period_secs: float | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> T:
     """Run an async main function, and end the process with a status that tells how it went.
@@ -63,15 +63,15 @@ def run(
     Args:
         main: an ``async def`` function.
         *args: its arguments.
-        grace: seconds from the signal until the process has ended, whatever longer grace period its
-            sessions have. Default: the longest one of the open sessions, or 120.
+        stop_grace_period_secs: the time from the signal to the end of the process; a longer grace
+            period of a session is cut to it. Default: the longest one of the open sessions, or 120.
         loop_factory: makes the event loop, ``uvloop.new_event_loop`` for example.
 
     Raises:
         SystemExit: with 75 or 1, after a signal.
         RuntimeError: an event loop is running already, as in a notebook.
-        TypeError: ``main`` is no function, or ``grace`` no number.
-        ValueError: ``grace`` is not positive.
+        TypeError: ``main`` is no function, or ``stop_grace_period_secs`` no number.
+        ValueError: ``stop_grace_period_secs`` is not positive.
 
     Example::
 
@@ -81,8 +81,9 @@ def run(
                     await sess.run(train_op)
 
         if __name__ == "__main__":
-            am.run(main, grace=25)
+            am.run(main, stop_grace_period_secs=25)
     """
+    grace = stop_grace_period_secs
     _check(main, grace)
     atexit.unregister(_ignore_sigterm)
     atexit.register(_ignore_sigterm)
@@ -112,9 +113,9 @@ def _check(main: Any, grace: Any) -> None:
             f"run() takes an `async def` function and its arguments, got {main!r}. Write am.run(main)."
         )
     if not isinstance(grace, Real | None):
-        raise TypeError(f"grace must be a number of seconds or None, got {grace!r}.")
+        raise TypeError(f"stop_grace_period_secs must be a number of seconds or None, got {grace!r}.")
     if grace is not None and not cast("float", grace) > 0:
-        raise ValueError(f"invalid grace={grace!r}: it must be positive.")
+        raise ValueError(f"invalid stop_grace_period_secs={grace!r}: it must be positive.")
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -62,14 +62,14 @@ class ProgramCase:
         finally:
             await session.close()
 
-    def training(self, directory: Path, hooks: Any = (), **kwargs: Any) -> MonitoredSession:
+    def training(self, checkpoint_dir: Path, hooks: Any = (), **kwargs: Any) -> MonitoredSession:
         """Return a monitored session that saves every 2 steps, without other default hooks."""
         arguments: dict[str, Any] = {
             "save_checkpoint_steps": 2, "save_summaries_steps": 0, "log_step_count_steps": None,
             "save_graph_def": False, "signals": None,
         }  # fmt: skip
         return MonitoredTrainingSession(
-            self.master, checkpoint_dir=directory, hooks=hooks, program=self.program,
+            self.master, checkpoint_dir=checkpoint_dir, hooks=hooks, program=self.program,
             config=self.config, **(arguments | kwargs),
         )  # fmt: skip
 

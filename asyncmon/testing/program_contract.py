@@ -30,14 +30,14 @@ Factory = Callable[[], ProgramCase]
 
 
 async def check_program(
-    factory: Factory, cases: Iterable[str] | None = None, *, directory: Path | str | None = None
+    factory: Factory, cases: Iterable[str] | None = None, *, checkpoint_dir: Path | str | None = None
 ) -> None:
     """Check a program against the contract that hooks, checkpoints and recovery rely on.
 
     Args:
         factory: returns a new :class:`ProgramCase`, the same each time. Called several times a case.
         cases: names from :data:`PROGRAM_CASES`. Default: all of them.
-        directory: for checkpoints; one below it for each case. Default: a temporary one.
+        checkpoint_dir: each case saves into a directory below it. Default: a temporary one.
 
     Raises:
         AssertionError: the program does not keep the contract. A note names the case.
@@ -49,10 +49,10 @@ async def check_program(
         @pytest.mark.asyncio
         @pytest.mark.parametrize("case", PROGRAM_CASES)
         async def test_my_program(case, tmp_path):
-            await check_program(my_case, [case], directory=tmp_path)
+            await check_program(my_case, [case], checkpoint_dir=tmp_path)
     """
     with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary if directory is None else directory)
+        place = Path(temporary if checkpoint_dir is None else checkpoint_dir)
         for name in PROGRAM_CASES if cases is None else cases:
             try:
                 await PROGRAM_CASES[name](factory, place / name)

@@ -32,7 +32,7 @@ async def test_a_checkpoint_of_version_0_1_0_is_restored_whole(tmp_path: Path) -
     x = g.placeholder(g.float32, [], name="x")
     weight = g.get_variable("weight", initializer=1.0)
     train = g.group(weight.assign_add(x), am.get_or_create_global_step().assign_add(1))
-    evaluation = am.EvalHook({"loss": g.constant(1.0)}, lambda: [{}], every_n_steps=1, concurrent=False)
+    evaluation = am.EvalHook({"loss": g.constant(1.0)}, lambda: [{}], every_steps=1, concurrent=False)
     stop = am.stop_if_no_decrease(evaluation, "loss", 6)
     seen = []
     async with am.MonitoredTrainingSession(

@@ -30,8 +30,8 @@ def session(resume="auto", steps=5):
         checkpoint_dir="runs", program=program, hooks=hooks, resume=resume
     )
 
-async def main(resume="auto", grace=None):
-    print("arguments", resume, grace, flush=True)
+async def main(resume="auto", stop_grace_period_secs=None):
+    print("arguments", resume, stop_grace_period_secs, flush=True)
     async with session(resume) as sess:
         print("began at", sess.global_step, flush=True)
         while not sess.should_stop():

@@ -48,7 +48,7 @@ def scored(scores: Sequence[float]) -> FunctionProgram:
 async def steps_until_stop(
     scores: Sequence[float], rule: Callable[..., EarlyStoppingHook], *args: Any, **kwargs: Any
 ) -> tuple[int, str | None]:
-    evaluation = EvalHook("test", every_n_steps=1, concurrent=False)
+    evaluation = EvalHook("test", every_steps=1, concurrent=False)
     hooks = [evaluation, rule(evaluation, "score", *args, **kwargs)]
     sess = MonitoredSession(ChiefSessionCreator(program=scored(scores)), hooks)
     step = 0
@@ -107,7 +107,7 @@ async def test_thresholds() -> None:
 
 
 async def test_an_unknown_metric_is_named() -> None:
-    evaluation = EvalHook("test", every_n_steps=1)
+    evaluation = EvalHook("test", every_steps=1)
     hooks = [evaluation, stop_if_higher(evaluation, "accuracy", 1)]
     sess = MonitoredSession(ChiefSessionCreator(program=scored([1] * 9)), hooks)
 
@@ -123,7 +123,7 @@ async def test_an_unknown_metric_is_named() -> None:
 
 
 async def test_an_evaluation_that_is_not_among_the_hooks_is_missed() -> None:
-    evaluation = EvalHook("test", every_n_steps=1)
+    evaluation = EvalHook("test", every_steps=1)
     hooks = [stop_if_higher(evaluation, "score", 1)]
     sess = MonitoredSession(ChiefSessionCreator(program=scored([1] * 9)), hooks)
     with pytest.raises(RuntimeError, match="the EvalHook that makes them is not among the session's"):
@@ -132,7 +132,7 @@ async def test_an_evaluation_that_is_not_among_the_hooks_is_missed() -> None:
 
 async def test_a_new_session_begins_anew() -> None:
     """Where nothing is restored: neither the stop nor the best value of the first session counts."""
-    evaluation = EvalHook("test", every_n_steps=1, concurrent=False)
+    evaluation = EvalHook("test", every_steps=1, concurrent=False)
     hooks = [evaluation, stop_if_no_decrease(evaluation, "score", patience=2)]
     for scores in ([1, 2, 2], [9, 8, 7, 7, 7]):
         sess = MonitoredSession(ChiefSessionCreator(program=scored(scores)), hooks)
@@ -144,7 +144,7 @@ async def test_a_new_session_begins_anew() -> None:
 
 
 async def test_patience_is_positive() -> None:
-    evaluation = EvalHook("test", every_n_steps=1)
+    evaluation = EvalHook("test", every_steps=1)
     with pytest.raises(ValueError, match="invalid patience=0"):
         stop_if_no_decrease(evaluation, "score", 0)
 
@@ -155,7 +155,7 @@ async def test_the_state_travels_in_the_checkpoints(tmp_path: Path) -> None:
     ends = []
     for runs in (4, 9, 9):
         scaffold = Scaffold(saver=Saver())
-        evaluation = EvalHook("test", every_n_steps=1, concurrent=False)
+        evaluation = EvalHook("test", every_steps=1, concurrent=False)
         hooks = [
             evaluation,
             stop_if_no_decrease(evaluation, "score", patience=3),

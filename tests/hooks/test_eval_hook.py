@@ -174,7 +174,7 @@ async def test_hk_eval_2_each_new_checkpoint_of_another_process(
 
 
 async def test_a_hook_may_be_used_in_one_loop_after_another() -> None:
-    hook = EvalHook("test", every_n_steps=2)
+    hook = EvalHook("test", every_steps=2)
     results = listen(hook)
     await train_for(4, program(), hook)
     await asyncio.to_thread(asyncio.run, train_for(4, program(step_secs=0.0), hook))
@@ -185,7 +185,7 @@ async def test_a_hook_may_be_used_in_one_loop_after_another() -> None:
 
 async def test_by_steps_beside_the_steps() -> None:
     """Steps of 1 s, evaluations of 1.5 s: the steps do not wait, each result is of its step."""
-    hook = EvalHook("test", every_n_steps=3)
+    hook = EvalHook("test", every_steps=3)
     hook_results = listen(hook)
     await train_for(8, program(eval_secs=1.5), hook)
     assert hook_results == [(3, {"w": 3, "twice": 6}, 4.5), (6, {"w": 6, "twice": 12}, 7.5)]
@@ -194,7 +194,7 @@ async def test_by_steps_beside_the_steps() -> None:
 
 
 async def test_by_steps_only_the_newest_state_waits_and_the_end_waits_for_it() -> None:
-    hook = EvalHook("test", every_n_steps=1)
+    hook = EvalHook("test", every_steps=1)
     results = listen(hook)
     await train_for(5, program(eval_secs=2.5), hook)
     assert [(step, at) for step, _, at in results] == [(1, 3.5), (3, 6.0), (5, 8.5)]
@@ -202,7 +202,7 @@ async def test_by_steps_only_the_newest_state_waits_and_the_end_waits_for_it() -
 
 
 async def test_by_steps_pausing_training() -> None:
-    hook = EvalHook("test", every_n_steps=2, concurrent=False)
+    hook = EvalHook("test", every_steps=2, concurrent=False)
     results = listen(hook)
     await train_for(4, program(eval_secs=10), hook)
     assert [(step, at) for step, _, at in results] == [(2, 12), (4, 24)]
@@ -229,7 +229,7 @@ async def test_tm_4_from_a_step_that_goes_back_steps_are_counted_anew(
     async def test(state: Any) -> dict[str, float]:
         return {"step": float(state["global_step"])}
 
-    hook = EvalHook("test", every_n_steps=3, concurrent=concurrent)
+    hook = EvalHook("test", every_steps=3, concurrent=concurrent)
     results = listen(hook)
     async with MonitoredSession(ChiefSessionCreator(program=made), [hook]) as sess:
         for n in range(1, back_at + 7):
@@ -240,7 +240,7 @@ async def test_tm_4_from_a_step_that_goes_back_steps_are_counted_anew(
 
 
 async def test_by_seconds_also_in_the_middle_of_a_step() -> None:
-    hook = EvalHook("test", every_n_secs=5)
+    hook = EvalHook("test", every_secs=5)
     results = listen(hook)
     await train_for(3, program(step_secs=7), hook)
     assert [(step, metrics["w"], at) for step, metrics, at in results] == [
@@ -252,14 +252,14 @@ async def test_by_seconds_also_in_the_middle_of_a_step() -> None:
 
 
 async def test_by_seconds_pausing_training() -> None:
-    hook = EvalHook("test", every_n_secs=5, concurrent=False)
+    hook = EvalHook("test", every_secs=5, concurrent=False)
     results = listen(hook)
     await train_for(3, program(step_secs=3, eval_secs=4), hook)
     assert [(step, at) for step, _, at in results] == [(2, 10), (3, 17)]
 
 
 async def test_by_seconds_an_unchanged_state_is_not_evaluated_again() -> None:
-    hook = EvalHook("test", every_n_secs=5)
+    hook = EvalHook("test", every_secs=5)
     results = listen(hook)
     async with MonitoredSession(ChiefSessionCreator(program=program()), [hook]):
         await asyncio.sleep(60)
@@ -275,7 +275,7 @@ async def test_each_new_checkpoint(tmp_path: Path) -> None:
 
 
 async def test_the_last_state_on_request() -> None:
-    hook = EvalHook("test", every_n_steps=2, at_end=True)
+    hook = EvalHook("test", every_steps=2, at_end=True)
     results = listen(hook)
     await train_for(3, program(), hook)
     assert [step for step, _, _ in results] == [2, 3]
@@ -284,7 +284,7 @@ async def test_the_last_state_on_request() -> None:
 async def test_metrics_are_written_and_logged(
     tmp_path: Path, lines: Callable[[str], list[str]]
 ) -> None:
-    hook = EvalHook("test", every_n_steps=2, output_dir=tmp_path, name="held out")
+    hook = EvalHook("test", every_steps=2, output_dir=tmp_path, name="held out")
     await train_for(2, program(), hook)
     [name] = os.listdir(tmp_path)
     written = [
@@ -301,7 +301,7 @@ async def test_a_failing_evaluation_ends_training_unless_told_otherwise(
     concurrent: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def hook() -> EvalHook:
-        return EvalHook("test", [], every_n_steps=2, concurrent=concurrent)
+        return EvalHook("test", [], every_steps=2, concurrent=concurrent)
 
     with pytest.raises(ValueError, match="needs data"):
         await train_for(9, program(), hook())
@@ -313,7 +313,7 @@ async def test_a_failing_evaluation_ends_training_unless_told_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("when", "expected"), [({"every_n_steps": 2}, [2, 4, 6]), ({"every_n_secs": 2.5}, [2, 4])]
+    ("when", "expected"), [({"every_steps": 2}, [2, 4, 6]), ({"every_secs": 2.5}, [2, 4])]
 )
 async def test_a_failing_listener_keeps_nothing_from_going_on_where_told_so(
     when: dict[str, Any], expected: list[int], caplog: pytest.LogCaptureFixture
@@ -338,7 +338,7 @@ async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_t
             raise OSError("No space left on device")
 
     async with Full(tmp_path) as writer:
-        hook = EvalHook("test", every_n_steps=2, summary_writer=writer)
+        hook = EvalHook("test", every_steps=2, summary_writer=writer)
         hook.on_error = "log"
         await train_for(4, program(), hook)
     assert "Evaluation 'eval' at step 2 failed." in caplog.text
@@ -370,7 +370,7 @@ async def test_the_end_does_not_wait_for_a_background_that_is_over(
             async with asyncio.timeout(3):
                 await super().background(session, coord)
 
-    hook = Brief("test", every_n_steps=2)
+    hook = Brief("test", every_steps=2)
     results = listen(hook)
     await train_for(9, program(), hook)
     assert [step for step, _, _ in results] == [2, 8], "what is pending is left to the end"
@@ -384,7 +384,7 @@ async def test_listeners_may_be_async() -> None:
         await asyncio.sleep(1)
         heard.append(step)
 
-    hook = EvalHook("test", every_n_steps=2)
+    hook = EvalHook("test", every_steps=2)
     hook.add_listener(slowly)
     await train_for(2, program(), hook)
     assert heard == [2]
@@ -394,9 +394,9 @@ async def test_listeners_may_be_async() -> None:
     ("arguments", "message"),
     [
         ({}, "Exactly one of"),
-        ({"every_n_steps": 1, "every_n_secs": 1}, "Exactly one of"),
-        ({"every_n_steps": 0}, "invalid every_n_steps=0"),
-        ({"every_n_secs": 0}, "invalid every_n_secs=0"),
+        ({"every_steps": 1, "every_secs": 1}, "Exactly one of"),
+        ({"every_steps": 0}, "invalid every_steps=0"),
+        ({"every_secs": 0}, "invalid every_secs=0"),
         ({"checkpoint_dir": "x", "concurrent": False}, "needs no pause"),
     ],
 )
@@ -459,7 +459,7 @@ async def test_a_graph_is_evaluated_beside_its_own_training() -> None:
     training, train, _, _, _ = graphs()
     with training.as_default():
         w = training.get_tensor_by_name("w:0")
-    hook = EvalHook({"w": w}, every_n_steps=2)
+    hook = EvalHook({"w": w}, every_steps=2)
     results = listen(hook)
     async with MonitoredSession(ChiefSessionCreator(program=training), [hook]) as sess:
         for _ in range(4):
@@ -472,7 +472,7 @@ async def test_a_graph_is_evaluated_beside_its_own_training() -> None:
 @pytest.mark.parametrize("stopping", [False, True])
 async def test_a_signal_ends_an_evaluation_at_once(concurrent: bool, stopping: bool) -> None:
     """Also where a stop was requested before: the step is done, and the session ends in order."""
-    hook = EvalHook("test", every_n_steps=1, concurrent=concurrent, at_end=True)
+    hook = EvalHook("test", every_steps=1, concurrent=concurrent, at_end=True)
     creator = ChiefSessionCreator(program=program(eval_secs=100))
     asyncio.get_running_loop().call_later(5, signal.raise_signal, signal.SIGTERM)
     async with assert_nothing_left_behind(), MonitoredSession(creator, [hook], signals="auto") as sess:

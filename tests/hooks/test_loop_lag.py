@@ -37,7 +37,7 @@ async def test_percentiles_are_logged_and_written(
         await asyncio.sleep(0.02)
 
     script: Iterable[Any] = [lambda n=n: step(0.2 if n == 50 else 0.03) for n in range(210)]
-    hook = LoopLagHook(every_n_secs=10, output_dir=tmp_path)
+    hook = LoopLagHook(every_secs=10, output_dir=tmp_path)
     await train(hook, runs=205, session=ScriptedSession(script))
     assert set(hook.percentiles) == {"p50", "p95", "p99", "max"}
     assert 0 <= hook.percentiles["p50"] <= hook.percentiles["p95"] <= 0.05
@@ -64,13 +64,13 @@ async def test_an_error_is_not_the_last_report_where_told_so(
             raise OSError("No space left on device")
 
     async with Full(tmp_path) as writer:
-        hook = LoopLagHook(every_n_secs=10, summary_writer=writer)
+        hook = LoopLagHook(every_secs=10, summary_writer=writer)
         hook.on_error = "log"
         await train(hook, runs=1, session=ScriptedSession(lasting(35)))
     assert len(lines("loop_lag")) == 3
 
 
-@pytest.mark.parametrize("name", ["every_n_secs", "warn_secs", "interval_secs"])
+@pytest.mark.parametrize("name", ["every_secs", "warn_secs", "interval_secs"])
 async def test_arguments_are_positive(name: str) -> None:
     with pytest.raises(ValueError, match=f"invalid {name}=0"):
         LoopLagHook(**{name: 0})

@@ -205,7 +205,7 @@ async def test_mt_13_the_graph_can_be_left_out_of_the_events(tmp_path: Path) -> 
         lambda folder: h.SummarySaverHook(1, output_dir=folder, summary_op="x"),
         lambda folder: h.GlobalStepWaiterHook(1),
         lambda folder: h.ProfilerHook(1, output_dir=folder),
-        lambda folder: h.EvalHook("x", every_n_steps=1),
+        lambda folder: h.EvalHook("x", every_steps=1),
         lambda folder: h.every(steps=1)(_nothing),
     ],
 )
@@ -291,7 +291,7 @@ async def test_hk_log_7_at_end_the_values_of_the_end(
 
 async def test_names_of_a_graph_are_those_of_tensors_everywhere() -> None:
     model = graph_model()
-    evaluation = h.EvalHook({"loss": "loss"}, [model.feed(float("nan"))], every_n_steps=1)
+    evaluation = h.EvalHook({"loss": "loss"}, [model.feed(float("nan"))], every_steps=1)
     hooks = [h.NanTensorHook("loss"), evaluation]
     sess = MonitoredSession(ChiefSessionCreator(program=model.program), hooks)
     async with sess:

@@ -103,14 +103,14 @@ FACTORIES: dict[str, Callable[[], ProgramCase]] = {
 @pytest.mark.parametrize("case", PROGRAM_CASES)
 @pytest.mark.parametrize("name", FACTORIES)
 async def test_the_contract(name: str, case: str, tmp_path: Path) -> None:
-    await check_program(FACTORIES[name], [case], directory=tmp_path)
+    await check_program(FACTORIES[name], [case], checkpoint_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
     "case", ["run_is_one_step", "cancelled_run_is_before_or_after", "snapshot_is_consistent"]
 )
 async def test_the_contract_in_another_process(case: str, tmp_path: Path) -> None:
-    await check_program(lambda: graph_case("local"), [case], directory=tmp_path)
+    await check_program(lambda: graph_case("local"), [case], checkpoint_dir=tmp_path)
 
 
 class Broken:
@@ -182,7 +182,7 @@ async def test_a_program_that_breaks_the_contract_is_found_out(
         return replace(sound, program=Broken(sound.program, session))
 
     with pytest.raises(AssertionError) as caught:
-        await check_program(factory, [case], directory=tmp_path)
+        await check_program(factory, [case], checkpoint_dir=tmp_path)
     assert f"In the case {case!r} of check_program." in caught.value.__notes__
 
 

@@ -75,14 +75,14 @@ def case(**how: Any) -> ProgramCase:
 @pytest.mark.parametrize("name", PROGRAM_CASES)
 @pytest.mark.parametrize("donate", [True, False], ids=["donated", "kept"])
 async def test_the_contract(name: str, donate: bool, tmp_path: Path) -> None:
-    await check_program(lambda: case(donate=donate), [name], directory=tmp_path)
+    await check_program(lambda: case(donate=donate), [name], checkpoint_dir=tmp_path)
 
 
 async def test_an_optax_state_is_resumed_exactly(tmp_path: Path) -> None:
     optax = pytest.importorskip("optax", reason="optax is not installed")
     cases = ["interrupted_training_resumes_exactly", "load_sets_the_state"]
     factory = lambda: case(optimizer=optax.adamw(1e-2))  # noqa: E731
-    await check_program(factory, cases, directory=tmp_path)
+    await check_program(factory, cases, checkpoint_dir=tmp_path)
     names = [leaf.name for leaf in factory().program.leaves]
     assert {"opt/0/count", "opt/0/mu/w", "opt/0/nu/layers/0", "params/w", "key"} <= set(names)
 

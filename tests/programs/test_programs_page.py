@@ -72,4 +72,4 @@ async def test_an_object_in_the_style_of_keras_resumes_exactly(tmp_path: Path) -
             feeds=lambda number: {"x": np.eye(2) * (number + 1), "y": np.ones(2)},
         )  # fmt: skip
 
-    await check_program(factory, directory=tmp_path)
+    await check_program(factory, checkpoint_dir=tmp_path)

@@ -72,7 +72,7 @@ def case(**how: Any) -> ProgramCase:
 
 @pytest.mark.parametrize("name", PROGRAM_CASES)
 async def test_the_contract(name: str, tmp_path: Path) -> None:
-    await check_program(case, [name], directory=tmp_path)
+    await check_program(case, [name], checkpoint_dir=tmp_path)
 
 
 @pytest.mark.parametrize("inline_ms", [0.0, 1e6])
@@ -81,7 +81,7 @@ async def test_the_contract_in_a_worker_and_inline(inline_ms: float, tmp_path: P
         return replace(case(), config=am.SessionConfig(inline_ms=inline_ms))
 
     names = ["run_is_one_step", "cancelled_run_is_before_or_after", "snapshot_is_consistent"]
-    await check_program(factory, names, directory=tmp_path)
+    await check_program(factory, names, checkpoint_dir=tmp_path)
 
 
 async def test_short_steps_run_in_the_loops_thread_and_long_ones_in_a_worker() -> None:
@@ -186,7 +186,7 @@ async def test_a_second_session_evaluates_on_copies(tmp_path: Path) -> None:
 
 
 async def test_hooks_work_on_named_values(tmp_path: Path) -> None:
-    evaluation = am.EvalHook("evaluate", [{"batch": batch()}], every_n_steps=2)
+    evaluation = am.EvalHook("evaluate", [{"batch": batch()}], every_steps=2)
     hooks = [
         am.StopAtStepHook(last_step=4),
         am.ProfilerHook(save_steps=2, output_dir=tmp_path),

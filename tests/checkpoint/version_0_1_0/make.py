@@ -18,7 +18,7 @@ async def main() -> None:
     weight = g.get_variable("weight", initializer=1.0)
     train = g.group(weight.assign_add(x), am.get_or_create_global_step().assign_add(1))
     data = am.data.from_iterable(np.arange(10, dtype=np.float32)).shuffle(4, seed=1)
-    evaluation = am.EvalHook({"loss": g.constant(1.0)}, lambda: [{}], every_n_steps=1, concurrent=False)
+    evaluation = am.EvalHook({"loss": g.constant(1.0)}, lambda: [{}], every_steps=1, concurrent=False)
     stop = am.stop_if_no_decrease(evaluation, "loss", 20)
     directory = str(Path(__file__).parent)
     saver = am.CheckpointSaverHook(directory, save_steps=4)
