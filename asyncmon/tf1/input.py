@@ -1,14 +1,25 @@
-"""TF1's input producers: ``tf.train.string_input_producer`` and kin.
+"""TF1's input queues: ``tf.train.string_input_producer``, ``tf.train.batch`` and kin.
 
-A producer is a queue that a queue runner fills with the rows of a tensor, epoch after epoch. The epochs
-are counted in a local variable; after the last one the queue is closed, and at its end dequeues raise
-``OutOfRangeError``, which ends a monitored session. ``num_epochs`` None is for ever; ``shuffle`` gives
-the rows of each epoch a random order.
+An input producer is a queue that a queue runner fills with the rows of a tensor, once per epoch. A
+local variable counts the epochs. After the last one the queue is closed, and dequeues from the empty
+queue raise ``OutOfRangeError``, which ends a monitored session. ``num_epochs`` None means no limit;
+``shuffle`` puts the rows of each epoch into a random order.
+
+A batching function makes a queue that queue runners fill with examples, and returns a batch that is
+dequeued from it. The queue is closed when all of its runners have reached the end of their data. A
+smaller last batch is returned with ``allow_smaller_final_batch`` only; then dequeues raise
+``OutOfRangeError``.
+
+``tensors`` is one example, a list or dict of tensors; with ``enqueue_many`` each row is one. Each of
+``tensors_list`` is enqueued by its own runner, ``tensors`` by ``num_threads`` runners. With
+``dynamic_pad`` examples are padded to the largest of their batch. The result is a list of tensors, a
+tensor for a list of one, or a dict with the same keys. Tensors that do not fit each other, or of
+unknown shape, raise ValueError or TypeError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +29,8 @@ from asyncmon.graph.ops.variable_ops import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
+
+_Example = Any  # a list or dict of tensors
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> g.Variable:
@@ -138,4 +151,131 @@ def slice_input_producer(
         queue = range_input_producer(rows, num_epochs, shuffle, seed, capacity, shared_name)
         index = queue.dequeue()
         return [g.gather(tensor, index) for tensor in tensors]
+# fmt: on
+
+
+# --- batches --------------------------------------------------------------------------------------
+def _tensors(example: _Example, keys: list[str] | None) -> list[g.Tensor]:
+    if isinstance(example, Mapping):
+        if keys is None or sorted(example) != keys:
+            raise ValueError("All dictionaries in tensors_list must have the same keys.")
+        example = [example[key] for key in keys]
+    elif keys is not None or not isinstance(example, list | tuple):
+        raise TypeError(f"Give a list or a dict of tensors, got {example!r}.")
+    if not example:
+        raise ValueError("Expected at least one tensor in batch().")
+    return [g.convert_to_tensor(tensor) for tensor in example]
+
+
+def _shape(columns: Sequence[g.Tensor], enqueue_many: bool) -> g.TensorShape:
+    merged = g.TensorShape(None)
+    for tensor in columns:
+        if tensor.shape.ndims is None:
+            raise ValueError(f"Cannot infer Tensor's rank: {tensor!r}. Give shapes=.")
+        own = tensor.shape.with_rank_at_least(1)[1:] if enqueue_many else tensor.shape
+        merged = merged.merge_with(own)
+    return merged
+
+
+def _batch(
+    kind: Any,
+    examples: Sequence[_Example],
+    batch_size: Any,
+    capacity: int,
+    enqueue_many: bool,
+    shapes: Any,
+    smaller: bool,
+    name: str | None,
+    default_name: str,
+    num_threads: int = 1,
+    minimum: int | None = None,
+    **options: Any,
+) -> Any:
+    """Return what is dequeued of a new queue of this kind; a minimum means that it shuffles."""
+    if not examples:
+        raise ValueError("Expected at least one set of tensors.")
+    if len({len(example) for example in examples if isinstance(example, list | tuple)}) > 1:
+        raise ValueError(f"All lists of tensors must have one length, got {examples!r}.")
+    if minimum is not None and capacity <= minimum:
+        raise ValueError(f"capacity {capacity} must be bigger than min_after_dequeue {minimum}.")
+    keys = sorted(examples[0]) if isinstance(examples[0], Mapping) else None
+    with g.name_scope(name, default_name) as scope:
+        rows = [_tensors(example, keys) for example in examples]
+        first, *others = [[tensor.dtype for tensor in row] for row in rows]
+        for found in others:
+            if found != first:
+                types = [[dtype.name for dtype in one] for one in (first, found)]
+                raise TypeError(f"Expected types to be consistent: {types[0]} vs. {types[1]}.")
+        if shapes is None:
+            shapes = [_shape(columns, enqueue_many) for columns in zip(*rows, strict=True)]
+        limits = [capacity] if minimum is None else [capacity, minimum]
+        queue = kind(*limits, first, shapes, **options)
+        ops = [queue.enqueue_many(row) if enqueue_many else queue.enqueue(row) for row in rows]
+        add_queue_runner(QueueRunner(queue, ops * num_threads))
+        full, room = queue.size(), capacity - (minimum or 0)
+        tag = f"fraction_of_{room}_full"
+        if minimum is not None:
+            full, tag = g.maximum(0, full - minimum), f"fraction_over_{minimum}_of_{room}_full"
+        scalar(tag, g.multiply(g.cast(full, g.float32), 1.0 / room))
+        dequeued = (queue.dequeue_up_to if smaller else queue.dequeue_many)(batch_size, name=scope)
+        if keys is None:
+            return dequeued
+        return dict(zip(keys, dequeued if isinstance(dequeued, list) else [dequeued], strict=True))
+
+
+# fmt: off
+def batch(
+    tensors: _Example, batch_size: Any,
+    num_threads: int = 1, capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
+    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None, name: str | None = None,
+) -> Any:
+    """Return batches of examples in their order. TF1: same name. See the module."""
+    return _batch(
+        g.PaddingFIFOQueue if dynamic_pad else g.FIFOQueue, [tensors], batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, name, "batch", num_threads,
+        shared_name=shared_name,
+    )
+
+
+def batch_join(
+    tensors_list: Sequence[_Example], batch_size: Any,
+    capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
+    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None, name: str | None = None,
+) -> Any:
+    """Return batches of examples of several sources. TF1: same name. See the module."""
+    return _batch(
+        g.PaddingFIFOQueue if dynamic_pad else g.FIFOQueue, tensors_list, batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, name, "batch_join",
+        shared_name=shared_name,
+    )
+
+
+def shuffle_batch(
+    tensors: _Example, batch_size: Any, capacity: int, min_after_dequeue: int,
+    num_threads: int = 1, seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None, name: str | None = None,
+) -> Any:
+    """Return batches of examples in random order. TF1: same name. See the module."""
+    return _batch(
+        g.RandomShuffleQueue, [tensors], batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch", num_threads,
+        min_after_dequeue, seed=seed, shared_name=shared_name,
+    )
+
+
+def shuffle_batch_join(
+    tensors_list: Sequence[_Example], batch_size: Any, capacity: int, min_after_dequeue: int,
+    seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None, name: str | None = None,
+) -> Any:
+    """Return random batches of examples of several sources. TF1: same name. See the module."""
+    return _batch(
+        g.RandomShuffleQueue, tensors_list, batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch_join", 1,
+        min_after_dequeue, seed=seed, shared_name=shared_name,
+    )
 # fmt: on

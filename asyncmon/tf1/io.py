@@ -10,7 +10,7 @@ from asyncmon.tf1.ops.csv_records import decode_csv as decode_csv
 from asyncmon.tf1.ops.strings import decode_raw as decode_raw
 from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
-from asyncmon.tf1.image_files import (
+from asyncmon.tf1.image import (
     decode_jpeg as decode_jpeg, decode_png as decode_png, encode_jpeg as encode_jpeg,
     encode_png as encode_png,
 )

@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from absl import flags as absl_flags
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1 import flags as flags_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,10 +240,19 @@ def test_the_result_of_main_is_the_status(monkeypatch: pytest.MonkeyPatch, is_as
     assert tf.logging.get_verbosity() == tf.logging.INFO
 
 
-def test_flags_are_read_set_and_listed() -> None:
+@pytest.fixture
+def values(monkeypatch: pytest.MonkeyPatch) -> absl_flags.FlagValues:
+    """Return the values behind ``tf.flags.FLAGS``, empty for the test."""
     values = absl_flags.FlagValues()
+    monkeypatch.setattr(absl_flags, "FLAGS", values)
+    monkeypatch.setitem(vars(tf.flags), "FLAGS", None)
+    del vars(tf.flags)["FLAGS"]  # the first access wraps the values
+    return values
+
+
+def test_flags_are_read_set_and_listed(values: absl_flags.FlagValues) -> None:
     absl_flags.DEFINE_string("name", "world", "who", flag_values=values)
-    flags: Any = flags_module._Flags(values)
+    flags = tf.flags.FLAGS
     assert ("name" in flags, "other" in flags, list(flags), len(flags)) == (True, False, ["name"], 1)
     assert flags(["program", "--name=you", "rest"]) == ["program", "rest"]
     assert (flags.name, flags["name"].value) == ("you", "you")
@@ -259,11 +267,13 @@ def test_flags_are_read_set_and_listed() -> None:
         _ = flags.name
 
 
-def test_flags_are_parsed_when_the_first_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = absl_flags.FlagValues()
-    define = flags_module._with_old_names(absl_flags.DEFINE_integer)
-    define(flag_name="count", default_value=1, docstring="how often", flag_values=values)
-    flags: Any = flags_module._Flags(values)
+def test_flags_are_parsed_when_the_first_one_is_read(
+    monkeypatch: pytest.MonkeyPatch, values: absl_flags.FlagValues
+) -> None:
+    tf.flags.DEFINE_integer(
+        flag_name="count", default_value=1, docstring="how often", flag_values=values
+    )
+    flags = tf.flags.FLAGS
     monkeypatch.setattr(sys, "argv", ["program", "--count=5"])
     assert flags.count == 5
     monkeypatch.setattr(sys, "argv", ["program", "--count=6"])

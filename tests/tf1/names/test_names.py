@@ -78,7 +78,7 @@ def test_nothing_is_said_of_what_no_program_means(name: str) -> None:
 
 
 def test_modules_can_be_imported_from_the_packages() -> None:
-    code = "from asyncmon import cli, tf1, training\nfrom asyncmon.tf1 import image_files"
+    code = "from asyncmon import cli, tf1, training\nfrom asyncmon.tf1 import old_names"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 

@@ -1,8 +1,10 @@
-"""Files and data of ``tf.train`` and around it: graphs, checkpoint readers, errors."""
+"""``tf.train``: files of graphs, checkpoint readers, errors, moving averages."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf import text_format
@@ -10,12 +12,8 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 
 import asyncmon.tf1 as tf
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-pytestmark = pytest.mark.asyncio
-
-
+@pytest.mark.asyncio
 async def test_a_graph_is_written_as_text_or_bytes(tmp_path: Path) -> None:
     with tf.Graph().as_default() as graph:
         tf.add(tf.placeholder(tf.float32, [], name="x"), 1.0, name="y")
@@ -33,6 +31,7 @@ async def test_a_graph_is_written_as_text_or_bytes(tmp_path: Path) -> None:
         await tf.train.write_graph("graph", tmp_path, "x")
 
 
+@pytest.mark.asyncio
 async def test_a_checkpoint_reader_is_opened_by_its_old_name(tmp_path: Path) -> None:
     with tf.Graph().as_default():
         tf.get_variable("v", initializer=[1.0, 2.0])
@@ -50,6 +49,7 @@ async def test_a_checkpoint_reader_is_opened_by_its_old_name(tmp_path: Path) -> 
         await tf.train.NewCheckpointReader(str(tmp_path / "none"))
 
 
+@pytest.mark.asyncio
 async def test_the_error_of_a_run_has_the_node() -> None:
     with tf.Graph().as_default():
         x = tf.placeholder(tf.float32, [], name="x")
@@ -58,3 +58,14 @@ async def test_the_error_of_a_run_has_the_node() -> None:
                 await sess.run(x + 1.0)
     assert caught.value.op is x.op
     assert caught.value.node_def == tf.NodeDef(name="x", op="Placeholder", attr=x.op.node_def.attr)
+
+
+@pytest.mark.parametrize(("arguments", "wanted"), [({}, 4.0), ({"zero_debias": False}, 1.75)])
+def test_an_average_that_began_at_zero(
+    evaluate: Callable[..., Any], arguments: Any, wanted: float
+) -> None:
+    v = tf.Variable(0.0, trainable=False, name="v")
+    moved = tf.train.assign_moving_average(v, 4.0, 0.75, **arguments)
+    assert evaluate(moved, moved) == pytest.approx(wanted)
+    names = [other.op.name for other in tf.global_variables()]
+    assert names == (["v"] if arguments else ["v", "v/biased", "v/local_step"])
