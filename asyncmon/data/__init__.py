@@ -6,7 +6,7 @@ A tour in one screen::
 
     # Sources: arrays (the fast path), sequences, plain iterables (read in a thread), asynchronous ones.
     data = am.data.from_arrays({"x": images, "y": labels})
-    data = am.data.from_iterable(lambda: open("lines.txt"))      # a function: read anew in every pass
+    data = am.data.from_iterable(lambda: open("lines.txt"))      # a function: called in every pass
     data = am.data.from_iterable(async_messages())               # back-pressure reaches the sender
 
     # Steps. Each returns a new dataset; nothing runs yet.
@@ -25,11 +25,11 @@ A tour in one screen::
     async for batch in data:                 # from its position to the end
         await sess.run(train_op, {x: batch["x"]})
 
-    state = data.state_dict()                # JSON values and arrays; travels in a checkpoint
-    data.load_state_dict(state)              # the next element is the one after the last that was given
+    state = data.state_dict()                # JSON values and arrays; saved in checkpoints
+    data.load_state_dict(state)              # the next element is the one after the last one returned
 
-Elements move in chunks, so an element costs well under a microsecond a step; yet nothing is made ahead
-of the consumer except what ``prefetch`` and a ``map`` with concurrency may.
+Elements move in chunks, so an element costs well under a microsecond a step. Only ``prefetch`` and a
+``map`` with concurrency work ahead of the consumer.
 """
 
 from asyncmon.data.batching import stack

@@ -1,4 +1,4 @@
-"""``batch``: so many elements become one, arrays stacked."""
+"""``batch``: combine elements into batches, with arrays stacked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stack(elements: Sequence[Any]) -> Any:
     """Return one batch of elements, by the kind of the first one.
 
     Numbers become an array, arrays are stacked along a new first axis; mappings, tuples and named
-    tuples become one of the same kind and keys, each part stacked by itself; strings and bytes become
+    tuples keep their type and keys, with each part stacked; strings and bytes become
     an object array. Anything else is returned as a list.
 
     Raises:
@@ -46,7 +46,7 @@ def stack(elements: Sequence[Any]) -> Any:
 
 
 class Batch(Node):
-    """So many elements of the node above as one, the last one perhaps smaller."""
+    """Batches of the elements of the node above; the last one may be smaller."""
 
     kind = "batch"
 
@@ -74,7 +74,7 @@ class _BatchStage(Stage):
         self._node = node
         self._above = above
         self._size = node.size
-        self._seconds: float | None = None  # how long a batch takes; the first one is made in a thread
+        self._seconds: float | None = None  # average time of a batch; the first one is made in a thread
         self._backlog = Backlog()
 
     def mark(self) -> Mark:
@@ -102,7 +102,7 @@ class _BatchStage(Stage):
         return passed // self._size if self._node.drop_remainder else -(-passed // self._size)
 
     async def _fill(self, most: int) -> bool:
-        """Wait for the elements of a batch, take more where they are there. False at the end."""
+        """Wait for the elements of a batch, and take further available ones. False at the end."""
         wanted = max(min(most * self._size, CHUNK), self._size)
         while len(self._backlog) < self._size:
             mark = self._above.mark()

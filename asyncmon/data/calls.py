@@ -12,14 +12,14 @@ from typing import Any
 from asyncmon.data.stage import CHUNK
 from asyncmon.system.daemon_executor import DaemonExecutor, no_stop_iteration
 
-_JOB_SECONDS = 0.001  # what is done by then leaves and does not wait for the rest
+_JOB_SECONDS = 0.001  # results done by then are returned before the rest
 
 
 class Caller(ABC):
     """Applies a function to elements."""
 
     grain = 1
-    """How many elements to hand over at once."""
+    """The number of elements of one call."""
 
     def __init__(self, fn: Callable[[Any], Any]) -> None:
         self._fn = fn
@@ -29,18 +29,18 @@ class Caller(ABC):
         """Return results of the first elements, at least one, or the error in place of the next."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to end
-        """Let threads end. What is under way is left behind."""
+        """Let idle threads end. Running calls are abandoned."""
 
 
 def caller_of(fn: Callable[[Any], Any], threads: int) -> Caller:
-    """Return what calls it: on the loop if it is a coroutine function, else in so many threads."""
+    """Return a caller: on the loop for a coroutine function, else in ``threads`` threads."""
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
         return _Awaited(fn)
     return _InThreads(fn, threads)
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """Return what to call a function in a message."""
+    """Return the name of a function for messages."""
     if isinstance(fn, functools.partial):
         return name_of(fn.func)
     return str(getattr(fn, "__qualname__", type(fn).__name__))

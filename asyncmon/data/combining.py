@@ -12,7 +12,7 @@ from asyncmon.system.cancellation import shielded
 
 
 class Repeat(Node):
-    """The node above, again and again. Each turn has its own number, which a shuffle above uses."""
+    """Repeats of the node above. Each repeat has a number, which a shuffle above uses."""
 
     kind = "repeat"
 
@@ -38,7 +38,9 @@ class _RepeatStage(Stage):
         self._count = count
         self._epoch = epoch
         self._turn = turn
-        self._gave = resumed  # this turn has given something: an endless repeat of nothing must end
+        self._gave = (
+            resumed  # this repeat returned an element: an endless repeat of an empty source must end
+        )
 
     def mark(self) -> Mark:
         turn, above = self._turn, self._above.mark()
@@ -212,13 +214,13 @@ class _InterleaveStage(Stage):
         self._epoch = epoch
         self._slots: list[_Slot | None] = [None] * node.cycle_length
         self._opened = 0
-        self._turn = 0  # the slot whose block it is
-        self._given = 0  # so many elements of the block have left
+        self._turn = 0  # the slot of the current block
+        self._given = 0  # elements of the block that were returned
         self._next: tuple[Mark, Any] | None = None  # an element from above whose stage is being opened
         self._ended = False
 
     async def resume(self, state: State, outer: Node) -> None:
-        """Open what was open: each element from above comes again, to make its dataset from."""
+        """Reopen the datasets of the saved slots, from the elements above that they were made of."""
         self._opened = int(state["opened"])
         self._turn, self._given = int(state["turn"]), int(state["given"])
         for place, slot in enumerate(state["slots"]):
@@ -273,7 +275,7 @@ class _InterleaveStage(Stage):
         self._given = 0
 
     async def _open_next(self) -> _Slot | None:
-        """Open the next dataset in the slot whose turn it is; None if there is no more."""
+        """Open the next dataset in the current slot; None at the end."""
         if self._next is None and not self._ended:
             mark = self._above.mark()
             chunk = await self._above.pull(1)
@@ -296,7 +298,7 @@ class _InterleaveStage(Stage):
 
 
 async def _close_all(stages: list[Stage]) -> None:
-    """Close each, also when closing another fails; the first error is raised at the end."""
+    """Close all, also after an error; the first error is raised at the end."""
     first: BaseException | None = None
     for stage in stages:
         try:

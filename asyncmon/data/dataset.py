@@ -25,7 +25,7 @@ from asyncmon.errors import OutOfRangeError
 class Dataset:
     """Elements that are made on demand, in an order that can be taken up again at any element.
 
-    Each method returns a new dataset that goes on from this one; nothing runs before the first element
+    Each method returns a new dataset based on this one; nothing runs before the first element
     is asked for. ``async for`` walks it from its position to the end; the next walk is a new pass. A
     walk that was left early (``break``, an error, a cancellation) is gone on with by the next one, at
     the element after the last it gave. There is one walk at a time: a new one ends the earlier.
@@ -59,14 +59,14 @@ class Dataset:
     def __repr__(self) -> str:
         return repr(self._node)
 
-    # -- what it is made of
+    # -- construction
 
     def map(self, fn: Callable[[Any], Any], *, concurrency: int = 1, ordered: bool = True) -> Dataset:
         """Apply a function to each element. TF1: ``Dataset.map``.
 
         Args:
             fn: an ``async def`` is awaited on the loop, a plain function runs in a thread.
-            concurrency: how many calls may be under way at once.
+            concurrency: the maximum number of concurrent calls.
             ordered: give the results in the order of the elements, or each as soon as it is there.
         """
         _check_count("concurrency", concurrency)
@@ -175,9 +175,9 @@ class Dataset:
                 raise OutOfRangeError(f"The data is at its end: {self!r}.") from None
 
     async def aclose(self) -> None:
-        """End the walk that is under way, with its tasks and threads. The position stays.
+        """End the current iteration, with its tasks and threads. The position stays.
 
-        Closes even when it is cancelled. A second call does nothing; a later walk starts anew.
+        Closes even when it is cancelled. A second call does nothing; a later iteration starts new tasks.
         """
         self._own = None
         await self._end_walk(None)
@@ -189,7 +189,7 @@ class Dataset:
         await self.aclose()
 
     async def _end_walk(self, next_walk: Iteration | None) -> None:
-        """End the walk under way for another one, and those that were left early."""
+        """End the current iteration for another one, and abandoned iterations."""
         running = self._running() if self._running is not None else None
         self._running = weakref.ref(next_walk) if next_walk is not None else None
         if running is not None and running is not next_walk:
@@ -216,7 +216,7 @@ class Dataset:
         return self._position.state_dict(unread)
 
     def load_state_dict(self, state: State) -> None:
-        """Set the position. The next element, also of a walk under way, is the one at that position.
+        """Set the position. The next element, also of the current iteration, is the one at that position.
 
         Raises:
             ValueError: it was saved by another pipeline. Nothing has been changed.
@@ -236,7 +236,7 @@ def from_iterable(source: Dataset | AnyIterable | Callable[[], AnyIterable]) -> 
 
     Args:
         source: the iterable, or a function that returns a new one for every pass. A generator, an
-            open file and whatever else is its own iterator can be read once; pass the function.
+            open file or another iterator can be read once; pass a function that returns it.
     """
     if isinstance(source, Dataset):
         return source

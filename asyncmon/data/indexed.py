@@ -120,7 +120,7 @@ class Fetch(Node):
 
     Args:
         numbers: of the elements.
-        words: what is read, with ``{}`` for the numbers.
+        words: a description of the rows, with ``{}`` for the numbers.
         stage: makes the stage that reads, over that of the numbers.
     """
 

@@ -13,7 +13,7 @@ _FORMAT = 1
 
 
 class Position:
-    """The next element of a dataset: so many elements after a mark, in a pass."""
+    """The position of the next element: a number of elements after a mark, in a pass."""
 
     __slots__ = ("mark", "offset", "passes")
 
@@ -23,7 +23,7 @@ class Position:
         self.offset = 0
 
     def state_dict(self, unread: int) -> State:
-        """Return the state of the position, or of the one so many elements before it."""
+        """Return the state of the position, or of an earlier one."""
         if unread not in (0, 1) or (unread and not self.offset):
             raise ValueError(
                 f"unread={unread!r}: a dataset can go back by the element it gave last, by no more."
@@ -51,14 +51,14 @@ class Walked(Protocol):
     _position: Position
 
     async def _end_walk(self, next_walk: Iteration | None) -> None:
-        """End the walk under way for another one."""
+        """End the current iteration for another one."""
 
     def _close_later(self, stage: Stage) -> None:
         """Close a stage whose walk was left early and forgotten."""
 
 
 class Iteration:
-    """What ``async for`` walks. Follows the dataset when a position is loaded into it meanwhile.
+    """The iterator of ``async for``. Follows the dataset when a position is loaded during it.
 
     A cancelled ``anext`` loses no element. Leaving the loop early closes the iteration as soon as
     nothing refers to it; :meth:`aclose` does so at once and waits.

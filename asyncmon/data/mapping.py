@@ -55,7 +55,7 @@ class Map(Node):
 class MapStage(Stage):
     """Workers take elements in their order and leave results; how those leave is up to the subclass.
 
-    Elements are numbered from the first that comes from above, which is 0. As many are under way as
+    Elements are numbered from the first one from above, which is 0. As many are in flight as
     were asked for or, where several may run at once, twice that number: a slow element at the front
     does not stop the others at once.
     """
@@ -128,7 +128,7 @@ class MapStage(Stage):
                         self._fail(number, error)
                         return
         except asyncio.CancelledError:
-            if not self._closing:  # by code of the user's: whoever waits here must not wait for ever
+            if not self._closing:  # by user code: the waiter must not wait for ever
                 self._fail(
                     number, RuntimeError("A function given to map, or its worker, was cancelled.")
                 )
@@ -220,7 +220,7 @@ class _Left:
 
 
 class UnorderedMapStage(MapStage):
-    """Results leave as they come; once resumed, first those that left before, in their order."""
+    """Results are returned as they complete; after resuming, first the earlier ones in their order."""
 
     def __init__(
         self, above: Stage, caller: Caller, concurrency: int, left: Sequence[int], order: Sequence[int]

@@ -1,4 +1,4 @@
-"""``prefetch``: elements are made ahead, in a task beside the consumer."""
+"""``prefetch``: read ahead in a task beside the consumer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from asyncmon.system.loop_budget import LoopBudget
 
 
 class Prefetch(Node):
-    """Up to ``depth`` elements ahead of the consumer. Not seen in positions."""
+    """Up to ``depth`` elements ahead of the consumer. Not part of positions."""
 
     def __init__(self, above: Node, depth: int) -> None:
         self.above = (above,)
@@ -41,15 +41,15 @@ class Prefetch(Node):
 
 
 class _PrefetchStage(Stage):
-    """What was pulled last counts as held until the next pull, so no more than ``depth`` are ahead."""
+    """The last pulled elements count as held until the next pull, so at most ``depth`` are ahead."""
 
     def __init__(self, above: Stage, depth: int) -> None:
         self.read_ahead = max(1, depth // 4)
         self._above = above
         self._depth = depth
         self._backlog = Backlog()
-        self._leaving = 0  # so many were returned by the last pull
-        self._least = 1  # the consumer waits for so many
+        self._leaving = 0  # the number returned by the last pull
+        self._least = 1  # the number that the consumer waits for
         self._ended = False
         self._error: BaseException | None = None
         self._arrival = Waiter()

@@ -1,7 +1,7 @@
 """``shuffle``: elements leave a buffer in random order, the same order again for the same seed.
 
 The order depends on the seed, the pass and the place in it, and on nothing else: not on how many
-elements were asked for at once. A position is therefore small: *which* elements were in the buffer at
+elements are pulled at once. A position is therefore small: *which* elements were in the buffer at
 some recent moment, and how many have left since. Resuming reads those again from the source.
 """
 
@@ -56,7 +56,7 @@ class Shuffle(Node):
         return {"stage": self.kind, "buffer": self._buffer, **chosen}
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
-        if state is not None:  # without a given seed, later passes go on as those of the saved run
+        if state is not None:  # without a given seed, later passes use the seed of the saved run
             self._seed = int(state["seed"])
         above = await open_node(self.above[0], state and state["from"], epoch)
         stage = _ShuffleStage(above, self._buffer, self._seed, epoch)
@@ -66,7 +66,7 @@ class Shuffle(Node):
 
 
 class _ShuffleStage(Stage):
-    """Elements are numbered from the first that comes from above; slots know whose they hold."""
+    """Elements are numbered from the first one from above; slots hold these numbers."""
 
     def __init__(self, above: Stage, buffer: int, seed: int, epoch: Epoch) -> None:
         self._above = above
@@ -79,14 +79,14 @@ class _ShuffleStage(Stage):
         self._marks: deque[tuple[int, Mark]] = deque()  # the number at which each chunk began
         self._segment = 0  # the next one to draw
         self._draws: list[int] = []  # of this segment: the slots from which elements leave
-        self._used = 0  # so many of them have left
+        self._used = 0  # the number of draws used
         self._tail: list[int] | None = None  # once all came: the slots of the rest, the next one last
         self._resume_at = 0  # after resuming: elements before this one are only read into their slots
         self._snapshot = self._take_snapshot()
-        self._since = 0  # so many elements have left since the snapshot
+        self._since = 0  # elements returned since the snapshot
 
     def resume(self, state: State) -> None:
-        """Go on from a snapshot. What was in the slots then is read again at the first pull."""
+        """Resume from a snapshot. Its slots are filled again at the first pull."""
         self._segment = int(state["segment"])
         self._resume_at = int(state["next"])
         self._numbers = array("q", [int(number) for number in state["slots"]])

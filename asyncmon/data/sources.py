@@ -78,19 +78,19 @@ class Source(Node):
 
 
 class SourceStage(Stage):
-    """Elements that something else reads into ``_items``: those that were asked for, or up to a depth.
+    """Elements that a reader appends to ``_items``, on request or up to a depth.
 
-    With a depth, what was pulled last counts as held until the next pull, so no more are ahead.
+    With a depth, the last pulled elements count as held until the next pull.
     """
 
     def __init__(self, start: int) -> None:
         self._next = start
         self._start = start
         self._items: list[Any] = []
-        self._depth = 0  # how many to read ahead of the consumer
+        self._depth = 0  # the number to read ahead of the consumer
         self._ended = False
         self._error: BaseException | None = None
-        self._least = 1  # the consumer waits for so many elements
+        self._least = 1  # the number of elements that the consumer waits for
         self._arrival = Waiter()
 
     def prefetch(self, depth: int) -> None:
@@ -120,7 +120,7 @@ class SourceStage(Stage):
         return chunk
 
     def _ask(self, total: int) -> None:
-        """Have elements read such that there are so many, if that is worth it."""
+        """Start reading up to a total of elements, unless too few are missing."""
         missing = total - len(self._items) - self._on_the_way()
         if missing >= self.read_ahead or not self._items:
             self._read_more(missing)
@@ -131,15 +131,15 @@ class SourceStage(Stage):
 
     @abstractmethod
     def _read_more(self, count: int) -> None:
-        """Begin to read so many more elements, if that is above 0."""
+        """Start reading more elements if the count is positive."""
 
     @abstractmethod
     async def _wait_for_items(self) -> None:
-        """Wait until ``_least`` elements are there, or the end is."""
+        """Wait for ``_least`` elements or the end."""
 
 
 class _ThreadStage(SourceStage):
-    """Reads an iterable in a thread, a job at a time; elements leave while the job goes on."""
+    """Reads an iterable in a thread, one job at a time; elements are available during the job."""
 
     def __init__(
         self, name: str, iterable: Iterable[Any], start: int, executor: DaemonExecutor
@@ -151,7 +151,7 @@ class _ThreadStage(SourceStage):
         self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._job: asyncio.Future[tuple[bool, Exception | None]] | None = None
-        self._left = 0  # elements that the job has still to read
+        self._left = 0  # elements that the job still has to read
         self._hungry = False
         self._closing = False
 
@@ -165,7 +165,7 @@ class _ThreadStage(SourceStage):
             self._job.add_done_callback(self._job_done)
 
     async def _wait_for_items(self) -> None:
-        # The thread appends, then looks at the flag; here the flag is set, then the list looked at.
+        # The thread appends, then reads the flag; here the flag is set, then the list is read.
         self._hungry = True
         if len(self._items) < self._least and not self._ended:
             await self._arrival.wait()
@@ -189,7 +189,7 @@ class _ThreadStage(SourceStage):
                     break
         except OutOfRangeError:
             return True, None
-        except Exception as error:  # it is raised where the elements are awaited
+        except Exception as error:  # raised where the elements are awaited
             return True, error
         return count < most and not self._closing, None
 
@@ -268,9 +268,9 @@ class _AsyncStage(SourceStage):
                 self._error = too_short(f"{to_skip} elements were missing")
         except OutOfRangeError:
             pass
-        except Exception as error:  # it is raised where the elements are awaited
+        except Exception as error:  # raised where the elements are awaited
             self._error = error
-        except asyncio.CancelledError:  # not an end of the data, if anybody still waits for it
+        except asyncio.CancelledError:  # not the end of the data while a consumer waits for it
             self._error = RuntimeError(f"The task that reads {self._name} was cancelled.")
             raise
         finally:
@@ -285,7 +285,7 @@ class _AsyncStage(SourceStage):
 
 
 def _at(iterator: Iterator[Any], start: int) -> Iterator[Any]:
-    """Pass over elements that were used before."""
+    """Skip elements that were consumed before."""
     passed = sum(1 for _ in islice(iterator, start))
     if passed < start:
         raise too_short(f"at element {passed} instead of {start}")

@@ -1,12 +1,12 @@
-"""What a pipeline is made of: nodes describe it, stages run it.
+"""The parts of a pipeline: nodes describe it, stages run it.
 
 A :class:`Node` is one step of the description: immutable, shared by every dataset built on it. Opening
-it gives a :class:`Stage`, which opens the stages before it. Elements move down in chunks: whoever
-needs some calls :meth:`Stage.pull` on the stage above it, so nothing is made that nobody asked for.
+it gives a :class:`Stage`, which opens the stages before it. Consumers pull: each stage calls
+:meth:`Stage.pull` on the stage above it and gets a chunk of elements, so no element is made early.
 
 A position is a :data:`Mark`: cheap to take for every chunk, turned into a state (JSON values and
-arrays) only when somebody saves. Between two marks a position is *a mark and so many elements on*:
-resuming opens the pipeline at the mark and passes over those.
+arrays) only for a save. Between two marks a position is a mark and a number of elements after it:
+resuming opens the pipeline at the mark and skips these elements.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any, TypeAlias
 from asyncmon.system.cancellation import shielded
 
 Chunk: TypeAlias = Sequence[Any]
-"""Elements on their way: a list, or :class:`~asyncmon.data.indexed.Rows`, which are read later."""
+"""Elements: a list, or :class:`~asyncmon.data.indexed.Rows`, which are read later."""
 
 State: TypeAlias = dict[str, Any]
 """A position at rest: JSON values and arrays."""
 
 Mark: TypeAlias = Callable[[], State]
-"""A position in flight: call it for its state, then or later."""
+"""A position: call it for its state, at once or later."""
 
 Epoch: TypeAlias = tuple[int, ...]
 """Which pass over the data this is: the dataset's own passes, then those of each ``repeat`` around."""
 
 CHUNK = 1024
-"""The most elements that move at once."""
+"""The maximum number of elements of a chunk."""
 
 CLOSE_SECONDS = 5.0
-"""How long a task or a thread of a pipeline may take to end before it is left behind."""
+"""Seconds after which a task or thread that does not end is abandoned."""
 
 logger = logging.getLogger("asyncmon.data")
 
@@ -45,17 +45,17 @@ class Stage(ABC):
     """One running step of a pipeline. One consumer at a time."""
 
     read_ahead: int = 1
-    """How many elements to pull from it at once where nobody said how many are needed."""
+    """The default number of elements of a pull."""
 
     @abstractmethod
     async def pull(self, most: int, least: int = 1) -> Chunk:
-        """Return the next elements: what is there by now, at least one and at most ``most``.
+        """Return the available elements, at least one and at most ``most``.
 
-        An empty chunk is the end, also when asked again. Cancelled, it loses no element.
+        An empty chunk is the end, also in later calls. Cancellation loses no element.
 
         Args:
-            most: how many to return at most.
-            least: a hint that the caller can do nothing with fewer, so need not be woken for them.
+            most: the maximum number of elements.
+            least: a hint that fewer elements are of no use to the caller.
         """
 
     @abstractmethod
@@ -63,9 +63,9 @@ class Stage(ABC):
         """Return the position before the next element that :meth:`pull` returns."""
 
     async def skip(self, count: int) -> int:
-        """Pass over elements that were used before; return how many, fewer only at the end.
+        """Skip consumed elements; return how many, fewer only at the end.
 
-        Stages that need not make elements for that override this.
+        Overridden by stages that can skip without making the elements.
         """
         passed = 0
         while passed < count and (chunk := await self.pull(min(count - passed, CHUNK))):
@@ -74,7 +74,7 @@ class Stage(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Stop all that runs here and above, and wait for its end, :data:`CLOSE_SECONDS` at most."""
+        """Stop this stage and those above it, waiting at most :data:`CLOSE_SECONDS`."""
 
 
 class Node(ABC):
@@ -86,13 +86,13 @@ class Node(ABC):
 
     @abstractmethod
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
-        """Start this step and those above it, at a state that a stage of it gave or at the start."""
+        """Open this step and those above it, at a saved state or at the start."""
 
     @abstractmethod
     def __repr__(self) -> str: ...
 
     def signature(self) -> State:
-        """Return what a state must have in common with this node to be one of its positions."""
+        """Return the members that a state must share with this node to be one of its positions."""
         return {"stage": self.kind}
 
     def check(self, state: State | None) -> None:
@@ -132,7 +132,7 @@ def too_short(found: str) -> ValueError:
 
 
 async def open_node(node: Node, state: State | None, epoch: Epoch) -> Stage:
-    """Open a node at a state, which may be "so many elements after a mark"."""
+    """Open a node at a state, which may be a mark and a number of elements after it."""
     if state is None or "skip" not in state:
         return await node.open(state, epoch)
     stage = await node.open(state["from"], epoch)
@@ -161,7 +161,7 @@ def skipped(mark: Mark, count: int) -> Mark:
 
 
 def mark_before(number: int, marks: deque[tuple[int, Mark]], stage: Stage) -> Mark:
-    """Return the mark before an element, by its number among those that came from a stage.
+    """Return the mark before an element, given the number of the element in its stage.
 
     ``marks`` are the number at which each chunk began, and its mark; earlier ones are removed.
     """
@@ -174,13 +174,13 @@ def mark_before(number: int, marks: deque[tuple[int, Mark]], stage: Stage) -> Ma
 
 
 class Backlog:
-    """Elements that came from above and were not used yet, and the position of each."""
+    """Pulled elements that are not consumed yet, with the position of each."""
 
     __slots__ = ("_count", "_parts", "_used")
 
     def __init__(self) -> None:
         self._parts: deque[tuple[Mark, Chunk]] = deque()
-        self._used = 0  # so many elements of the first part are gone
+        self._used = 0  # consumed elements of the first part
         self._count = 0
 
     def __len__(self) -> int:
@@ -196,11 +196,11 @@ class Backlog:
         return skipped(self._parts[0][0], self._used) if self._parts else None
 
     def some(self, most: int) -> Chunk:
-        """Return the first elements, as many as come without joining chunks."""
+        """Return the first elements, as many as are in one chunk."""
         return self._parts[0][1][self._used : self._used + most]
 
     def first(self, count: int) -> list[Chunk]:
-        """Return the chunks of the first so many elements, or of all if there are fewer."""
+        """Return the chunks of the first ``count`` elements, or of all if there are fewer."""
         chunks: list[Chunk] = []
         used = self._used
         for _, chunk in self._parts:
@@ -212,7 +212,7 @@ class Backlog:
         return chunks
 
     def drop(self, count: int) -> None:
-        """Forget the first so many elements, which must be there."""
+        """Drop the first ``count`` elements, which must exist."""
         self._count -= count
         self._used += count
         while self._parts and self._used >= len(self._parts[0][1]):
@@ -220,9 +220,9 @@ class Backlog:
 
 
 class Waiter:
-    """One task waits here until another, on the same loop, wakes it.
+    """An event for one waiting task, set by another task of the same loop.
 
-    A wake that nobody waits for is lost: look first, then wait.
+    A wake without a waiter is lost: check the condition first, then wait.
     """
 
     __slots__ = ("_future",)
@@ -237,13 +237,13 @@ class Waiter:
         await self._future
 
     def wake(self) -> None:
-        """Wake who waits now."""
+        """Wake the waiting task, if any."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
 
 async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks and wait for their end; what does not end is left behind and named in the log."""
+    """Cancel tasks and wait for them; a task that does not end is logged and abandoned."""
     running = [task for task in tasks if task is not None and not task.done()]
     for task in running:
         task.cancel()
