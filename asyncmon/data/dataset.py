@@ -177,7 +177,7 @@ class Dataset:
     async def aclose(self) -> None:
         """End the current iteration, with its tasks and threads. The position stays.
 
-        Closes even when it is cancelled. A second call does nothing; a later iteration starts new tasks.
+        Closes even when it is cancelled. A second call does nothing; a later iteration starts again.
         """
         self._own = None
         await self._end_walk(None)
@@ -216,7 +216,7 @@ class Dataset:
         return self._position.state_dict(unread)
 
     def load_state_dict(self, state: State) -> None:
-        """Set the position. The next element, also of the current iteration, is the one at that position.
+        """Set the position of the next element, also for the current iteration.
 
         Raises:
             ValueError: it was saved by another pipeline. Nothing has been changed.
