@@ -11,7 +11,7 @@ from typing import Any
 from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.graph import Graph
 from asyncmon.runtime import Coordinator, SessionRunHook, current_program
-from asyncmon.runtime.created_session import CreatedSession
+from asyncmon.runtime.coordinator import CreatedSession
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.summary.shared_writer import SharedWriter

@@ -32,8 +32,8 @@ from asyncmon.monitor.scalars import Scalars
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.hook import HookMembers
-from asyncmon.runtime.lifecycle import SessionState
-from asyncmon.runtime.operating import HookStatistics
+from asyncmon.runtime.session_state import SessionState
+from asyncmon.runtime.session_statistics import HookStatistics
 from asyncmon.summary.shared_writer import FileWriterCache
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from asyncmon.errors import OpError
 from asyncmon.hooks.loop_lag import loop_lags
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
-from asyncmon.runtime.lifecycle import SessionState
+from asyncmon.runtime.session_state import SessionState
 from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)

@@ -20,11 +20,11 @@ from asyncmon.runtime.hook import (
     GUARD, SAVER, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues,
 )
 from asyncmon.runtime.hook_set import AttachedHook
-from asyncmon.runtime.lifecycle import SessionState
+from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.observation import Observer, Span
-from asyncmon.runtime.operating import SessionStatistics
+from asyncmon.runtime.session_statistics import SessionStatistics
 from asyncmon.runtime.process import run
 from asyncmon.runtime.program import as_program, current_program
 from asyncmon.runtime.protocols import Program, Session
@@ -35,7 +35,7 @@ from asyncmon.runtime.session_creators import (
     ChiefSessionCreator, SessionCreator, WorkerSessionCreator,
 )
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.singular_session import SingularMonitoredSession
+from asyncmon.runtime.monitored_session import SingularMonitoredSession
 from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.supervisor import Supervisor
 from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer

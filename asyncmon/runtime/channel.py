@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
 from asyncmon.runtime.stop_event import StopEvent
-from asyncmon.runtime.tasks import TaskSet
 
 T = TypeVar("T")
+
+_Task = asyncio.Task[Any]
 
 Overflow = Literal["block", "drop_oldest", "error"]
 
@@ -91,7 +92,7 @@ class Channel(Generic[T]):
         self._senders: deque[asyncio.Future[None]] = deque()  # that wait for room
         self._granted = 0  # room for senders that have not resumed yet
         self._waiting: deque[asyncio.Future[tuple[T, int]]] = deque()  # to receive
-        self._receivers: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._receivers: WeakSet[_Task] = WeakSet()
         self._sent = self._received = self._dropped = self._stale = 0
 
     def __repr__(self) -> str:
@@ -242,7 +243,7 @@ class Channel(Generic[T]):
                 room.set_exception(CancelledError(f"Channel {self.name!r} is closed."))
         self._match()
 
-    def receivers(self) -> set[asyncio.Task[Any]]:
+    def receivers(self) -> set[_Task]:
         """Return the tasks that have received from it and have not ended."""
         return {task for task in self._receivers if not task.done()}
 
@@ -260,11 +261,12 @@ class Channels:
     items sent before the stop pass through all of them.
     """
 
-    def __init__(self, stop: StopEvent, tasks: TaskSet) -> None:
+    def __init__(self, stop: StopEvent, running: Set[_Task], register: Callable[[_Task], None]) -> None:
         self._stop = stop
-        self._tasks = tasks
+        self._running = running  # the tasks of the coordinator
+        self._register = register
         self._channels: list[Channel[Any]] = []
-        self._left: set[asyncio.Task[Any] | None] = set()
+        self._left: set[_Task | None] = set()
         self._watching = False
 
     def __iter__(self) -> Iterator[Channel[Any]]:
@@ -285,20 +287,20 @@ class Channels:
     def _begin_to_close(self) -> None:
         self._watching = False  # a channel made from now on is for the next stop
         task = asyncio.get_running_loop().create_task(self._close_in_order(), name="closing channels")
-        self._tasks.register(task)
+        self._register(task)
 
     async def _close_in_order(self) -> None:
         try:
             for channel in self._channels:
                 channel.close()
-                while receivers := channel.receivers() & self._tasks.running:
+                while receivers := channel.receivers() & self._running:
                     await asyncio.wait(receivers)
                 self._cancel_sends(channel)
         finally:
             for channel in self._channels:
                 channel.close()
 
-    def leave(self, task: asyncio.Task[Any] | None) -> None:
+    def leave(self, task: _Task | None) -> None:
         """Cancel pending sends on channels whose only receiver is this task, which is ending."""
         self._left = {task}
         for channel in self._channels:

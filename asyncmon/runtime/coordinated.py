@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 from asyncmon.runtime.call_scope import CallScope, CallScopes, Kind
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.created_session import Samples
 from asyncmon.runtime.protocols import close_raw
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.samples import Samples
 from asyncmon.system.error_text import add_note, phrase, text_of
 
 logger = logging.getLogger(__name__)

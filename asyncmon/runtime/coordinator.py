@@ -7,25 +7,48 @@ import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
 from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels, Overflow
-from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
-from asyncmon.runtime.foreign_threads import ForeignThreads
 from asyncmon.runtime.forgotten_await import ForgottenAwait
-from asyncmon.runtime.protocols import TaskMembers
+from asyncmon.runtime.observation import Observers
+from asyncmon.runtime.protocols import Session, SessionMembers, TaskMembers
+from asyncmon.runtime.samples import Samples
+from asyncmon.runtime.step_boundary import StepBoundary
+from asyncmon.runtime.stop_control import StopControl
 from asyncmon.runtime.stop_event import StopEvent
-from asyncmon.runtime.tasks import TaskSet, check_function
+from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.functions import qualified_name
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class CreatedSession:
+    """A raw session, and what its coordinator and hooks share with the layers around it."""
+
+    raw: Session
+    stops: StopControl
+    """Of the whole session, over recoveries."""
+    hooks: Callable[[], tuple[Any, ...]]
+    """Returns the hooks that the session has now."""
+    observers: Observers
+    """Of the whole session, over recoveries."""
+    samples: Samples = field(init=False)
+    boundary: StepBoundary = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_fetches = members_of(SessionMembers, self.raw).check_fetches
+        self.samples = Samples(self.stops.scopes, check_fetches)
+        self.boundary = StepBoundary(self.raw)
 
 
 class Coordinator:
@@ -54,8 +77,8 @@ class Coordinator:
         self._errors = ErrorLog(clean)
         self._stop = StopEvent(self._on_stop)
         self._tasks = TaskSet(self._stop, self._task_failed)
-        self._threads = ForeignThreads()
-        self._channels = Channels(self._stop, self._tasks)
+        self._threads = ForeignThreads(self._tasks)
+        self._channels = Channels(self._stop, self._tasks.running, self._tasks.register)
         self._timers: WeakSet[Ticks] = WeakSet()
         self._forgotten = ForgottenAwait()
         self._session: CreatedSession | None = None
@@ -331,7 +354,7 @@ class Coordinator:
             if self._session is not None:
                 self._session.samples.refuse(self._tasks.running, self._stop)
 
-        self._threads.wait_in(self._tasks)
+        self._threads.start_waiting()
         try:
             stragglers = await self._tasks.end(grace, exclude, leave)
             names = " ".join((*stragglers, *self._threads.alive()))

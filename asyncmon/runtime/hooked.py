@@ -10,8 +10,7 @@ from typing import Any
 
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.call_scope import inside_run
-from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.created_session import CreatedSession
+from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of

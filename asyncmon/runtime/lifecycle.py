@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, suppress
-from enum import Enum
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -15,8 +14,7 @@ from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.call_scope import CallScope, Kind
 from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
-from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.created_session import CreatedSession
+from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
 from asyncmon.runtime.hook_set import HookSet
@@ -27,6 +25,7 @@ from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
 from asyncmon.runtime.stop_control import StopControl
@@ -39,32 +38,6 @@ from asyncmon.system.members import members_of, warn_of_misspelled
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
-
-
-class SessionState(Enum):
-    """Where a session is in its life."""
-
-    NEW = "new"
-    OPENING = "opening"
-    OPEN = "open"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
-_NOT_OPEN = {
-    SessionState.NEW: (
-        "The session is not open yet: write `async with session:` or `await session.start()` first."
-    ),
-    SessionState.OPENING: "The session is still being opened by another task.",
-    SessionState.OPEN: "The session is open already.",
-    SessionState.CLOSING: "The session is closed: it is just being closed.",
-    SessionState.CLOSED: "The session is closed and cannot be used again; make a new one.",
-}
-
-OTHER_LOOP = (
-    "A session belongs to the event loop in which it was started, and this is another one. Use it "
-    "there; from a thread, by asyncio.run_coroutine_threadsafe(session.run(...), loop)."
-)
 
 
 class Lifecycle:
@@ -383,6 +356,6 @@ class Lifecycle:
         return session
 
     def _not_open(self) -> RuntimeError:
-        message = _NOT_OPEN[self.state]
+        message = NOT_OPEN[self.state]
         closing = self.state is SessionState.CLOSING
         return self.stops.closed_error(message) if closing else RuntimeError(message)

@@ -1,8 +1,9 @@
-"""The monitored session: one that recovers, and one that does not."""
+"""Monitored sessions: one that recovers, and one that does not."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, Callable, Iterable
 from numbers import Real
 from threading import get_ident
@@ -14,23 +15,34 @@ from asyncmon.runtime.data_iterator import DataIterator, resumable_source
 from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
-from asyncmon.runtime.lifecycle import OTHER_LOOP, Lifecycle, SessionState
-from asyncmon.runtime.operating import OperatedSession
+from asyncmon.runtime.lifecycle import Lifecycle
+from asyncmon.runtime.observation import Observer
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
+from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
+from asyncmon.runtime.session_statistics import (
+    QueueStatistics,
+    SessionStatistics,
+    hook_statistics,
+    last_step,
+    queue_statistics,
+    task_statistics,
+    timer_statistics,
+)
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
 from asyncmon.system.members import members_of, warn_of_misspelled
 
 T = TypeVar("T")
 
-_OPEN = SessionState.OPEN  # compared in each run, and looking up a member takes long
+_OPEN = SessionState.OPEN  # compared in each run; a lookup in the enum takes longer
 
 
-class _MonitoredSession(OperatedSession):
-    """What both kinds of monitored session can do."""
+class _MonitoredSession:
+    """The methods of both kinds of monitored session."""
 
     StepContext: TypeAlias = _StepContext  # TF1 has it in these classes
 
@@ -38,7 +50,7 @@ class _MonitoredSession(OperatedSession):
         self,
         creator: SessionCreator,
         hooks: Iterable[Any] | None,
-        stop_grace_period_secs: float,
+        grace: float,
         recovery: Recovery,
         signals: Literal["auto"] | None,
         interrupt: bool,
@@ -47,7 +59,6 @@ class _MonitoredSession(OperatedSession):
             raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
         if not isinstance(cast("object", recovery), Recovery):
             raise TypeError(f"recovery must be a Recovery or None, got {recovery!r}.")
-        grace = stop_grace_period_secs
         if not isinstance(cast("object", grace), Real):
             raise TypeError(f"stop_grace_period_secs must be a number of seconds, got {grace!r}.")
         warn_of_misspelled("session creator", creator, SessionCreator, CreatorMembers)
@@ -62,10 +73,10 @@ class _MonitoredSession(OperatedSession):
     # -- opening and closing
 
     async def start(self) -> Self:
-        """Open the session: hooks' ``begin``, then create, restore or initialise, then notify hooks.
+        """Open the session: call hooks' ``begin``, create and restore or initialise, notify hooks.
 
-        A failure, a cancellation or a stop (``CancelledError``) meanwhile releases everything, calls
-        ``cleanup`` of the hooks that began, and leaves. Any task may call :meth:`close`.
+        A failure, a cancellation or a stop (``CancelledError``) releases everything and calls
+        ``cleanup`` of the hooks that began, before it is raised. Any task may call :meth:`close`.
 
         Raises:
             RuntimeError: the session was opened before.
@@ -74,15 +85,15 @@ class _MonitoredSession(OperatedSession):
         return self
 
     async def close(self) -> None:
-        """End the session successfully: hooks' ``end``, tasks joined, raw session closed, ``cleanup``.
+        """End the session successfully: call hooks' ``end``, join tasks, close, call ``cleanup``.
 
-        A second call does nothing; during another close it waits for that. Cancelled, it closes before
-        it raises the cancellation: each part that exceeds the grace period is cut short, and the next
-        one has a period of its own, so that a saver still saves after a hook that hangs.
+        A second call does nothing; during another close it waits for that one. If cancelled, it closes
+        before it raises the cancellation. Each part that exceeds the grace period is cancelled, and the
+        next one has a grace period of its own: a saver still saves after a hook that hangs.
 
         Raises:
             RuntimeError: called from inside a run.
-            Exception: an error of a background task that no caller has seen, or of a hook's ``end``.
+            Exception: an error of a background task that was not raised yet, or of a hook's ``end``.
         """
         await self._life.close(None)
 
@@ -116,22 +127,23 @@ class _MonitoredSession(OperatedSession):
     ) -> Any:
         """Run one step with all hooks. TF1: same name.
 
-        Calls from several tasks run one after another, hooks included, in their order. Cancelled, the
-        step is done or not, never in part; no ``after_run`` is called, and the session stays usable.
+        Calls from several tasks run one after another, hooks included, in their order. If cancelled,
+        the step is done or not, never in part; no ``after_run`` is called, and the session stays
+        usable.
 
         Args:
-            fetches: what to compute, in any nesting; the result has the same structure.
+            fetches: in any nesting; the result has the same structure.
             feed_dict: values for this run.
             options: a ``RunOptions``.
             run_metadata: a ``RunMetadata`` to be filled.
-            hooks: False for a run concurrent to the others: no hook sees it, and it does not wait for
-                them, so that it can produce the data that a step is waiting for.
+            hooks: False for a run concurrent to the others. It calls no hooks and does not wait for
+                other runs, so that it can produce the data for a step that waits.
 
         Raises:
             RuntimeError: the session is not open, a hook has requested a stop, or this is called from
                 inside a run or in another event loop.
-            Exception: what the step or a hook raised; or, in its place, the error of a background task,
-                which also interrupts a run that is waiting.
+            Exception: an error of the step or of a hook; or the error of a background task, which also
+                interrupts a run that waits.
         """
         life = self._life
         if life.state is not _OPEN or life.gated:
@@ -157,8 +169,8 @@ class _MonitoredSession(OperatedSession):
     async def run_step_fn(self, step_fn: Callable[[_StepContext], Any]) -> Any:
         """Call a step function with a :class:`StepContext`, and return what it returns. TF1: same name.
 
-        The function may be plain or async. No other run comes in between. A preemption error anywhere
-        inside repeats the whole function, with a fresh context, in the new session.
+        The function may be plain or async. No other run comes in between. A preemption error inside it
+        repeats the whole function, with a fresh context, in the new session.
 
         Raises:
             ValueError: the function does not take exactly one argument.
@@ -177,7 +189,7 @@ class _MonitoredSession(OperatedSession):
             life.lock.release()
 
     async def sample(self, fetches: Any) -> Any:
-        """Fetch something together with the next run of this session, also after a recovery.
+        """Fetch values together with the next run of this session, also after a recovery.
 
         Raises:
             RuntimeError: the session is not open, or ended before another run was complete.
@@ -190,23 +202,23 @@ class _MonitoredSession(OperatedSession):
         """Compute fetches that change no state on one consistent version, delaying no step.
 
         Raises:
-            RuntimeError: the session is not open, or a recovery is under way.
+            RuntimeError: the session is not open, or is recovering.
         """
         return await self._life.current().raw.peek(fetches, feed_dict)
 
     def iterate(
         self, source: AsyncIterable[T] | Iterable[T], *, name: str | None = None
     ) -> DataIterator[T]:
-        """Return an async iterator over a source that also ends when the session is to stop.
+        """Return an async iterator over a source that also ends when a stop is requested.
 
-        The position of a source that has one (``am.data``, or any with ``state_dict`` and
-        ``load_state_dict``) is saved in checkpoints: a restored session goes on with the item after the
-        last one whose step is in the checkpoint. See :class:`~asyncmon.runtime.ResumableSource`.
+        The position of a source with ``state_dict`` and ``load_state_dict``, such as those of
+        ``am.data``, is saved in checkpoints: a restored session continues after the last item whose
+        step is in the checkpoint. See :class:`~asyncmon.runtime.ResumableSource`.
 
         Args:
             source: an iterable or an async iterable.
             name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on, in the order
-                of the calls; a source that was given before keeps its name.
+                of the calls; a source keeps its name in later calls.
 
         Example::
 
@@ -220,25 +232,25 @@ class _MonitoredSession(OperatedSession):
     # -- stopping
 
     def should_stop(self) -> bool:
-        """Return whether the body is to end. Never waits, changes nothing.
+        """Return whether the body should end. Never waits, changes nothing.
 
-        True when a stop was requested, a background task has failed, or the session is not open (any
-        more). An error that the next run recovers from does not count.
+        True when a stop was requested, a background task has failed, or the session is not open. An
+        error that the next run recovers from does not count.
 
         Raises:
-            RuntimeError: a loop asks this and calls a coroutine function, such as :meth:`run`, without
-                ``await``, so that it would go round for ever.
+            RuntimeError: a loop calls this, and a coroutine function such as :meth:`run` without
+                ``await``, so that it would never end.
         """
         return self._life.should_stop()
 
     def request_stop(self, reason: str | None = None) -> None:
         """Request the end of the body. Safe in any thread and signal handler; the first reason stays.
 
-        A run that is under way has the grace period to complete, or the time it needs where the request
-        comes from inside of it. Later runs are not refused.
+        The current run has the grace period to complete, or no limit if the request comes from inside
+        it. Later runs are not refused.
 
         Raises:
-            TypeError: the reason is no text.
+            TypeError: the reason is not a string.
         """
         if not isinstance(cast("object", reason), str | None):
             raise TypeError(f"reason must be a str or None, got {reason!r}.")
@@ -246,16 +258,51 @@ class _MonitoredSession(OperatedSession):
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the session stopped or is to stop, or None while there is no stop."""
+        """Why the session stopped, or why a stop is requested; None without a stop."""
         return self._life.end_reason or self._life.stops.reason
+
+    # -- pauses and saves
+
+    def pause(self, reason: str | None = None) -> None:
+        """Hold all runs that have not begun, until :meth:`resume`, a stop or the close.
+
+        The current run completes. Timers continue, such as saves by time.
+
+        Raises:
+            RuntimeError: the session is not open, or a stop is requested.
+        """
+        self._life.pause(reason)
+
+    def resume(self) -> None:
+        """End a pause, if there is one."""
+        self._life.resume()
+
+    @property
+    def paused(self) -> bool:
+        """Whether the next run would wait for :meth:`resume`."""
+        return self._life.paused
+
+    async def save(self) -> str:
+        """Save a checkpoint now, and return its prefix once it is committed.
+
+        The first hook with ``async def save_now(session)`` saves, usually the ``CheckpointSaverHook``.
+        Listeners are called, and the hook's schedule continues from this step. A step that is saved
+        already is not saved again. Cancelling this does not cancel the save. Its error is also reported
+        by the hook.
+
+        Raises:
+            RuntimeError: the session is not open or has no such hook, saves are vetoed, by a NaN for
+                example, or this is called from inside a run.
+        """
+        return await self._life.save()
 
     # -- hooks that come and go
 
     async def attach(self, hook: Any) -> AttachedHook:
         """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.
 
-        It is called in the next run. The program is finalized, so ``begin`` cannot add to it. Waits for
-        the run that is under way, unless it is called from inside of it. Is interrupted as a run is.
+        The next run calls it. The program is finalized, so ``begin`` cannot add to it. This waits for
+        the current run, unless it is called from inside it, and is interrupted as a run is.
 
         Raises:
             RuntimeError: the session is not open.
@@ -272,9 +319,9 @@ class _MonitoredSession(OperatedSession):
         return AttachedHook(hook, self.detach)
 
     async def detach(self, hook: Any) -> None:
-        """Remove a hook, attached or given, after the run that is under way: ``end``, ``cleanup``.
+        """Remove a hook, attached or given, after the current run: ``end``, then ``cleanup``.
 
-        Does nothing where the session has no such hook or is closed.
+        Does nothing if the session has no such hook or is closed.
         """
         life = self._life
         if life.state is not _OPEN:
@@ -285,22 +332,78 @@ class _MonitoredSession(OperatedSession):
                 life.stateful.remove(hook)
                 await self._hooks.detach(hook, life.current().raw)
 
+    # -- observation
+
+    @property
+    def state(self) -> SessionState:
+        """The phase of the session's life."""
+        return self._life.state
+
+    @property
+    def started(self) -> float | None:
+        """When the session was started, in seconds since 1970, or None."""
+        return self._life.started
+
+    @property
+    def last_step(self) -> int | None:
+        """The lowest step at which a hook is going to stop the session, or None."""
+        return last_step(self._hooks.hooks)
+
+    def statistics(self) -> SessionStatistics:
+        """Return hooks, tasks, timers, pending saves and so on, in any phase of the session."""
+        life, coord = self._life, self.coord
+        return SessionStatistics(
+            state=self.state,
+            step=step_of(life.raw),
+            last_step=self.last_step,
+            paused=life.paused,
+            stop_reason=self.stop_reason,
+            recoveries=life.sessions.recoveries,
+            hooks=hook_statistics(self._hooks),
+            tasks=() if coord is None else task_statistics(coord),
+            timers=() if coord is None else timer_statistics(coord),
+            under_way=tuple(life.observers.under_way),
+        )
+
+    async def queues(self) -> tuple[QueueStatistics, ...]:
+        """Return the queues of the program's session, and the channels of its coordinator.
+
+        A queue of a graph is listed once a run has used it. A session that another process runs is
+        asked for its queues; an ``OpError`` means that there was no answer.
+        """
+        current = self._life.sessions.current
+        return () if current is None else await queue_statistics(current.raw, current.coord)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call an observer at the start and the end of each :class:`Span`, also after a recovery.
+
+        Steps cost nothing without an observer. An observer that raises is logged and removed.
+
+        Returns:
+            A function that removes the observer. It is still called at the end of spans that have
+            started.
+
+        Raises:
+            TypeError: the observer lacks ``began(span)`` or ``ended(span)``.
+        """
+        return self._life.observers.add(observer)
+
     # -- access
 
     def raw_session(self) -> Any:
-        """Return the session of the program, or None while there is none. TF1: same name."""
+        """Return the session of the program, or None while none is open. TF1: same name."""
         life = self._life
         session = life.sessions.current if life.state is _OPEN else None
         return None if session is None else session.raw
 
     @property
     def graph(self) -> Any:
-        """The program that runs: a ``Graph`` or another. None while the session is not open."""
+        """The program of the session, such as a ``Graph``. None while the session is not open."""
         return members_of(SessionMembers, self.raw_session()).graph
 
     @property
     def global_step(self) -> int | None:
-        """The number of completed steps, or None where they are not counted or it is not open."""
+        """The number of completed steps; None if they are not counted or the session is not open."""
         return members_of(SessionMembers, self.raw_session()).global_step
 
     @property
@@ -314,27 +417,25 @@ class MonitoredSession(_MonitoredSession):
     """A session that initialises or restores, calls hooks, recovers, and ends in order. TF1: same name.
 
     Construction only checks; ``async with`` (or ``await start()`` … ``await close()``, in any tasks)
-    opens and closes. The body ends the session successfully by its end, by ``break`` and by
-    any end of data (``OutOfRangeError``, ``StopAsyncIteration``, ``StopIteration``), which does not
-    leave it.
+    opens and closes. The session ends successfully when the body ends, also by ``break`` and by an end
+    of data (``OutOfRangeError``, ``StopAsyncIteration``, ``StopIteration``), which is not raised.
 
     Args:
         session_creator: makes the raw session, again after each preemption. Default: a
             ``ChiefSessionCreator``.
         hooks: copied and checked.
-        stop_grace_period_secs: how long, from a stop on, tasks and runs have to end by themselves.
-            Tasks are then cancelled. A run that is still under way, in a hook that hangs or a step that
-            waits for a lost server, is interrupted: it raises ``DeadlineExceededError``, which names
-            what it waited for; its step is done or not. A run from inside of which the stop was
-            requested takes the time it needs. ``math.inf``: so do all.
-        recovery: which errors to recover from, how often, after what pause.
-        signals: ``"auto"`` lets SIGINT and SIGTERM request a stop while the session is open, where
-            they have their default handlers. From the signal on, one grace period covers everything:
-            the run, abandoned when the rest needs the time, which then ends the session in order;
-            hooks' ``end`` and the last save; tasks and ``cleanup``. Waits for data, evaluations and an
-            opening end at once. A second signal does what it does by default; nothing more is saved.
-        interrupt: whether an error of a background task ends the run that is being awaited at once. If
-            not, that run has the grace period to finish, and the next one raises the error.
+        stop_grace_period_secs: the grace period of tasks and runs after a stop. Tasks are then
+            cancelled. A run in a hook that hangs, or in a step that waits for a lost server, is
+            interrupted: it raises ``DeadlineExceededError``, which says where it waits; its step is
+            done or not. A run that requested the stop itself has no limit. ``math.inf``: no run has.
+        recovery: the errors to recover from, the number of attempts and the pauses.
+        signals: ``"auto"`` lets SIGINT and SIGTERM request a stop while the session is open, where they
+            have their default handlers. One grace period from the signal on then covers everything: the
+            run, interrupted in time for the rest, after which the session ends in order; hooks' ``end``
+            and the last save; tasks and ``cleanup``. Waits for data, evaluations and an opening end at
+            once. A second signal has its default action; nothing more is saved.
+        interrupt: whether an error of a background task interrupts the current run at once. If not, the
+            run has the grace period, and the next one raises the error.
 
     Example::
 
@@ -357,3 +458,38 @@ class MonitoredSession(_MonitoredSession):
         creator = session_creator if session_creator is not None else ChiefSessionCreator()
         recovery = recovery or Recovery()
         super().__init__(creator, hooks, stop_grace_period_secs, recovery, signals, interrupt)
+
+
+@final
+class SingularMonitoredSession(_MonitoredSession):
+    """A monitored session that never recovers: a preemption is raised like any error. TF1: same name.
+
+    It is always the chief, and adds no hooks.
+
+    Args:
+        hooks, stop_grace_period_secs: see :class:`MonitoredSession`.
+        scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path, program: see
+            :class:`ChiefSessionCreator`.
+
+    Example::
+
+        async with SingularMonitoredSession(checkpoint_dir="runs") as sess:
+            print(await sess.run(accuracy))
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[Any] | None = None,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        stop_grace_period_secs: float = 120,
+        checkpoint_filename_with_path: str | os.PathLike[str] | None = None,
+        *,
+        program: Any = None,
+    ) -> None:
+        creator = ChiefSessionCreator(
+            scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path, program=program
+        )
+        super().__init__(creator, hooks, stop_grace_period_secs, Recovery(errors=()), None, True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
 from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, is_unrequested
+from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import add_note, phrase, where_it_waits
 
 logger = logging.getLogger(__name__)
@@ -119,6 +121,34 @@ def _warn(name: str, error: BaseException | None) -> None:
         "that was.",
         name, exc_info=error,
     )  # fmt: skip
+
+
+class ForeignThreads:
+    """The registered threads of a coordinator. They end by themselves: a thread cannot be cancelled."""
+
+    def __init__(self, tasks: TaskSet) -> None:
+        self._tasks = tasks
+        self._threads: dict[threading.Thread, Any] = {}  # with the task that waits for its end
+
+    def register(self, thread: threading.Thread) -> None:
+        """Remember a thread, started or not."""
+        self._threads.setdefault(thread, None)
+
+    def start_waiting(self) -> None:
+        """Wait for each running thread in a task of its own."""
+        for thread, waiter in self._threads.items():
+            if thread.is_alive() and (waiter is None or waiter.done()):
+                self._threads[thread] = self._tasks.start(
+                    _join, (thread,), thread.name, cancel_on_stop=False, restart=0
+                )
+
+    def alive(self) -> list[str]:
+        """Return the names of the threads that have not ended."""
+        return sorted(thread.name for thread in self._threads if thread.is_alive())
+
+
+async def _join(thread: threading.Thread) -> None:
+    await DaemonExecutor(f"joining {thread.name}").call(thread.join)
 
 
 # -- restarts

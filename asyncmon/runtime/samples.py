@@ -1,20 +1,15 @@
-"""What belongs to one created session besides its coordinator: its samples and step boundary."""
+"""Fetches of timers and services, which join the next run of the session."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from asyncmon.runtime.call_scope import RUNS, CallScopes
-from asyncmon.runtime.observation import Observers
-from asyncmon.runtime.protocols import Session, SessionMembers
-from asyncmon.runtime.step_boundary import StepBoundary
-from asyncmon.runtime.stop_control import StopControl
 from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
 from asyncmon.system.error_text import add_note
-from asyncmon.system.members import members_of
 
 _MOST_FAILURES = 2
 _NO_RUN = "The session ends: no run comes any more."
@@ -114,22 +109,3 @@ class Samples:
             if not sample.result.done():
                 sample.result.set_exception(RuntimeError(reason))
         self.waiting = []
-
-
-@dataclass(slots=True, eq=False)
-class CreatedSession:
-    """The parts of a created session that its coordinator and hooks use, as ``coord._session``."""
-
-    raw: Session
-    stops: StopControl
-    """Of the whole session, over recoveries."""
-    hooks: Callable[[], tuple[Any, ...]]
-    """Returns the hooks that the session has now."""
-    observers: Observers
-    """Of the whole session, over recoveries."""
-    samples: Samples = field(init=False)
-    boundary: StepBoundary = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.samples = Samples(self.stops.scopes, members_of(SessionMembers, self.raw).check_fetches)
-        self.boundary = StepBoundary(self.raw)

@@ -1,0 +1,108 @@
+"""Statistics of a monitored session: hooks, tasks, timers and queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.hook import HookMembers
+from asyncmon.runtime.hook_set import HookSet
+from asyncmon.runtime.observation import Span
+from asyncmon.runtime.protocols import SessionMembers
+from asyncmon.runtime.session_state import SessionState
+from asyncmon.system.error_text import where_it_waits
+from asyncmon.system.members import members_of
+
+
+class HookStatistics(NamedTuple):
+    """A hook, with a label that no other hook of the session gets."""
+
+    label: str
+    hook: Any
+    failures: int
+    """How often it has raised an error around runs, or one that ``on_error`` tolerates."""
+    last_error: BaseException | None
+
+
+class TaskStatistics(NamedTuple):
+    """A background task."""
+
+    name: str
+    waits_for: str
+    """The innermost line at which it is suspended, and the user's line that led there."""
+    done: bool
+
+
+class TimerStatistics(NamedTuple):
+    """A loop over ``coord.every``, of a hook's background for example."""
+
+    name: str
+    """Of the task that made it."""
+    every_secs: float
+    next_secs: float
+    """Seconds until the next tick."""
+
+
+class QueueStatistics(NamedTuple):
+    """A queue of the program, or a channel of the coordinator."""
+
+    name: str
+    size: int
+    capacity: int | None
+    """None: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """What ``MonitoredSession.statistics`` returns."""
+
+    state: SessionState
+    step: int | None
+    """The global step, the last known one of a session that is closed."""
+    last_step: int | None
+    """The lowest step at which a hook is going to stop the session."""
+    paused: bool
+    stop_reason: str | None
+    recoveries: int
+    """How often a new raw session replaced one that failed."""
+    hooks: tuple[HookStatistics, ...]
+    """The hooks in their order."""
+    tasks: tuple[TaskStatistics, ...]
+    timers: tuple[TimerStatistics, ...]
+    under_way: tuple[Span, ...]
+    """Saves, restores, recoveries and so on that have not ended; runs and hooks are left out."""
+
+
+def last_step(hooks: tuple[Any, ...]) -> int | None:
+    """Return the lowest step at which one of the hooks is going to stop the session."""
+    steps = [members_of(HookMembers, hook).stops_at_step for hook in hooks]
+    return min((step for step in steps if step is not None), default=None)
+
+
+def hook_statistics(hooks: HookSet) -> tuple[HookStatistics, ...]:
+    found = []
+    for hook in hooks.hooks:
+        label = hooks.label(hook)
+        raised, last = hooks.failures.get(label, (0, None))
+        logged, last_logged = members_of(HookMembers, hook)._logged_errors
+        found.append(HookStatistics(label, hook, raised + logged, last_logged or last))
+    return tuple(found)
+
+
+def task_statistics(coord: Coordinator) -> tuple[TaskStatistics, ...]:
+    tasks = sorted(coord._tasks.running, key=lambda task: task.get_name())
+    return tuple(TaskStatistics(t.get_name(), where_it_waits(t), t.done()) for t in tasks)
+
+
+def timer_statistics(coord: Coordinator) -> tuple[TimerStatistics, ...]:
+    due = [TimerStatistics(one.name, one.secs, one.left()) for one in coord._timers if one.secs]
+    return () if coord._stop.is_set else tuple(sorted(due))
+
+
+async def queue_statistics(raw: Any, coord: Coordinator) -> tuple[QueueStatistics, ...]:
+    """Return the queues of a raw session and the channels of its coordinator."""
+    queues = members_of(SessionMembers, raw).queues
+    found = [] if queues is None else [QueueStatistics(*one) for one in await queues()]
+    counts = [(channel.name, channel.statistics()) for channel in coord._channels]
+    return (*found, *(QueueStatistics(name, count.size, count.capacity) for name, count in counts))
