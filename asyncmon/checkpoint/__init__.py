@@ -19,10 +19,10 @@ The files are described byte for byte in :mod:`~asyncmon.checkpoint.manifest`
 
 # fmt: off
 # isort: off
-from asyncmon.checkpoint.latest import latest_checkpoint
+from asyncmon.checkpoint.directory import checkpoint_exists, latest_checkpoint, load_checkpoint
 from asyncmon.checkpoint.management import (
-    Inspected, checkpoint_exists, checkpoints_iterator, get_checkpoint_mtimes, list_variables,
-    load_checkpoint, load_variable, remove_checkpoint, verify, wait_for_new_checkpoint,
+    Inspected, checkpoints_iterator, get_checkpoint_mtimes, list_variables, load_variable,
+    remove_checkpoint, verify, wait_for_new_checkpoint,
 )
 from asyncmon.checkpoint.prune import Pruned, prune
 from asyncmon.checkpoint.reader import CheckpointReader

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import remove
-from asyncmon.checkpoint.manifest import Manifest
+from asyncmon.checkpoint.directory import read_entry
+from asyncmon.checkpoint.manifest import Manifest, manifest_name
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
 from asyncmon.checkpoint.state_file import CheckpointState, encode_state, load_state
 from asyncmon.checkpoint.store import Store
@@ -83,14 +85,13 @@ class CheckpointList:
         excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
         mine = self._in(store.directory)
         others = [one for one in self.kept if one not in mine]
-        paths = await in_thread(_spelled, store.directory, [*excess, *listed])
-        self.kept = others + await in_thread(self._found, paths)
+        self.kept = others + await in_thread(self._existing, [*excess, *listed], store.directory)
         if state.last_preserved_timestamp is not None:
             self._retention = self._retention.marked(state.last_preserved_timestamp)
 
     async def recover(self, paths: Sequence[str]) -> None:
         """Replace the list, as the user does, by those of these checkpoints that exist."""
-        self.replace(await in_thread(self._found, paths))
+        self.replace(await in_thread(self._existing, paths))
         self._continued.update(locations.split(path)[0] for path in paths)
 
     def plan(
@@ -148,26 +149,17 @@ class CheckpointList:
                 left.append(one)
         return left
 
-    def _found(self, paths: Sequence[str]) -> list[Kept]:
-        """Return those of these checkpoints that exist. Blocking."""
+    def _existing(self, paths: Sequence[str], directory: str | None = None) -> list[Kept]:
+        """Return the existing ones; the paths of those in ``directory`` as savers write them."""
         found: list[Kept] = []
         for path in paths:
-            directory, basename = locations.split(path)
-            store, name = self._open_store(directory), f"{basename}.json"
-            try:
-                manifest = Manifest.decode(store.content(name), path)
-                found.append(Kept(path, manifest.wall_time, manifest.metrics))
-            except DataLossError:
-                found.append(Kept(path, store.mtime(name)))
-            except FileNotFoundError:
-                continue
+            if directory is not None:
+                path = locations.own_path(directory, path) or path
+            parent, basename = locations.split(path)
+            store = self._open_store(parent)
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    found.append(read_entry(store, basename, path))
+                except DataLossError:  # damaged ones count, too
+                    found.append(Kept(path, store.mtime(manifest_name(basename))))
         return found
-
-
-def _spelled(directory: str, paths: Sequence[str]) -> list[str]:
-    """Return paths, those in a directory as savers spell it, not absolute or by a link. Blocking."""
-    found = []
-    for path in paths:
-        here = locations.join(directory, locations.split(path)[1])
-        found.append(here if locations.identity(here) == locations.identity(path) else path)
-    return found

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,11 +24,12 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from asyncmon.checkpoint import tensor_file
+from asyncmon.checkpoint import locations, tensor_file
+from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
-from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile
+from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile, manifest_name
 from asyncmon.checkpoint.os_errors import describe, op_errors
-from asyncmon.checkpoint.store import Store
+from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
 from asyncmon.system.files import BESIDE, FileCalls, beside
@@ -69,7 +71,7 @@ def write(store: Store, draft: Draft) -> Manifest:
         FailedPreconditionError: another process took the directory.
         CancelledError: it was stopped.
     """
-    name = f"{draft.basename}.json"
+    name = manifest_name(draft.basename)
     journal = beside(name)
     lock = store.lock
     parts = tensor_file.plan(draft.arrays, draft.basename, draft.shard_bytes)
@@ -103,7 +105,7 @@ def write(store: Store, draft: Draft) -> Manifest:
             with lock.mutex:  # another saver of this process may commit the same checkpoint
                 manifest = _complete(draft, parts, written, names, _manifest(store, name))
                 _check_is_there(store, journal)
-                _put(store, {name: manifest.encode(), **draft.state})
+                replace_files(store, {name: manifest.encode(), **draft.state})
         except BaseException:
             with contextlib.suppress(OSError):  # then the journal stays, and the next start cleans up
                 if written.keys().isdisjoint(_files(_manifest(store, name))):
@@ -116,19 +118,9 @@ def write(store: Store, draft: Draft) -> Manifest:
     return manifest
 
 
-def put_file(store: Store, name: str, data: bytes) -> None:
-    """Replace a small file, whole or not at all, durably.
-
-    Raises:
-        OpError: the store fails; the file is as it was.
-    """
-    with op_errors(f"{name!r} in {store.directory!r} was not written", store.describe):
-        _put(store, {name: data})
-
-
 def remove(store: Store, basename: str) -> bool:
     """Delete a checkpoint, its manifest first. Return False where a reader has it open."""
-    name = f"{basename}.json"
+    name = manifest_name(basename)
     with store.lock.mutex:
         files = _files(_manifest(store, name))
         if any(store.is_read(file) for file in files):
@@ -156,6 +148,50 @@ def clean_up(store: Store) -> None:
             files.update(manifest.replaces)
         _finish(store, journal, sorted(files - in_use))
     _delete_unread(store, set(remains) - set(journals))
+
+
+class Claims:
+    """The directories that a saver has locked, until it is closed or collected.
+
+    Args:
+        calls: the system calls to write with; None for those of the system.
+    """
+
+    def __init__(self, calls: FileCalls | None) -> None:
+        self._calls = calls or FileCalls()
+        self._locks: set[DirectoryLock] = set()
+        self._holder = object()
+        weakref.finalize(self, _release, self._locks, self._holder)
+
+    def open(self, directory: str) -> Store:
+        """Return the store of a directory, claimed or not."""
+        return locations.open_store(directory, self._calls)
+
+    def has_plain_files(self, directory: str) -> bool:
+        """Return whether other local processes can write the files of a directory, too."""
+        return not locations.is_url(directory) and type(self._calls) is FileCalls
+
+    def claim(self, directory: str) -> None:
+        """Make and lock a directory, and clean up after a crash. Blocking.
+
+        Raises:
+            FailedPreconditionError: another process saves there.
+            OpError: the directory cannot be made or written.
+        """
+        store = self.open(directory)
+        with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
+            store.make()
+            store.lock.acquire(self._holder, self._calls, lambda: clean_up(store))
+        self._locks.add(store.lock)
+
+    def release(self) -> None:
+        """Unlock all directories."""
+        _release(self._locks, self._holder)
+
+
+def _release(locks: set[DirectoryLock], holder: object) -> None:
+    while locks:
+        locks.pop().release(holder)
 
 
 def _journal(names: Sequence[str], state: Mapping[str, bytes]) -> bytes:
@@ -230,28 +266,6 @@ def _check_is_there(store: Store, journal: str) -> None:
             f"Another process began to save into {store.directory!r}, and took this save away: save"
             " into another place, or stop that process."
         ) from error
-
-
-def _put(store: Store, files: Mapping[str, bytes]) -> None:
-    """Put small files into their places, all of them or none."""
-    before = {name: _content(store, name) for name in files}
-    try:
-        store.put(files)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            for name, content in reversed(before.items()):  # the state file before the manifest
-                if content is None:
-                    store.delete(name)
-                elif _content(store, name) != content:
-                    store.put({name: content})
-        raise
-
-
-def _content(store: Store, name: str) -> bytes | None:
-    try:
-        return store.content(name)
-    except FileNotFoundError:
-        return None
 
 
 def _manifest(store: Store, name: str) -> Manifest | None:

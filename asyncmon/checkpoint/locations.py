@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import weakref
 from typing import cast
 
-from asyncmon.checkpoint.commit import clean_up
-from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.local_files import LocalFiles
-from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.store import Store
 from asyncmon.system.files import FileCalls
 
@@ -30,50 +26,6 @@ def open_store(directory: str, calls: FileCalls | None = None) -> Store:
         module = importlib.import_module("asyncmon.checkpoint.cloud")
         return cast("Store", module.ObjectStore(directory))
     return LocalFiles(directory, calls or FileCalls())
-
-
-class Claims:
-    """The directories that a saver saves into, and holds the locks of until it is closed.
-
-    Args:
-        calls: the system calls to write with; None for the system's own.
-    """
-
-    def __init__(self, calls: FileCalls | None) -> None:
-        self._calls = calls or FileCalls()
-        self._locks: set[DirectoryLock] = set()
-        self._holder = object()
-        weakref.finalize(self, _release, self._locks, self._holder)
-
-    def open(self, directory: str) -> Store:
-        """Return the store of a directory, which need not be claimed."""
-        return open_store(directory, self._calls)
-
-    def has_plain_files(self, directory: str) -> bool:
-        """Return whether any process of this machine writes a file of a directory as this one does."""
-        return not is_url(directory) and type(self._calls) is FileCalls
-
-    def claim(self, directory: str) -> None:
-        """Make a directory, lock other processes out and clean up after a crash. Blocking.
-
-        Raises:
-            FailedPreconditionError: another process saves there.
-            OpError: the directory cannot be made or written.
-        """
-        store = self.open(directory)
-        with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
-            store.make()
-            store.lock.acquire(self._holder, self._calls, lambda: clean_up(store))
-        self._locks.add(store.lock)
-
-    def release(self) -> None:
-        """Let other processes save there."""
-        _release(self._locks, self._holder)
-
-
-def _release(locks: set[DirectoryLock], holder: object) -> None:
-    while locks:
-        locks.pop().release(holder)
 
 
 def split(prefix: str | os.PathLike[str]) -> tuple[str, str]:
@@ -111,6 +63,12 @@ def identity(path: str) -> str:
         return path
     directory, basename = split(path)
     return os.path.join(os.path.realpath(directory), basename)
+
+
+def own_path(directory: str, path: str) -> str | None:
+    """Return the path of a checkpoint below ``directory``; None if it is in another one. Blocking."""
+    own = join(directory, split(path)[1])
+    return own if identity(own) == identity(path) else None
 
 
 def absolute(path: str) -> str:

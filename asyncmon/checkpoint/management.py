@@ -9,16 +9,22 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import remove
+from asyncmon.checkpoint.directory import (
+    Finder,
+    candidates,
+    checkpoint_exists,
+    latest_checkpoint,
+    load_checkpoint,
+    located,
+    main_file,
+)
 from asyncmon.checkpoint.dtypes import Array
-from asyncmon.checkpoint.latest import Finder, candidates, latest_checkpoint
 from asyncmon.checkpoint.manifest_reader import Facts
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.saveable_session import RESERVED, SaverMembers
 from asyncmon.checkpoint.state_file import get_checkpoint_state
-from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
@@ -30,11 +36,6 @@ logger = logging.getLogger(__name__)
 Path = str | os.PathLike[str]
 
 
-async def checkpoint_exists(checkpoint_prefix: Path) -> bool:
-    """Return whether there is such a checkpoint, asyncmon's or TensorFlow's. TF1: same name."""
-    return await in_thread(_main_file, *_located(checkpoint_prefix)) is not None
-
-
 async def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[Path]) -> list[float]:
     """Return when checkpoints were committed, in seconds since 1970; those missing are left out.
 
@@ -42,10 +43,10 @@ async def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[Path]) -> list[flo
     """
 
     def mtimes() -> list[float]:
-        found = [(store, _main_file(store, basename)) for store, basename in located]
+        found = [(store, main_file(store, basename)) for store, basename in places]
         return [store.mtime(name) for store, name in found if name is not None]
 
-    located = [_located(prefix) for prefix in checkpoint_prefixes]
+    places = [located(prefix) for prefix in checkpoint_prefixes]
     return await in_thread(mtimes)
 
 
@@ -61,8 +62,8 @@ async def remove_checkpoint(
 
 
 def _remove(prefix: Path) -> None:
-    store, basename = _located(prefix)
-    name = _main_file(store, basename)
+    store, basename = located(prefix)
+    name = main_file(store, basename)
     if name is None:
         logger.warning("There is no checkpoint %s to remove.", os.fspath(prefix))
     elif name == index_name(basename):
@@ -71,17 +72,6 @@ def _remove(prefix: Path) -> None:
                 store.delete(part)
     elif not remove(store, basename):
         logger.warning("Checkpoint %s is being read, and stays.", os.fspath(prefix))
-
-
-def _located(prefix: Path) -> tuple[Store, str]:
-    directory, basename = locations.split(prefix)
-    return locations.open_store(directory), basename
-
-
-def _main_file(store: Store, basename: str) -> str | None:
-    """Return the name of the file that makes a checkpoint exist, if it does. Blocking."""
-    names = store.names()
-    return next((name for name in (f"{basename}.json", index_name(basename)) if name in names), None)
 
 
 async def wait_for_new_checkpoint(
@@ -159,32 +149,6 @@ async def checkpoints_iterator(
 async def _answer(question: Callable[[], bool | Awaitable[bool]]) -> bool:
     answer = question()
     return await answer if inspect.isawaitable(answer) else answer
-
-
-async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
-    """Open a checkpoint, or the newest one of a directory that verifies. TF1: same name.
-
-    Any safetensors file, ``weights.safetensors``, is a checkpoint too. Use the reader with
-    ``async with``, or close it.
-
-    Raises:
-        ValueError: the directory has no checkpoint.
-        NotFoundError: there is no checkpoint of this prefix.
-        DataLossError: its manifest is damaged, or a file is missing or of another size.
-    """
-    path = os.fspath(ckpt_dir_or_file)
-    if not is_plain(path) and not await checkpoint_exists(path):
-        newest = await latest_checkpoint(path)
-        if newest is None and await in_thread(_is_directory, path):
-            raise ValueError(
-                f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}"
-            )
-        path = newest or path
-    return await CheckpointReader.open(path)
-
-
-def _is_directory(path: str) -> bool:
-    return bool(locations.open_store(path).names()) if locations.is_url(path) else os.path.isdir(path)
 
 
 async def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:

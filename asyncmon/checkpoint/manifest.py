@@ -60,6 +60,11 @@ _CLOSING = b'", '
 _BODY = len(_OPENING) + 8 + len(_CLOSING)
 
 
+def manifest_name(basename: str) -> str:
+    """Return the name of the file that makes a checkpoint of this base name exist."""
+    return f"{basename}.json"
+
+
 class TensorFile(NamedTuple):
     """A tensor file of a checkpoint, by its name in the checkpoint's directory."""
 

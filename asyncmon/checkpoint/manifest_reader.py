@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TextEntry, decode_text
+from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TextEntry, decode_text, manifest_name
 from asyncmon.checkpoint.stateful import ARRAY_PREFIXES, unpack
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError, NotFoundError
@@ -75,7 +75,7 @@ class ManifestContents(Contents):
         for name, whole in manifest.sharded.items():
             dtypes[name] = kinds[tensors[next(iter(whole.pieces))].dtype]
         self.facts = Facts(
-            file_names=(f"{basename}.json", *(file.name for file in manifest.files)),
+            file_names=(manifest_name(basename), *(file.name for file in manifest.files)),
             nbytes=manifest.nbytes,
             shapes={name: entry.shape for name, entry in {**entries, **manifest.sharded}.items()},
             dtypes=dtypes,
@@ -93,7 +93,7 @@ class ManifestContents(Contents):
             NotFoundError: it has no manifest, so there is no such checkpoint.
             DataLossError: the manifest is damaged, or a file is missing or of another size.
         """
-        name = f"{basename}.json"
+        name = manifest_name(basename)
         data = await read_main_file(store, name, path)
         while True:
             try:

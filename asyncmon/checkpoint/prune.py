@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from asyncmon.checkpoint.commit import put_file, remove
-from asyncmon.checkpoint.locations import Claims, identity, join, split
+from asyncmon.checkpoint.commit import Claims, remove
+from asyncmon.checkpoint.locations import own_path, split
 from asyncmon.checkpoint.management import Inspected, verify
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
-from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, encode_state, read_state
+from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, read_state, write_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import NotFoundError
 from asyncmon.system.files import in_thread
@@ -82,12 +82,11 @@ async def prune(
 
 
 def _of_directory(found: Iterable[Inspected], directory: str) -> list[Inspected]:
-    """Return the checkpoints in a directory: after a copy, its state file may list those of another."""
-    inside: dict[str, Inspected] = {}
+    # The state file of a copied directory may list the checkpoints of the original.
+    inside: dict[str | None, Inspected] = {}
     for one in found:
-        name = identity(one.path)
-        if name == identity(join(directory, split(one.path)[1])):
-            inside.setdefault(name, one)
+        inside.setdefault(own_path(directory, one.path), one)
+    inside.pop(None, None)
     return list(inside.values())
 
 
@@ -100,7 +99,7 @@ async def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept
         last_preserved_timestamp=None if before is None else before.last_preserved_timestamp,
         excess_model_checkpoint_paths=[one.path for one in excess],
     )
-    await in_thread(put_file, store, STATE_NAME, encode_state(store.directory, state, STATE_NAME))
+    await in_thread(write_state, store, state, STATE_NAME)
 
 
 def _delete(store: Store, excess: Sequence[Kept]) -> list[Kept]:

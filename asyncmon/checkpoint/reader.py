@@ -55,7 +55,8 @@ class CheckpointReader:
             if index_name(basename) in names:
                 return cls(path, await BundleContents.open(store, basename, path))
             if is_plain(basename) and basename in names:
-                return cls(path, await PlainContents.open(store, basename, path))
+                data = await store.read(basename) if locations.is_url(path) else None
+                return cls(path, await in_thread(PlainContents.open, path, basename, data))
             raise
 
     @property

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.checkpoint.directory import candidates, load_checkpoint, skip_message
 from asyncmon.checkpoint.dtypes import Array, is_text
-from asyncmon.checkpoint.latest import candidates, skip_message
-from asyncmon.checkpoint.management import load_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec, raw_session, state_spec
 from asyncmon.checkpoint.stateful import StatefulRegistry

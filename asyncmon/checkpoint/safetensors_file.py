@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
 from asyncmon.checkpoint.manifest_reader import Contents, Facts
-from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError
 from asyncmon.system.files import in_thread
 
@@ -50,18 +48,13 @@ class PlainContents(Contents):
         )
 
     @classmethod
-    async def open(cls, store: Store, name: str, path: str) -> PlainContents:
-        """Open a file.
+    def open(cls, path: str, name: str, data: bytes | None) -> PlainContents:
+        """Open a local file, or the content of an object. Blocking.
 
         Raises:
-            FileNotFoundError: there is none.
-            DataLossError: it is no safetensors file, or is cut off.
+            FileNotFoundError: there is no such file.
+            DataLossError: it is no safetensors file, or is truncated.
         """
-        data = await store.read(name) if locations.is_url(path) else None
-        return await in_thread(cls._opened, path, name, data)
-
-    @classmethod
-    def _opened(cls, path: str, name: str, data: bytes | None) -> PlainContents:
         try:
             if data is not None:
                 found = {key: (one["dtype"], one["shape"]) for key, one in _deserialized(data)}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from asyncmon.checkpoint import commit, locations
+from asyncmon.checkpoint import commit
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.os_errors import op_errors
@@ -110,7 +110,7 @@ class Saver:
             self._selection, self._stateful, pad_step_number, sharded, shard_bytes
         )
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
-        self._claims = locations.Claims(calls)
+        self._claims = commit.Claims(calls)
         self._list = CheckpointList(
             Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best),
             self._claims.open,

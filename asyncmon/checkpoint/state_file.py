@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.commit import put_file
-from asyncmon.checkpoint.store import Store
+from asyncmon.checkpoint.os_errors import op_errors
+from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.system.files import in_thread
 
 STATE_NAME = "checkpoint"
@@ -88,7 +88,7 @@ async def update_checkpoint_state(
     given = all_model_checkpoint_paths, all_model_checkpoint_timestamps, last_preserved_timestamp
     state = _checkpoint_state(model_checkpoint_path, *given)
     store, name = locations.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
-    await in_thread(put_file, store, name, encode_state(store.directory, state, name))
+    await in_thread(write_state, store, state, name)
 
 
 def generate_checkpoint_state_proto(
@@ -172,6 +172,18 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
         all_model_checkpoint_paths=joined(state.all_model_checkpoint_paths),
         excess_model_checkpoint_paths=joined(state.excess_model_checkpoint_paths),
     )
+
+
+def write_state(store: Store, state: CheckpointState, name: str) -> None:
+    """Replace a state file durably, or leave it as it is. Blocking.
+
+    Raises:
+        RuntimeError: the checkpoint has the path of the state file itself.
+        OpError: the store fails.
+    """
+    data = encode_state(store.directory, state, name)
+    with op_errors(f"{name!r} in {store.directory!r} was not written", store.describe):
+        replace_files(store, {name: data})
 
 
 def encode_state(directory: str, state: CheckpointState, name: str, *, relative: bool = True) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -84,3 +85,25 @@ class Store(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete a file. One that is not there is ignored."""
+
+
+def replace_files(store: Store, files: Mapping[str, bytes]) -> None:
+    """Write or replace small files durably, all of them or none. Blocking."""
+    before = {name: _content(store, name) for name in files}
+    try:
+        store.put(files)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for name, content in reversed(before.items()):  # the state file before the manifest
+                if content is None:
+                    store.delete(name)
+                elif _content(store, name) != content:
+                    store.put({name: content})
+        raise
+
+
+def _content(store: Store, name: str) -> bytes | None:
+    try:
+        return store.content(name)
+    except FileNotFoundError:
+        return None

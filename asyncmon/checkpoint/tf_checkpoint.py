@@ -1,18 +1,19 @@
 """Read checkpoints of TensorFlow (its V2 format), without TensorFlow.
 
 A checkpoint is ``<prefix>.index`` (:mod:`.tf_index`) and ``<prefix>.data-00000-of-00001`` and so on,
-the bytes of the tensors. All checksums are verified. A saver restores such checkpoints too.
+the bytes of the tensors. All checksums are verified. Strings are object arrays of ``bytes``, and a
+partitioned variable is one array under its own name. Resources and variants are skipped with a warning.
 
 Example::
 
-    weights = await tf_checkpoint.read("old/model.ckpt-1000")  # {"dense/kernel": array(...), ...}
+    async with await load_checkpoint("old/model.ckpt-1000") as reader:
+        weights = await reader.get_tensors()  # {"dense/kernel": array(...), ...}
     await saver.restore(session, "old/model.ckpt-1000", rename={"model/": "/"})
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Collection
 from math import prod
@@ -21,7 +22,6 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
 from asyncmon.checkpoint.manifest_reader import Contents, Facts, close_files, open_files, read_main_file
 from asyncmon.checkpoint.store import DataFile, Store
@@ -40,25 +40,6 @@ _ELEMENTS = {
     for name, number in table.items()
     if name not in ("string", "variant")
 }
-
-
-async def read(prefix: str | os.PathLike[str]) -> dict[str, Array]:
-    """Return all tensors of a TensorFlow checkpoint by name; strings as object arrays of ``bytes``.
-
-    A partitioned variable comes back whole, under its own name. Resources and variants are skipped with
-    a warning.
-
-    Raises:
-        NotFoundError: there is no such checkpoint.
-        DataLossError: a file is missing, cut off, or does not match its checksums.
-    """
-    path = os.fspath(prefix)
-    directory, basename = locations.split(path)
-    contents = await BundleContents.open(locations.open_store(directory), basename, path)
-    try:
-        return await contents.read(list(contents.facts.shapes))
-    finally:
-        contents.close()
 
 
 def index_name(basename: str) -> str:

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from asyncmon import checkpoint
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.directory import main_files
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError
 from asyncmon.monitor.run import CheckpointFacts
-from asyncmon.system.files import BESIDE, in_thread
+from asyncmon.system.files import in_thread
 
 
 class _Known(NamedTuple):
@@ -75,10 +76,7 @@ class CheckpointTable:
     def _scan(self) -> list[CheckpointFacts]:
         names = self._store.names()
         before, self._read = self._read, {}
-        for name in names:
-            basename, _, ending = name.rpartition(".")
-            if ending not in ("json", "index") or name.startswith(BESIDE):
-                continue
+        for name, basename in main_files(names):
             if os.path.islink(os.path.join(self._store.directory, name)):
                 continue
             known = before.get(name)

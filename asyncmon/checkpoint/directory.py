@@ -1,4 +1,4 @@
-"""The checkpoints of a directory, and the newest one that verifies."""
+"""Find the checkpoints of a directory: all of them, or the newest one that verifies."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.manifest import Manifest
+from asyncmon.checkpoint.manifest import Manifest, manifest_name
 from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.retention import Kept
+from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
@@ -24,21 +26,21 @@ logger = logging.getLogger(__name__)
 async def latest_checkpoint(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> str | None:
-    """Return the prefix of the newest checkpoint whose bytes are all there, or None.
+    """Return the prefix of the newest checkpoint that verifies, or None. TF1: same name.
 
-    TF1: same name. The state file names the newest; where that one is missing or damaged, the reason
-    is logged and the next older one is tried. Without a state file there is no checkpoint; with a
-    damaged one, every checkpoint in the directory is tried.
+    The state file names the newest one. If that is missing or damaged, the reason is logged and the
+    next older one is tried. Without a state file the result is None. If the state file is damaged, all
+    checkpoints in the directory are tried.
 
     Args:
-        checkpoint_dir: a directory or the URL of one; None is returned where it is missing.
+        checkpoint_dir: a path or URL. If there is no such directory, the result is None.
         latest_filename: the name of the state file, ``checkpoint`` by default.
     """
     return await Finder(os.fspath(checkpoint_dir), latest_filename).newest()
 
 
 class Finder:
-    """Finds the newest checkpoint of a directory that verifies, as often as it is called.
+    """Finds the newest checkpoint of a directory that verifies, again and again.
 
     A checkpoint is read again only if its files have changed. The reason to skip one is logged once.
     """
@@ -50,7 +52,7 @@ class Finder:
         self._logged: set[str] = set()
 
     async def newest(self) -> str | None:
-        """Return the prefix of the newest whole checkpoint, or None."""
+        """Return the prefix of the newest checkpoint that verifies, or None."""
         before, self._read = self._read, {}
         async for path in candidates(self.directory, self._latest_filename):
             error = await self._examine(path, *before.get(path, ((), None, None)))
@@ -65,7 +67,7 @@ class Finder:
     async def _examine(
         self, path: str, names: tuple[str, ...], fingerprint: Any, error: Exception | None
     ) -> Exception | None:
-        """Return the error of reading a checkpoint, or None where every byte is as it was saved."""
+        """Return the error of reading a checkpoint, or None if all checksums match."""
         store = locations.open_store(locations.split(path)[0])
         if not names or fingerprint != await in_thread(store.fingerprint, names):
             error = fingerprint = None
@@ -88,6 +90,72 @@ def skip_message(path: str, error: Exception) -> str:
     return f"Skipping checkpoint {path}: {error}"
 
 
+async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
+    """Open a checkpoint, or the newest one of a directory that verifies. TF1: same name.
+
+    The path of any safetensors file, ``weights.safetensors``, works too. Use the reader with
+    ``async with``, or close it.
+
+    Raises:
+        ValueError: the directory has no checkpoint.
+        NotFoundError: there is no checkpoint of this prefix.
+        DataLossError: its manifest is damaged, or a file is missing or of another size.
+    """
+    path = os.fspath(ckpt_dir_or_file)
+    if not is_plain(path) and not await checkpoint_exists(path):
+        newest = await latest_checkpoint(path)
+        if newest is None and await in_thread(_is_directory, path):
+            raise ValueError(
+                f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}"
+            )
+        path = newest or path
+    return await CheckpointReader.open(path)
+
+
+def _is_directory(path: str) -> bool:
+    return bool(locations.open_store(path).names()) if locations.is_url(path) else os.path.isdir(path)
+
+
+async def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
+    """Return whether there is such a checkpoint, asyncmon's or TensorFlow's. TF1: same name."""
+    return await in_thread(main_file, *located(checkpoint_prefix)) is not None
+
+
+def located(prefix: str | os.PathLike[str]) -> tuple[Store, str]:
+    """Return the store and the base name of a checkpoint."""
+    directory, basename = locations.split(prefix)
+    return locations.open_store(directory), basename
+
+
+def main_file(store: Store, basename: str) -> str | None:
+    """Return the name of the file that makes a checkpoint exist, if there is one. Blocking."""
+    names = store.names()
+    mains = manifest_name(basename), index_name(basename)
+    return next((name for name in mains if name in names), None)
+
+
+def main_files(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names of manifests and TensorFlow's indexes, each with its base name.
+
+    Other JSON files are yielded, too: only the content shows that a file is no manifest.
+    """
+    for name in names:
+        basename, _, ending = name.rpartition(".")
+        if ending in {"json", "index"} and not name.startswith(BESIDE):
+            yield name, basename
+
+
+def read_entry(store: Store, basename: str, path: str) -> Kept:
+    """Return path, time and metrics of a checkpoint from its manifest. Blocking.
+
+    Raises:
+        FileNotFoundError: there is no such checkpoint.
+        DataLossError: the manifest is damaged.
+    """
+    manifest = Manifest.decode(store.content(manifest_name(basename)), path)
+    return Kept(path, manifest.wall_time, manifest.metrics)
+
+
 async def candidates(
     directory: str,
     latest_filename: str | None = None,
@@ -95,17 +163,17 @@ async def candidates(
     everything: bool = False,
     for_restore: bool = False,
 ) -> AsyncIterator[str]:
-    """Yield the checkpoints of a directory, the newest first, whether they are whole or not.
+    """Yield the checkpoints of a directory, the newest first, without verifying them.
 
-    First come those that the state file lists, then others of the same prefix in the directory. With a
-    damaged state file these are all in the directory, without a state file there are none.
+    The checkpoints in the state file come first, then others of the same prefix in the directory. If
+    the state file is damaged, all checkpoints in the directory are yielded; without one, none.
 
     Args:
         directory: a path or URL.
         latest_filename: the name of the state file, ``checkpoint`` by default.
-        everything: yield all in the directory, of any prefix, also without a state file.
-        for_restore: yield all in the directory, with a warning, where the default state file is lost:
-            training must not begin anew in silence.
+        everything: yield checkpoints of any prefix, even without a state file.
+        for_restore: if the default state file is lost, log a warning and yield all checkpoints in the
+            directory, as a training must not silently start from the beginning.
     """
     store = locations.open_store(directory)
     name = latest_filename or STATE_NAME
@@ -126,7 +194,7 @@ async def candidates(
     for path in listed:
         yield path
     found = await in_thread(_present, store, None if everything else prefix)
-    others = await in_thread(_unlisted, found, listed)
+    known = await in_thread(lambda: {locations.own_path(store.directory, path) for path in listed})
     if state is None and for_restore and found:
         logger.warning(
             "The state file %s is missing, damaged or empty, but %d checkpoints are in the directory, "
@@ -136,29 +204,22 @@ async def candidates(
             len(found),
             found[0],
         )
-    for path in others:
-        yield path
-
-
-def _unlisted(found: Iterable[str], listed: Iterable[str]) -> list[str]:
-    """Return the checkpoints that are not listed, which may be by other paths. Blocking."""
-    known = set(map(locations.identity, listed))
-    return [path for path in found if locations.identity(path) not in known]
+    for path in found:
+        if path not in known:
+            yield path
 
 
 def _present(store: Store, prefix: str | None) -> list[str]:
     """Return the checkpoints in a directory, the newest first, of one prefix or all. Blocking."""
     found: list[tuple[float, str]] = []
-    for name in store.names():
-        basename, _, ending = name.rpartition(".")
-        if name.startswith(BESIDE) or prefix not in {None, _prefix(basename)}:
+    for name, basename in main_files(store.names()):
+        if prefix not in {None, _prefix(basename)}:
             continue
         path = locations.join(store.directory, basename)
         with contextlib.suppress(OpError, OSError):
-            if name == index_name(basename):
-                found.append((store.mtime(name), path))
-            elif ending == "json":
-                found.append((Manifest.decode(store.content(name), path).wall_time, path))
+            is_index = name == index_name(basename)
+            time = store.mtime(name) if is_index else read_entry(store, basename, path).time
+            found.append((time, path))
     return [path for _, path in sorted(found, reverse=True)]
 
 
