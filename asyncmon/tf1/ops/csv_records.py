@@ -73,7 +73,7 @@ def _fields(line: str, delimiter: str, quotes: bool, number: int) -> list[str]:
 
 
 def _quoted(line: str, start: int, number: int) -> tuple[str, int]:
-    """Return a quoted field whose text begins at ``start``, and the index behind it."""
+    """Return the quoted field whose text begins at ``start``, and the index after it."""
     parts = []
     while (end := line.find('"', start)) >= 0:
         parts.append(line[start:end])
@@ -126,21 +126,20 @@ def decode_csv(
 
     Args:
         records: strings, a record each.
-        record_defaults: for each column a list with the value of an empty field, whose dtype the column
-            has: float32, float64, int32, int64 or string; an empty tensor for a column that must be
-            there.
+        record_defaults: for each column the value of an empty field, in a list. Its dtype is that of
+            the column: float32, float64, int32, int64 or string. An empty tensor for a required column.
         field_delim: one character.
         use_quote_delim: whether fields may be quoted with ``"``.
         name: the node's name.
-        na_value: another text that stands for an empty field.
-        select_cols: the columns to take, in ascending order; by default all.
+        na_value: another text of an empty field.
+        select_cols: the columns to return, in ascending order; by default all.
 
     Returns:
         A list. InvalidArgumentError in the run for a record with another number of fields, or a field
-        that is not of its column's dtype.
+        that its column's dtype cannot hold.
 
     Raises:
-        ValueError: ``field_delim`` is no single character, or ``select_cols`` does not fit.
+        ValueError: ``field_delim`` is not a single character, or ``select_cols`` does not fit.
     """
     if len(field_delim) != 1:
         raise ValueError(f"field_delim should be only 1 char, got {field_delim!r}.")

@@ -55,7 +55,7 @@ def diag_part(input: Any, name: str | None = None) -> Tensor:
 
 
 def _positions(count: Tensor) -> Tensor:
-    """Return where the diagonal of a square matrix of this size lies in its elements."""
+    """Return the positions of the diagonal in the elements of a square matrix of this size."""
     return range(count) * (count + 1)
 
 

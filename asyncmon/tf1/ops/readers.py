@@ -1,8 +1,8 @@
-"""Readers: the records of the files whose names a queue has. TF1: ``tf.ReaderBase``.
+"""Readers: the records of the files whose names are in a queue. TF1: ``tf.ReaderBase``.
 
-What a reader has open belongs to a session. A run that fails or is cancelled loses nothing: its records
-are read next, or, where no other run has read from the file that it opened, the name goes back to the
-head of its queue. Files are read in worker threads, some records ahead.
+The open file of a reader belongs to a session. A run that fails or is cancelled loses no record: the
+next run gets its records or, if no other run has read from the file that it opened, the name returns to
+the head of the queue. Worker threads read files some records ahead.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Record = tuple[bytes, bytes]
 """Key and value."""
 
 Texts = tuple[Any, ...]
-"""The same as string scalars of a run."""
+"""A record as string scalars of a run."""
 
 
 class ReaderRead(NamedTuple):
-    """String scalars: where the record is, and what it holds."""
+    """The key (file and position) and the value of a record, string scalars."""
 
     key: Tensor
     value: Tensor
 
 
 class ReaderReadUpTo(NamedTuple):
-    """String vectors of one length: where the records are, and what they hold."""
+    """The keys and the values of records, string vectors."""
 
     keys: Tensor
     values: Tensor
@@ -50,11 +50,11 @@ class ReaderReadUpTo(NamedTuple):
 
 @dataclass(frozen=True)
 class ReaderSpec:
-    """What the ops of one reader share: plain data. Each session makes its own reader of it.
+    """The attributes of the ops of one reader, from which each session creates its reader.
 
     Attributes:
         kind: see :func:`register_reader`.
-        name: of the session's reader, see :func:`~asyncmon.graph.queues.ops.resource_name`.
+        name: the name of the session's reader, see :func:`~asyncmon.graph.queues.ops.resource_name`.
         options: passed to the function that reads a file.
     """
 
@@ -80,9 +80,9 @@ class ReaderSpec:
 
 
 Records: TypeAlias = "Callable[..., Iterator[Sequence[Record]]]"
-"""``records(path, *options)`` yields the records of a file, some at a time.
+"""``records(path, *options)`` yields lists of records of a file.
 
-It runs in a worker thread, one step at a time. It raises OpError; what was yielded before is delivered
+It runs in a worker thread, one step at a time. The records yielded before an OpError are delivered
 first.
 """
 
@@ -93,26 +93,26 @@ def register_reader(kind: str, records: Records, *, one_each: bool = False) -> N
     """Add a kind of reader: ``"TFRecord"``.
 
     Args:
-        kind: without ``Reader``.
-        records: reads a file.
-        one_each: a file is one record, and known to be at its end with that.
+        kind: its name without ``Reader``.
+        records: see :data:`Records`.
+        one_each: each file is one record, and is complete after that.
     """
 
     def rule() -> Spec:
         return _STRING
 
-    rule.__module__ = records.__module__  # imported where a graph with such a reader is received
+    rule.__module__ = records.__module__  # the module that a server imports to run such a reader
     _formats[kind] = records, one_each
-    # The value of a reader's own node only ties its ops together.
+    # the output of the reader's node only connects its ops
     register(OpDef(f"{kind}ReaderV2", lambda: np.array("reader", object), rule))
 
 
 class ReaderBase:
-    """What all readers have in common. TF1: ``tf.ReaderBase``. Made by its subclasses.
+    """The base class of readers. TF1: ``tf.ReaderBase``.
 
     In a run, its operations raise ``OutOfRangeError`` at the end of a closed queue, ``NotFoundError``
-    where there is no such file, ``DataLossError`` where one is damaged. A cancelled run waits for the
-    read of a file that is under way; closing the session closes the file.
+    if there is no such file, ``DataLossError`` if it is damaged. A cancelled run waits for the current
+    read of a file; closing the session closes the file.
     """
 
     def __init__(self, kind: str, name: str | None, *options: int | str) -> None:
@@ -127,24 +127,24 @@ class ReaderBase:
         return False
 
     def read(self, queue: QueueBase, name: str | None = None) -> ReaderRead:
-        """Return the next record. The run waits for a name where no file is open."""
+        """Return the next record. If no file is open, the run waits for a name."""
         return ReaderRead(*self._op("ReaderReadV2", name, queue=_spec(queue)))
 
     def read_up_to(self, queue: QueueBase, num_records: Any, name: str | None = None) -> ReaderReadUpTo:
-        """Return up to so many records, an integer or a tensor; fewer at the end of each file."""
+        """Return up to ``num_records`` records, an integer or a tensor; fewer at the end of a file."""
         outputs = self._op("ReaderReadUpToV2", name, num_records, queue=_spec(queue))
         return ReaderReadUpTo(*outputs)
 
     def num_records_produced(self, name: str | None = None) -> Tensor:
-        """Return an int64 scalar: how many records were read in this session."""
+        """Return the number of records read in this session, an int64 scalar."""
         return self._op("ReaderNumRecordsProducedV2", name)[0]
 
     def num_work_units_completed(self, name: str | None = None) -> Tensor:
-        """Return an int64 scalar: of how many files the end was reached in this session."""
+        """Return the number of files completed in this session, an int64 scalar."""
         return self._op("ReaderNumWorkUnitsCompletedV2", name)[0]
 
     def reset(self, name: str | None = None) -> Operation:
-        """Return an operation that drops the rest of the open file and sets the counts to 0."""
+        """Return an operation that drops the rest of the open file and resets the counts."""
         attrs = {"reader": self._spec}
         return create_operation("ReaderResetV2", [self.reader_ref], attrs, name or "ReaderResetV2")
 
@@ -164,15 +164,15 @@ def _spec(queue: Any) -> QueueSpec:
 
 @dataclass(slots=True, eq=False)
 class _File:
-    """A file that is being read.
+    """An open file.
 
     Attributes:
-        name: as it was in the queue.
-        source: yields its records; None at its end.
-        records: those read ahead.
-        error: why no more of it can be read.
-        owner: the run that opened it, as long as no other one has read from it; None afterwards.
-        done: its end was reached by a run.
+        name: its element of the queue.
+        source: the iterator of its records; None at its end.
+        records: the records read ahead.
+        error: the error that follows these records.
+        owner: the run that opened it, until that commits or another run reads from the file.
+        done: a run has taken its last record.
     """
 
     name: str
@@ -183,7 +183,7 @@ class _File:
     done: bool = False
 
     def advance(self) -> None:
-        """Read ahead, in a worker thread. The result is kept here: the run may be cancelled."""
+        """Read ahead in a worker thread, and store the records: the run may be cancelled."""
         assert self.source is not None, "a file is read to its end only once"
         try:
             self.records.extend([tuple(map(dtypes.as_objects, pair)) for pair in next(self.source)])
@@ -193,11 +193,11 @@ class _File:
             self.error = error
 
     def settle(self) -> None:
-        """Keep the name: the run that opened it has committed."""
+        """Keep the name dequeued: the run that opened the file has committed."""
         self.owner = None
 
     def close(self) -> None:
-        """Close the file; one that a thread reads at present is closed by the garbage collector."""
+        """Close the file; if a thread is reading it, the garbage collector does."""
         if self.source is not None:
             try:
                 self.source.close()  # type: ignore[attr-defined]  # a generator
@@ -206,19 +206,19 @@ class _File:
 
 
 class _Reader:
-    """The state of a reader in a session. On the loop's thread."""
+    """The state of a reader in a session, used in the thread of the event loop."""
 
     def __init__(self, open_file: Callable[[str], Iterator[Sequence[Record]]], one_each: bool) -> None:
         self.produced = self.completed = 0
         self._open = open_file
         self._one_each = one_each
-        self._busy = False  # a run reads ahead, or waits for a name
+        self._busy = False  # a run is reading ahead or waiting for a name
         self._idle = asyncio.Event()
         self._file: _File | None = None
         self._returned: deque[Texts] = deque()
 
     def read_nowait(self, run: Run) -> Any:
-        """Return a record that was read ahead, or WAITS."""
+        """Return a record that was read ahead, else WAITS."""
         file = self._file
         if self._busy or self._returned or self._one_each or file is None or not file.records:
             return WAITS
@@ -234,7 +234,7 @@ class _Reader:
         taken: list[tuple[_File | None, Texts]] = []
         run.on_abort(partial(self._return, run, taken))
         while self._busy:
-            await self._idle.wait()  # all that wait go on: a lock would pass from one to the next
+            await self._idle.wait()  # wakes all waiters; a lock would wake one after another
         self._busy = True
         self._idle.clear()
         try:
@@ -250,7 +250,7 @@ class _Reader:
         return [record for _file, record in taken]
 
     async def _read_one(self, run: Run, queue: QueueSpec, taken: list[Any]) -> bool:
-        """Take a record, or get nearer to it. Return False where those that were taken must do."""
+        """Take a record, open a file or read ahead. Return False if the run must not wait for more."""
         file = self._file
         if file is None:
             if taken:

@@ -114,7 +114,7 @@ def reverse_sequence(
     Args:
         input: the sequences.
         seq_lengths: a vector, a length for each sequence.
-        seq_axis: along which a sequence lies.
+        seq_axis: the axis of the sequences.
         batch_axis: along which the sequences lie, 0 by default.
         name: the node's name.
         seq_dim: an old name of ``seq_axis``.

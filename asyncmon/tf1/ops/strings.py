@@ -1,4 +1,4 @@
-"""Numbers in strings, which are bytes: as text, and as they lie in memory."""
+"""Convert strings, which are bytes, to numbers: from text or from memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INTEGER = re.compile(rb"\s*-?\d+\s*")
 
 
 def parsed(text: bytes, dtype: DType) -> Any:
-    """Return the number that a text is. ValueError where it is none, or does not fit."""
+    """Parse a number; ValueError if it is invalid or out of range."""
     if dtype.is_floating:
         if not _NUMBER.fullmatch(text):
             raise ValueError(text)
@@ -69,9 +69,9 @@ def string_to_number(
     name: str | None = None,
     input: Any = None,
 ) -> Tensor:
-    """Return the numbers that texts are: float32, float64, int32 or int64. TF1: same name.
+    """Parse numbers: float32, float64, int32 or int64. TF1: same name.
 
-    InvalidArgumentError in the run for what is no number, or out of the dtype's range.
+    InvalidArgumentError in the run for other text, and numbers out of the range of the dtype.
     """
     texts = renamed_argument("input", input, "string_tensor", string_tensor)
     return create_op("StringToNumber", (texts,), {"out_type": dtypes.as_dtype(out_type)}, name)
@@ -111,9 +111,9 @@ def decode_raw(
     name: str | None = None,
     bytes: Any = None,
 ) -> Tensor:
-    """Return the numbers that the bytes of strings are, along a new last dimension. TF1: same name.
+    """Decode the bytes of strings as numbers along a new last dimension. TF1: same name.
 
-    InvalidArgumentError in the run for strings of several lengths, or of a length that is no multiple.
+    InvalidArgumentError in the run for strings of different lengths, or not of a multiple of the size.
     """
     texts = renamed_argument("input_bytes", input_bytes, "bytes", bytes)
     attrs = {"out_type": dtypes.as_dtype(out_type), "little_endian": little_endian}
