@@ -46,34 +46,28 @@ from asyncmon.graph.core.shape import Dimension, TensorShape, dimension_at_index
 from asyncmon.graph.nn.clip import (
     clip_by_average_norm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm,
 )
-from asyncmon.graph.ops.arithmetic import (
-    add, add_n, atan2, div, div_no_nan, divide, floordiv, floormod, maximum, minimum, mod, multiply,
-    pow, realdiv, squared_difference, subtract, truediv,
-)
 from asyncmon.graph.ops.axes import invert_permutation
 from asyncmon.graph.ops.basic import (
     cast, constant, group, identity, no_op, placeholder, placeholder_with_default, stop_gradient, tuple,
 )
 from asyncmon.graph.ops.checks import Assert, Print, check_numerics
-from asyncmon.graph.ops.compare import (
-    equal, greater, greater_equal, is_finite, is_inf, is_nan, less, less_equal, logical_and,
-    logical_not, logical_or, logical_xor, not_equal, where,
-)
 from asyncmon.graph.ops.create import (
     eye, fill, linspace, one_hot, ones, ones_like, range, zeros, zeros_like,
 )
-from asyncmon.graph.ops.functions import (
-    abs, acos, acosh, asin, asinh, atan, atanh, ceil, conj, cos, cosh, erf, erfc, exp, expm1, floor,
-    log, log1p, negative, reciprocal, rint, round, rsqrt, sigmoid, sign, sin, sinh, sqrt, square,
-    tan, tanh,
+from asyncmon.graph.ops.elementwise import (
+    abs, acos, acosh, add, add_n, asin, asinh, atan, atan2, atanh, ceil, conj, cos, cosh, div,
+    div_no_nan, divide, equal, erf, erfc, exp, expm1, floor, floordiv, floormod, greater,
+    greater_equal, is_finite, is_inf, is_nan, less, less_equal, log, log1p, logical_and,
+    logical_not, logical_or, logical_xor, maximum, minimum, mod, multiply, negative, not_equal,
+    pow, realdiv, reciprocal, rint, round, rsqrt, sigmoid, sign, sin, sinh, sqrt, square,
+    squared_difference, subtract, tan, tanh, truediv, where,
 )
 from asyncmon.graph.ops.gather import (
     TopK, gather, gather_nd, in_top_k, scatter_nd, top_k, unsorted_segment_sum,
 )
-from asyncmon.graph.ops.index import boolean_mask, newaxis, reverse, slice, strided_slice
+from asyncmon.graph.ops.index import boolean_mask, newaxis, pad, reverse, slice, strided_slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
 from asyncmon.graph.ops.linalg import einsum, matmul, tensordot
-from asyncmon.graph.ops.pad import pad
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.random_ops import (
     multinomial, random_normal, random_shuffle, random_uniform, truncated_normal,

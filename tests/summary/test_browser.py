@@ -19,8 +19,8 @@ import pytest
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import name_scope
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
+from asyncmon.graph.ops.elementwise import multiply
 from asyncmon.summary import FileWriter
 from tests.browser import NEEDS_BROWSER, Page, browser, ended
 

@@ -14,8 +14,8 @@ from tensorboard.compat.proto.meta_graph_pb2 import MetaGraphDef
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import control_dependencies, device, name_scope
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
+from asyncmon.graph.ops.elementwise import multiply
 from asyncmon.protobuf import graph_def as ours
 from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph

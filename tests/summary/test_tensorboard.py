@@ -18,8 +18,8 @@ from tensorboard.plugins.hparams import plugin_data_pb2
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import name_scope
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
+from asyncmon.graph.ops.elementwise import multiply
 from asyncmon.protobuf.run_options import NodeStats, RunMetadata
 from asyncmon.summary import FileWriter, HistogramProto, SessionLog, Summary
 from asyncmon.summary.histogram import encode_histogram

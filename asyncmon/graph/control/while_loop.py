@@ -18,7 +18,7 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import Shape, TensorShape, as_shape
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
-from asyncmon.graph.ops.compare import logical_and
+from asyncmon.graph.ops.elementwise import logical_and
 
 
 def while_loop(

@@ -14,8 +14,8 @@ from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
-from asyncmon.graph.ops.arithmetic import maximum
 from asyncmon.graph.ops.basic import cast, stop_gradient
+from asyncmon.graph.ops.elementwise import maximum
 from asyncmon.graph.ops.shape_ops import size as size_of
 from asyncmon.graph.train.averages import assign_moving_average
 from asyncmon.graph.variables.initializers import ones_initializer

@@ -23,7 +23,7 @@ from asyncmon.graph.nn.conv import conv2d as _conv2d
 from asyncmon.graph.nn.conv import conv2d_transpose as _conv2d_transpose
 from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.nn.images import spatial
-from asyncmon.graph.ops.pad import pad
+from asyncmon.graph.ops.index import pad
 from asyncmon.graph.ops.shape_ops import expand_dims, shape, squeeze
 
 

@@ -24,7 +24,7 @@ from asyncmon.graph.nn.lrn import local_response_normalization, lrn
 from asyncmon.graph.nn.sampling import (
     log_uniform_candidate_sampler, nce_loss, sampled_softmax_loss,
 )
-from asyncmon.graph.ops.functions import sigmoid, tanh
+from asyncmon.graph.ops.elementwise import sigmoid, tanh
 from asyncmon.graph.ops.gather import in_top_k, top_k
 # isort: on
 

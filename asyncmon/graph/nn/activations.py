@@ -16,11 +16,10 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.rules import FLOATS, REALS
 from asyncmon.graph.numerics.arrays import Array, as_out
-from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.axes import along
 from asyncmon.graph.ops.basic import cast
+from asyncmon.graph.ops.elementwise import abs, erf, exp, minimum, sigmoid, square, tanh
 from asyncmon.graph.ops.families import activation
-from asyncmon.graph.ops.functions import abs, erf, exp, sigmoid, square, tanh
 from asyncmon.graph.ops.reduce import reduce_sum
 
 _SELU_SCALE = 1.0507009873554805

@@ -16,10 +16,8 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge
 from asyncmon.graph.nn.l2 import l2_loss
-from asyncmon.graph.ops.arithmetic import add_n, maximum, minimum
 from asyncmon.graph.ops.basic import cast
-from asyncmon.graph.ops.compare import logical_or
-from asyncmon.graph.ops.functions import rsqrt, sqrt, square
+from asyncmon.graph.ops.elementwise import add_n, logical_or, maximum, minimum, rsqrt, sqrt, square
 from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import size, unbroadcast
 

@@ -16,7 +16,7 @@ from asyncmon.graph.core.shape import is_compatible, merge
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
 from asyncmon.graph.numerics.arrays import Array, ones
 from asyncmon.graph.ops.basic import cast, in_single, stop_gradient
-from asyncmon.graph.ops.functions import abs, sigmoid
+from asyncmon.graph.ops.elementwise import abs, sigmoid
 from asyncmon.graph.ops.shape_ops import expand_dims, unbroadcast
 
 Gradients = list[Tensor | None]

@@ -7,12 +7,10 @@ from typing import Any
 from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import convert_to_tensor, name_scope
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import cast, in_single
-from asyncmon.graph.ops.compare import less_equal
 from asyncmon.graph.ops.create import range as range_of
-from asyncmon.graph.ops.functions import abs as absolute
-from asyncmon.graph.ops.functions import square
+from asyncmon.graph.ops.elementwise import abs as absolute
+from asyncmon.graph.ops.elementwise import less_equal, multiply, square
 from asyncmon.graph.ops.linalg import tensordot
 from asyncmon.graph.ops.shape_ops import expand_dims, shape
 

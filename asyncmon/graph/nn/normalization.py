@@ -23,11 +23,9 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array, as_out, ones
-from asyncmon.graph.ops.arithmetic import maximum, squared_difference
 from asyncmon.graph.ops.basic import cast, in_single, stop_gradient
-from asyncmon.graph.ops.compare import equal
 from asyncmon.graph.ops.create import zeros_like
-from asyncmon.graph.ops.functions import rsqrt, square
+from asyncmon.graph.ops.elementwise import equal, maximum, rsqrt, square, squared_difference
 from asyncmon.graph.ops.random_ops import random_uniform
 from asyncmon.graph.ops.reduce import reduce_mean, reduce_min, reduce_sum
 from asyncmon.graph.ops.shape_ops import reshape

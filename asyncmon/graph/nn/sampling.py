@@ -18,9 +18,8 @@ from asyncmon.graph.nn.losses import (
 )
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import cast, stop_gradient
-from asyncmon.graph.ops.compare import equal
 from asyncmon.graph.ops.create import ones_like, zeros_like
-from asyncmon.graph.ops.functions import log
+from asyncmon.graph.ops.elementwise import equal, log
 from asyncmon.graph.ops.join import concat, split
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.reduce import reduce_any, reduce_sum

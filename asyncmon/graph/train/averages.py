@@ -17,8 +17,8 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.basic import cast, group
+from asyncmon.graph.ops.elementwise import minimum
 from asyncmon.graph.ops.families import update_rule
 from asyncmon.graph.variables.scope import make_slot
 from asyncmon.graph.variables.variable import (

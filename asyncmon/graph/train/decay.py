@@ -17,9 +17,8 @@ from asyncmon.graph.core.dtypes import int32, int64
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.core.rules import with_rank
-from asyncmon.graph.ops.arithmetic import add, minimum, multiply, truediv
 from asyncmon.graph.ops.basic import cast
-from asyncmon.graph.ops.functions import ceil, cos, exp, floor
+from asyncmon.graph.ops.elementwise import add, ceil, cos, exp, floor, minimum, multiply, truediv
 from asyncmon.graph.ops.gather import gather
 from asyncmon.graph.ops.join import stack
 

@@ -13,7 +13,7 @@ from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import merge
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.create import range
-from asyncmon.graph.ops.functions import abs, sqrt
+from asyncmon.graph.ops.elementwise import abs, sqrt
 from asyncmon.graph.ops.gather import gather, scatter_nd
 from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.reduce import reduce_max, reduce_prod, reduce_sum
