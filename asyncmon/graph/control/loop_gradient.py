@@ -13,22 +13,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon.graph.control.subgraph import SubGraph, subgraph_op
-from asyncmon.graph.control.sums import concat_rows, sum_of_products, sum_to_like
 from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
+    create_op,
     get_default_graph,
 )
 from asyncmon.graph.core.gradients import add_up, gradients
 from asyncmon.graph.core.graph import BuildContext, building, entered
 from asyncmon.graph.core.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, Spec
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import Shape, is_known
 from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.create import zeros, zeros_like
+from asyncmon.graph.ops.linalg import float_product, product_gradients
+from asyncmon.graph.ops.shape_ops import broadcast_like, like, sum_to_shape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
 
 if TYPE_CHECKING:
@@ -242,7 +247,7 @@ class _Sum:
             ):
                 return [x for term in op.inputs for x in self._split(term)]
             case "MatMul" if all(len(x.spec.shape or ()) == 2 and self._varies(x) for x in op.inputs):
-                return self._of_stacks(op.inputs, lambda a, b: sum_of_products(a, b, op))
+                return self._of_stacks(op.inputs, lambda a, b: _sum_of_products(a, b, op))
             case "SumToShape" if self._varies(op.inputs[0]):
                 return self._of_stacks(op.inputs[:1], self._total)
             case "BiasAddGrad" if not op.attrs.get("second") and self._varies(op.inputs[0]):
@@ -259,11 +264,11 @@ class _Sum:
         return []
 
     def _total(self, stack: Tensor) -> Tensor:
-        return sum_to_like(stack, self._body.input(self.number))
+        return _sum_to_like(stack, self._body.input(self.number))
 
     def _slices(self, values: Tensor, indices: Tensor) -> IndexedSlices:
         shape = shape_of(self._body.input(self.number))
-        return IndexedSlices(concat_rows(values), concat_rows(indices), shape)
+        return IndexedSlices(_concat_rows(values), _concat_rows(indices), shape)
 
     def outside(self, scan: _Scan) -> Any:
         """Return the sum over all iterations."""
@@ -341,3 +346,80 @@ class _Scan:
     def end(self, carried: Tensor) -> Tensor:
         """Return the last of a carried value."""
         return self.ends[self._carried.index(carried)]
+
+
+# --- sums over stacks ---------------------------------------------------------------------------------
+# A stack is an array or, if the shapes of its elements differ, an array of arrays.
+def _joined_rows(stack: Array, axis: int) -> Any:
+    """Join the matrices of a stack below (axis 0) or beside (axis 1) each other."""
+    if stack.dtype == object or not len(stack):
+        return np.concatenate(list(stack), axis) if len(stack) else None
+    if axis:
+        return stack.swapaxes(0, 1).reshape(stack.shape[1], -1)
+    return stack.reshape(-1, *stack.shape[2:])
+
+
+def _stacked_product(
+    a: Array, b: Array, out: Array | None = None, *, transpose_a: bool, transpose_b: bool, shape: Shape
+) -> Any:
+    if not len(a):
+        found = np.empty([d or 0 for d in shape or ()], a.dtype) if out is None else out
+        found.fill(0)
+        return found
+    left, right = _joined_rows(a, int(not transpose_a)), _joined_rows(b, int(transpose_b))
+    left, right = left.T if transpose_a else left, right.T if transpose_b else right
+    return float_product(left, right, out)
+
+
+def _stacked_product_spec(a: Spec, b: Spec, *, shape: Shape, **_attrs: Any) -> Spec:
+    return Spec(a.dtype, shape)
+
+
+def _stacked_flops(a: Spec, b: Spec, result: Spec, *, shape: Shape, **_attrs: Any) -> int:
+    (n, rows, columns), (_, *others) = a.shape or (0, 0, 0), b.shape or (0, 0, 0)
+    return (n or 0) * (rows or 0) * (columns or 0) * (max([d or 0 for d in others]))
+
+
+def _stacked_sum(stack: Array, shape: Array) -> Any:
+    if stack.dtype == object:
+        return sum([sum_to_shape(x, shape) for x in stack])
+    if len(shape) == 1 and stack.ndim > 2 and stack.shape[-1] == shape[0]:
+        return np.add.reduce(stack.reshape(-1, stack.shape[-1]), axis=0, dtype=stack.dtype)
+    return sum_to_shape(stack, shape)
+
+
+def _stacked_concat(stack: Array) -> Any:
+    found = _joined_rows(stack, 0)
+    return np.zeros((0, *stack.shape[2:]), stack.dtype) if found is None else found
+
+
+register(
+    OpDef(
+        "StackedProduct",
+        _stacked_product,
+        _stacked_product_spec,
+        product_gradients,
+        out=True,
+        flops=_stacked_flops,
+    )
+)
+register(OpDef("StackedSum", _stacked_sum, lambda stack, shape: Spec(stack.dtype, shape.known_dims()),
+    lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))  # fmt: skip
+register(OpDef("StackedConcat", _stacked_concat,
+    lambda stack: Spec(stack.dtype, None if stack.shape is None else (None, *stack.shape[2:])),
+    lambda op, grad: [like("Reshape", (grad,), op.inputs[0])], aliases=True))  # fmt: skip
+
+
+def _sum_of_products(a: Tensor, b: Tensor, product: Operation) -> Tensor:
+    """Return the sum of the products of two stacks of matrices; ``product`` is one of the products."""
+    attrs = {**product.attrs, "shape": product.outputs[0].spec.shape}
+    return create_op("StackedProduct", (a, b), attrs)
+
+
+def _sum_to_like(stack: Tensor, x: Tensor) -> Tensor:
+    """Return the sum of the elements of a stack, each summed to the shape of ``x``."""
+    return like("StackedSum", (stack,), x)
+
+
+def _concat_rows(stack: Tensor) -> Tensor:
+    return create_op("StackedConcat", (stack,))

@@ -148,15 +148,15 @@ def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return list(create_ops("SplitV", (grad, sizes), {"num": num, "axis": axis}))
 
 
-def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:
-    return _pieces(x, _with_rest(sizes.tolist(), x.shape[axis]), axis)
+def _split(x: Array, *sizes: Array, num: int, axis: int) -> Any:
+    total = x.shape[axis]
+    return _pieces(x, _with_rest(sizes[0].tolist(), total) if sizes else _even(total, num), axis)
 
 
-def _split(x: Array, *, num: int, axis: int) -> Any:
-    size, rest = divmod(x.shape[axis], num)
-    if rest:
-        raise ValueError(f"Dimension size must be evenly divisible by {num} but is {x.shape[axis]}")
-    return _pieces(x, [size] * num, axis)
+def _even(total: int, num: int) -> list[int]:
+    if total % num:
+        raise ValueError(f"Dimension size must be evenly divisible by {num} but is {total}")
+    return [total // num] * num
 
 
 def _pieces(x: Array, sizes: Sequence[int], axis: int) -> Any:
@@ -175,26 +175,19 @@ def _with_rest(sizes: list[int], total: int) -> list[int]:
     return parts
 
 
-def _split_rule(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
-    if x.shape is None:
-        return (Spec(x.dtype, None),) * num
-    at = rules.normalize_axis(axis, len(x.shape), "split dimension")
-    size = x.shape[at]
-    if size is not None and size % num:
-        raise ValueError(f"Dimension size must be evenly divisible by {num} but is {size}")
-    part = None if size is None else size // num
-    return (Spec(x.dtype, _with_size(x.shape, at, part)),) * num
-
-
-def _split_v_rule(x: Spec, sizes: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
-    parts = sizes.known_dims() or (None,) * num
+def _split_rule(x: Spec, *sizes: Spec, num: int, axis: int) -> tuple[Spec, ...]:
+    parts: tuple[int | None, ...] = (None,) * num
+    if sizes:
+        parts = sizes[0].known_dims() or parts
     if parts.count(-1) > 1:
         raise ValueError(f"size_splits can only have one -1, got {list(parts)}")
     if x.shape is None:
         return (Spec(x.dtype, None),) * num
     at = rules.normalize_axis(axis, len(x.shape), "split dimension")
     total, known = x.shape[at], [part for part in parts if part is not None]
-    if total is not None and len(known) == num:
+    if total is not None and not sizes:
+        parts = tuple(_even(total, num))
+    elif total is not None and len(known) == num:
         parts = tuple(_with_rest(known, total))
     return tuple(Spec(x.dtype, _with_size(x.shape, at, None if part == -1 else part)) for part in parts)
 
@@ -207,7 +200,7 @@ def _split_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]
 register(OpDef("ConcatV2", lambda *values, axis, out=None: np.concatenate(values, axis, out=out),
     _concat_rule, _concat_gradient, out=True))  # fmt: skip
 register(OpDef("Split", _split, _split_rule, _split_gradient, aliases=True))
-register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True))
+register(OpDef("SplitV", _split, _split_rule, _split_gradient, aliases=True))
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
