@@ -1,7 +1,7 @@
 """Past one process: clusters, and sessions that another process runs.
 
-A target names where a session is run, a :class:`Server` for example. One service does what sessions ask
-for, whatever carries the messages::
+A target names the process that runs a session, such as a :class:`Server`. One service executes the
+requests of sessions, over any transport::
 
     Session("grpc://host:port")  ->  RemoteBackend  ->  channel  ->  SessionService  ->  a session there
 
@@ -9,7 +9,7 @@ A cluster names the processes of a job, and a device which of them holds a varia
 
     cluster = ClusterSpec({"ps": ["host:2222"], "worker": ["host:2223", "host:2224"]})
     with graph.device(replica_device_setter(cluster=cluster)):
-        ...  # variables go to the ps tasks in turn, all else to the worker
+        ...  # variables go to the ps tasks in turn, other operations to the worker
 """
 
 # fmt: off

@@ -1,4 +1,4 @@
-"""The answers of a service: what it has done, results of runs, snapshots, errors."""
+"""The responses of a service: results of runs, snapshots, errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from asyncmon.system.snapshot import Snapshot
 
 
 def answer(value: dict[str, Any]) -> Message:
-    """Return values as an answer."""
+    """Return values as a response."""
     return Encoder().message(value)
 
 
 def results_of(backend: Backend, results: list[Any], metadata: RunMetadata | None = None) -> Message:
-    """Return the answer of a run."""
+    """Return the response of a run."""
     content = {"values": results, "step": backend.global_step}
     if metadata is not None:
         content["metadata"] = [list(metadata.nodes), metadata.duration]
@@ -27,13 +27,13 @@ def results_of(backend: Backend, results: list[Any], metadata: RunMetadata | Non
 
 
 def failure(error: BaseException) -> Message:
-    """Return an error as an answer."""
+    """Return an error as a response."""
     return Encoder().message({"error": error_data(error)})
 
 
 def take_snapshot(backend: Backend, _decoder: Decoder) -> Callable[[], Awaitable[Message]]:
-    """Order a snapshot; return what waits for it and for its answer."""
-    ordered = backend.snapshot()  # before the requests that come after
+    """Order a snapshot; return a function that awaits it and makes the response."""
+    ordered = backend.snapshot()  # before later requests
 
     async def take() -> Message:
         snapshot = await ordered

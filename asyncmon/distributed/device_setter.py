@@ -1,4 +1,4 @@
-"""Which task holds which variable. TF1: ``tf.train.replica_device_setter``."""
+"""Place variables on parameter servers. TF1: ``tf.train.replica_device_setter``."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def replica_device_setter(
     ps_ops: Sequence[str] | None = None,
     ps_strategy: Callable[[Operation], int] | None = None,
 ) -> Callable[[Operation], str] | None:
-    """Return a device function that puts variables on the ps tasks in turn, all else on the worker.
+    """Return a device function: variables on the ps tasks in turn, other operations on the worker.
 
-    For ``with graph.device(...)``. What the scopes inside ask for wins. Local variables are variables
+    For ``with graph.device(...)``. Devices of inner scopes win. Local variables are placed
     too. TF1: same name.
 
     Args:
-        ps_tasks: how many tasks the ps job has; taken from ``cluster`` where that is given.
+        ps_tasks: the number of tasks of the ps job; taken from ``cluster`` if that is given.
         ps_device: the device of variables, to which the task is added if it names a job; "" leaves them
             on the worker.
-        worker_device: the device of all else.
-        merge_devices: false leaves a device that a scope inside has set as it is.
-        cluster: a :class:`ClusterSpec`, or what makes one.
+        worker_device: the device of other operations.
+        merge_devices: false keeps a device of an inner scope unchanged.
+        cluster: a :class:`ClusterSpec`, or an argument of one.
         ps_ops: the op types that go to the ps job, by default those of variables.
-        ps_strategy: ``ps_strategy(op) -> task`` instead of one task after the other.
+        ps_strategy: ``ps_strategy(op) -> task``; by default round robin.
 
     Returns:
-        The function, or None, which sets no device, where there are no ps tasks.
+        The function, or None, which sets no device, if there are no ps tasks.
 
     Raises:
         TypeError: ``cluster`` is none, or ``ps_strategy`` cannot be called.

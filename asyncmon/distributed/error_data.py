@@ -14,7 +14,7 @@ _BUILTINS = ("MemoryError", "NotImplementedError", "RuntimeError", "TypeError", 
 
 
 def error_data(error: BaseException) -> dict[str, Any]:
-    """Return an error as plain data; one of a class that is not known everywhere, an InternalError."""
+    """Return an error as plain data; an error of an unknown class becomes an InternalError."""
     kind, text = type(error).__name__, text_of(error)
     if not isinstance(error, OpError) and kind not in _BUILTINS:
         kind, text = "InternalError", phrase(error)
@@ -34,7 +34,7 @@ def error_data(error: BaseException) -> dict[str, Any]:
 def error_of(data: Any, graph: Graph) -> Exception:
     """Return the error that plain data describes, with the operation of a graph.
 
-    What is not such data is an InternalError that says so.
+    Malformed data gives an InternalError.
     """
     try:
         kind, message = str(data["type"]), str(data["message"])

@@ -1,9 +1,9 @@
-"""A graph as plain data, and back: what a session sends to where it is run.
+"""A graph as plain data, and back: sent by a session to the process that runs it.
 
-Written are operations with their inputs, attributes and what is known of their outputs, and which
-variables are saved and count steps. Python functions stay where they are: an operation that calls one
-is sent with a number, and :class:`Functions` finds the function again. A graph that was read can be
-run, not differentiated.
+The data has the operations with their inputs, attributes and output specs, and the names of saved
+variables and of the global step. Python functions stay in the client: an operation that calls one is
+sent with a number, by which :class:`Functions` finds the function. A decoded graph can be run, not
+differentiated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from asyncmon.graph.core.op import OpRecord, RandomOpDef, table
 from asyncmon.graph.variables.global_step import step_counter
 
 CALLS = frozenset({"PyFunc", "PurePyFunc", "AsyncPyFunc"})
-"""Ops that call a function of the client's."""
+"""Ops that call a function of the client."""
 
 Call = Callable[..., Any]
 
@@ -57,9 +57,9 @@ def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder)
 
     Args:
         graph: the graph.
-        start: how many operations the other side has.
-        functions: gets those that are called.
-        encoder: gets the arrays.
+        start: the number of operations that the other side has.
+        functions: collects the functions that are called.
+        encoder: collects the arrays.
 
     Raises:
         TypeError: an operation has an attribute that cannot be sent.
@@ -93,7 +93,7 @@ def _operation(op: Operation, functions: Functions, encoder: Encoder) -> list[An
 
 
 def _module(record: OpRecord) -> str:
-    """Return the module that registers an op, as far as its functions tell."""
+    """Return the module that registers an op, derived from its functions."""
     found: str = getattr(record.infer, "__module__", "")
     return found
 
@@ -128,13 +128,13 @@ def _subgraph(graph: SubGraph, functions: Functions, encoder: Encoder) -> dict[s
 
 # --- reading --------------------------------------------------------------------------------------
 class GraphReader:
-    """Builds a graph out of what :func:`graph_data` returned, part after part.
+    """Builds a graph from the parts returned by :func:`graph_data`.
 
     Args:
         call: awaited with the number of a function and arrays in the place of each function.
 
     Attributes:
-        operations: those of the graph, by number.
+        operations: the operations of the graph, by number.
     """
 
     def __init__(self, call: Call) -> None:
@@ -146,7 +146,7 @@ class GraphReader:
         """Add operations. May be called in any thread, for one part at a time.
 
         Raises:
-            InvalidArgumentError: the data is not that of a graph.
+            InvalidArgumentError: the data is malformed.
             NotFoundError: an op is not registered here.
         """
         graph = self.graph
@@ -234,7 +234,7 @@ def _caller(call: Call, number: int) -> Call:
 
 
 def _awaited(type_: str, attrs: dict[str, Any]) -> str:
-    """Return the op that stands here for one whose functions are called elsewhere, and awaited."""
+    """Return an op that awaits the functions of the client in place of the original op."""
     if type_ in CALLS:
         return "AsyncPyFunc"
     inside = [op for graph in attrs.get("branches", ()) for op in graph.get_operations()]

@@ -1,4 +1,4 @@
-"""Takes the requests that arrive at a port over gRPC. See :mod:`.grpc_transport`."""
+"""Serves requests at a port over gRPC. See :mod:`.grpc_transport`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _abandoned: list[Any] = []
 
 
 class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
-    """Hands the messages that arrive at a port on, and sends what is answered.
+    """Passes the requests at a port to a function, and sends its responses.
 
     Args:
         address: ``"host:port"`` to listen at; the port is bound at once.
-        answer: awaited with each request.
+        answer: awaited with each request; returns the response.
         options: the token and certificates.
 
     Attributes:
@@ -44,7 +44,7 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
 
     Raises:
         UnknownError: the port cannot be bound.
-        ValueError: certificates that are not whole.
+        ValueError: incomplete certificates.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
         return bound
 
     async def start(self) -> None:
-        """Begin to take requests."""
+        """Start serving."""
         await self._server.start()
 
     async def stop(self, grace: float | None) -> None:
-        """Take no more requests, and end those under way after so many seconds. None: at once."""
+        """Stop serving, and cancel requests that exceed a grace period in seconds. None: at once."""
         try:
             await self._server.stop(grace)
         finally:
@@ -109,22 +109,20 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
                 self._drop(number)
 
     def take_no_more(self) -> None:
-        """Take no more requests from this moment on; :meth:`stop` is to follow.
-
-        A task of grpc's waits for the next request, and owns the memory that its core writes that to.
-        Where the task is cancelled first, the next request, or a stop, writes to memory that was freed.
-        """
+        """Stop accepting requests at once; :meth:`stop` must follow."""
+        # A task of grpc waits for the next request and owns the memory that the core writes it to. If
+        # that task is cancelled first, the next request, or a stop, writes to freed memory.
         stopping = self._server.stop(None)  # its first part, up to where it waits, stops the core
         with contextlib.suppress(StopIteration):
             stopping.send(None)
         stopping.close()
 
     def abandon(self) -> None:
-        """Keep what grpc's core may still use until the process ends."""
+        """Keep alive the objects that grpc's core may still use."""
         _abandoned.append(vars(self._server).pop("_server", None))
 
     def service(self, details: Any) -> Any:
-        """Return what handles a request."""
+        """Return the handler of a request."""
         if self._token is not None:
             given = dict(details.invocation_metadata).get(TOKEN, b"")
             if not hmac.compare_digest(given, self._token):
@@ -165,7 +163,7 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
         timer.cancel()
         try:
             for chunk in chunks(frame(answer), self._chunk):
-                await context.write(chunk)  # fails where the connection is silent
+                await context.write(chunk)  # fails if the connection is silent
         finally:
             answer.sent()
 

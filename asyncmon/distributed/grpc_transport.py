@@ -1,9 +1,9 @@
 """Messages over gRPC: small ones as one call, large ones as streams of chunks.
 
-A request of up to 1 MiB is a ``Call``, a larger one a ``Push``. An answer that is larger is kept for a
-moment under a number, which the caller gets instead, and fetches the answer with, by a ``Pull``. What
-arrives in chunks is received into the memory that its arrays lie in. Each chunk has a deadline, not the
-whole of them.
+A request of up to 1 MiB is a ``Call``, a larger one a ``Push``. A larger response is kept for a moment
+under a number, which the caller receives instead; a ``Pull`` with that number fetches the response.
+Chunks are received into the memory of the message's arrays. The deadline applies to each chunk, not to
+the whole message.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.session_config import RPCOptions, SessionConfig
 
 CHUNK = 1 << 20
-"""Bytes of a message that is sent at once, and of a part of a larger one."""
+"""The maximum bytes of a message sent in one piece, and of a chunk of a larger one."""
 
-_COMPRESSED = 1 << 15  # the same where they are compressed, which holds the loop for 0.1 ms per KiB
+_COMPRESSED = 1 << 15  # likewise with compression, which holds the loop for 0.1 ms per KiB
 
 MAX_SIZE = 1 << 35
-"""Bytes of a message; more is refused."""
+"""The maximum bytes of a message."""
 
 SERVICE = "/asyncmon.Session/"
 TICKET = struct.Struct("<IQQ")
-"""An answer that is fetched: NO_HEADER, its number, its bytes."""
+"""A response to be fetched: NO_HEADER, its number, its size in bytes."""
 NO_HEADER = 0xFFFFFFFF
-"""In the place of the length of a header."""
+"""Takes the place of the length of a header."""
 SIZE, TOKEN = "asyncmon-size", "asyncmon-token-bin"  # -bin: any bytes
 _OWN = {
     code.value[0]: getattr(errors, name)
@@ -55,11 +55,11 @@ _OWN = {
         (grpc.StatusCode.UNAUTHENTICATED, "UnauthenticatedError"),
     ]
 }
-"""What is wrong with a request. All else is wrong with the connection."""
+"""Status codes of a failed request. Other codes mean a failed connection."""
 
 
 def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
-    """Return what both sides set: a connection that is silent for ``timeout_secs`` is given up.
+    """Return the options of both sides: a connection silent for ``timeout_secs`` is closed.
 
     A ping is sent after half of that time and its answer awaited for a third. ``keepalive_timeout_ms``
     alone does not end a connection before a minute has passed.
@@ -77,7 +77,7 @@ def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
 
 
 def compression(rpc: RPCOptions) -> grpc.Compression:
-    """Return what ``compression_algorithm`` says. InvalidArgumentError where there is no such one."""
+    """Return the compression of the options. InvalidArgumentError for an unknown algorithm."""
     known = {
         "": grpc.Compression.NoCompression,
         "deflate": grpc.Compression.Deflate,
@@ -92,12 +92,12 @@ def compression(rpc: RPCOptions) -> grpc.Compression:
 
 
 def chunk_size(rpc: RPCOptions) -> int:
-    """Return how many bytes are sent at once."""
+    """Return the size of a chunk in bytes."""
     return _COMPRESSED if rpc.compression_algorithm else CHUNK
 
 
 def read_file(path: str | None) -> bytes | None:
-    """Return what is in a file; None where no path is given."""
+    """Return the content of a file, or None without a path."""
     if path is None:
         return None
     with open(path, "rb") as file:
@@ -111,7 +111,7 @@ _PRIVATE: dict[str, Any] = (  # not shared with children; Windows knows no such 
 
 # --- chunks ---------------------------------------------------------------------------------------
 def chunks(pieces: Sequence[Buffer], size: int) -> Iterator[bytes]:
-    """Yield a sequence of bytes, given in pieces, in parts of one size, the last one shorter."""
+    """Yield the bytes of several pieces as chunks of one size; the last chunk may be shorter."""
     parts: list[memoryview] = []
     room = size
     for piece in pieces:
@@ -128,13 +128,13 @@ def chunks(pieces: Sequence[Buffer], size: int) -> Iterator[bytes]:
 
 
 class Assembly:
-    """Memory that a message is received into, part after part.
+    """Memory into which the chunks of a message are received.
 
     Args:
-        size: how many bytes it has.
+        size: bytes of the message.
 
     Raises:
-        ResourceExhaustedError: there is not so much memory.
+        ResourceExhaustedError: not enough memory.
     """
 
     def __init__(self, size: int) -> None:
@@ -148,7 +148,7 @@ class Assembly:
         self._at = 0
 
     def add(self, chunk: bytes) -> None:
-        """Add a part. InvalidArgumentError where it is too long."""
+        """Add a chunk. InvalidArgumentError if it is too long."""
         end = self._at + len(chunk)
         if end > len(self._view):
             raise InvalidArgumentError(f"{end} bytes of a message of {len(self._view)} were sent.")
@@ -156,7 +156,7 @@ class Assembly:
         self._at = end
 
     def message(self) -> Message:
-        """Return the message. InvalidArgumentError where there is none or a part is missing."""
+        """Return the message. InvalidArgumentError if it is incomplete or malformed."""
         if self._at < len(self._view):
             raise InvalidArgumentError(f"{self._at} bytes of a message of {len(self._view)} were sent.")
         return unframe(self._view)
@@ -164,14 +164,14 @@ class Assembly:
 
 # --- the client -----------------------------------------------------------------------------------
 class GrpcChannel:
-    """A connection to a server. It is made by the first call. See :class:`.remote_backend.Channel`.
+    """A connection to a server, made by the first call. See :class:`.remote_backend.Channel`.
 
     Args:
         address: ``"host:port"``.
-        options: the timeout is how long a connection may be silent.
+        options: the timeout limits the silence of a connection.
 
     Raises:
-        InvalidArgumentError: a compression that there is not.
+        InvalidArgumentError: an unknown compression.
     """
 
     def __init__(self, address: str, options: RPCOptions) -> None:
@@ -186,7 +186,7 @@ class GrpcChannel:
         self._closed = False
 
     async def call(self, request: Message, timeout: float) -> Message:
-        """Return the answer to a request. A second of silence more than ``timeout`` is an error."""
+        """Return the response to a request. Silence for ``timeout`` plus one second is an error."""
         task = asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
         before = task.cancelling()
@@ -200,7 +200,7 @@ class GrpcChannel:
                 data = await self._send(pieces, timeout)
             if data.startswith(b"\xff\xff\xff\xff"):
                 return await self._fetch(data, timeout)
-            return unframe(bytearray(data))  # its arrays are the caller's own
+            return unframe(bytearray(data))  # the caller owns its arrays
         except grpc.aio.AioRpcError as error:
             raise self._error(error) from None
         except TimeoutError:
@@ -219,7 +219,7 @@ class GrpcChannel:
             await self._channel.close()
 
     async def _connect(self) -> None:
-        """Make the channel. One that a loop had which has ended is not used any more."""
+        """Make the channel. A channel of a loop that has ended is not reused."""
         if self._closed:
             raise UnavailableError(f"The connection to {self._address} was closed.")
         async with self._connecting:
@@ -230,10 +230,16 @@ class GrpcChannel:
             options = [
                 *both_sides(rpc),
                 ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.min_reconnect_backoff_ms", max(ms // 2, 100)),  # for one attempt, in truth
+                (
+                    "grpc.min_reconnect_backoff_ms",
+                    max(ms // 2, 100),
+                ),  # in fact the timeout of one attempt
                 ("grpc.max_reconnect_backoff_ms", 1000),
-                ("grpc.use_local_subchannel_pool", 1),  # else a new session waits as the last one
-                ("grpc.enable_retries", 0),  # the backend does, and knows how long it has
+                (
+                    "grpc.use_local_subchannel_pool",
+                    1,
+                ),  # else a new session inherits the back-off of the last one
+                ("grpc.enable_retries", 0),  # the backend retries, and knows the deadline
             ]
             paths = rpc.authority, rpc.private_key, rpc.certificate
             if any(paths):
@@ -259,7 +265,7 @@ class GrpcChannel:
             await call.done_writing()
             async with asyncio.timeout(timeout):
                 data: bytes = await call
-        except asyncio.InvalidStateError:  # the other side has ended it: the status says why
+        except asyncio.InvalidStateError:  # ended by the other side: the status has the reason
             data = await call
         finally:
             call.cancel()
@@ -292,7 +298,7 @@ def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
     """Return the backend of a session for ``grpc://host:port``.
 
     Raises:
-        InvalidArgumentError: the target has another form.
+        InvalidArgumentError: a malformed target.
     """
     address = target.partition("://")[2]
     if not address.rpartition(":")[2].isdecimal():

@@ -1,7 +1,7 @@
-"""Snapshots that stay in the process that runs a session: it writes the tensor files of a save itself.
+"""Snapshots that stay in the process of a session, which writes the tensor files of a save itself.
 
-Only names, shapes and small values are sent. The saver, on the other side, names the file and its first
-bytes, gets the checksums, and commits.
+Only names, shapes and small values are sent. The saver sends the file name and header, receives the
+checksums, and commits.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from asyncmon.system.snapshot import HeldArray, Snapshot
 Work = Callable[[], Awaitable[Message]]
 Ask = Callable[[dict[str, Any], Encoder], Awaitable[dict[str, Any]]]
 
-_SMALL = 1 << 16  # bytes: shorter arrays are sent
+_SMALL = 1 << 16  # bytes: smaller arrays are sent
 
 
-# --- the side of the saver ------------------------------------------------------------------------
+# --- the saver's side ------------------------------------------------------------------------
 async def held_snapshot(ask: Ask, answered: Awaitable[dict[str, Any]]) -> Snapshot:
-    """Return a snapshot that stays there, but for small arrays, until it is released.
+    """Return a snapshot that is held in the other process, except small arrays, until its release.
 
     Args:
-        ask: does a job there; AbortedError once the session is closed.
-        answered: the answer to the job ``"hold"``.
+        ask: executes a job there; AbortedError once the session is closed.
+        answered: the response to the job ``"hold"``.
     """
     answer = await answered
     held = {
@@ -52,7 +52,7 @@ async def held_snapshot(ask: Ask, answered: Awaitable[dict[str, Any]]) -> Snapsh
 
 def _release(loop: asyncio.AbstractEventLoop, ask: Ask, number: int) -> None:
     async def send() -> None:
-        with contextlib.suppress(OpError):  # closed: then it is gone
+        with contextlib.suppress(OpError):  # closed: the snapshot is gone
             await ask({"job": "release", "snapshot": number}, Encoder())
 
     def start() -> None:
@@ -133,12 +133,12 @@ class _Held:
         return checksums
 
 
-# --- the side of the session ----------------------------------------------------------------------
+# --- the session's side ----------------------------------------------------------------------
 class HeldSnapshots:
-    """Those that this process keeps for savers.
+    """The snapshots that this process holds for savers.
 
     Attributes:
-        jobs: what to add to a :class:`.SessionService`.
+        jobs: jobs to add to a :class:`.SessionService`.
     """
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class HeldSnapshots:
         }
 
     def _hold(self, backend: Backend, _decoder: Decoder) -> Work:
-        ordered = backend.snapshot()  # before the requests that come after
+        ordered = backend.snapshot()  # before later requests
 
         async def take() -> Message:
             snapshot = await ordered

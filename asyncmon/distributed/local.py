@@ -1,9 +1,8 @@
-"""The target ``"local"``: a session in a child process of its own, started when it is first used.
+"""The target ``"local"``: a session in a child process of its own, started at the first use.
 
-The child ends with this process, however that ends, and with the session. Where it ends before, all
-calls under way raise ``AbortedError`` at once; a monitored session recovers from that in a new child.
-Signals are left to this process. Log records of the child are handled here, and what it
-writes to stdout and stderr goes where this process writes it.
+The child ends with this process in every case, and with the session. If it ends earlier, pending calls
+raise ``AbortedError`` at once; a monitored session recovers from that in a new child. The child ignores
+signals. Its log records are handled here, and it inherits stdout and stderr.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from asyncmon.system.portable import SharedMemory, give_socket, inherited
 logger = logging.getLogger(__name__)
 
 _CHILD = "asyncmon.distributed.local_child"
-_START_SECS = 60.0  # for the child to import what it needs, on a machine that is busy
-_END_SECS = 2.0  # for the child to end, until it is killed
+_START_SECS = 60.0  # for the imports of the child, on a busy machine
+_END_SECS = 2.0  # until the child is killed
 
 
 def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
     """Return the backend of a session in a child process.
 
     Raises:
-        NotFoundError: the target has an address.
+        NotFoundError: the target has an address, which it must not have.
     """
     if target != "local":
         raise NotFoundError(f"The target of a session in a child process is 'local', got {target!r}.")
@@ -55,7 +54,7 @@ def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
 
 
 class LocalChannel:
-    """Carries messages to a child process, which the first call starts. See :class:`.Channel`."""
+    """The channel to a child process, which the first call starts. See :class:`.Channel`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop
@@ -67,16 +66,16 @@ class LocalChannel:
         self._ending: asyncio.Task[None] | None = None
         self._calls: dict[int, asyncio.Future[Message]] = {}
         self._numbers = itertools.count(1)
-        self._why: tuple[type[OpError], str] | None = None  # calls fail
+        self._why: tuple[type[OpError], str] | None = None  # the error of all calls
 
     async def call(self, request: Message, timeout: float) -> Message:
-        """Return the answer to a request.
+        """Return the response to a request.
 
         Raises:
             AbortedError: the child has ended.
-            UnavailableError: it has not answered in time.
-            ResourceExhaustedError: there is no memory for the request.
-            RuntimeError: it belongs to another event loop.
+            UnavailableError: no response in time.
+            ResourceExhaustedError: no memory for the request.
+            RuntimeError: the child belongs to another event loop.
         """
         loop = asyncio.get_running_loop()
         if self._starting is None:
@@ -111,7 +110,7 @@ class LocalChannel:
                 timer.cancel()
 
     async def close(self) -> None:
-        """End the child, within seconds, and wait for its end. Calls under way fail."""
+        """End the child within seconds, and wait for it. Pending calls fail."""
         self._why = self._why or (CancelledError, "Session has been closed.")
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
@@ -126,7 +125,7 @@ class LocalChannel:
     def _late(self, future: asyncio.Future[Message], secs: float, due: float) -> None:
         if future.done():
             return
-        if self._loop.time() - due > max(0.5, secs / 4):  # this process was stopped, or was held
+        if self._loop.time() - due > max(0.5, secs / 4):  # this process was suspended or blocked
             self._loop.call_later(secs, self._late, future, secs, self._loop.time() + secs)
             return
         assert self._process is not None, "it was started before the call"
@@ -199,7 +198,7 @@ class LocalChannel:
             self._ending = self._loop.create_task(self._end(), name="end of asyncmon child")
 
     async def _ended(self) -> None:
-        """Wait for the child's end, whatever is cancelled meanwhile."""
+        """Wait for the end of the child, shielded from cancellation."""
         if self._process is None:
             self._free()
             return
@@ -213,7 +212,7 @@ class LocalChannel:
             del cancelled
 
     async def _end(self) -> None:
-        """Have the child end: it does at the end of its input."""
+        """End the child by closing its input."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

@@ -1,7 +1,7 @@
 """The child process of a session with the target ``"local"``: ``python -m`` of this module.
 
-It reads one line from its input, and ends at the end of that. Its steps have a lower priority than all
-else on the machine, so that a service stays quick beside them, and so do peeks.
+It reads one line from its input, and exits at the end of the input. Its steps have a lower priority
+than other processes and peeks, so that a service beside them stays fast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from asyncmon.session_config import SessionConfig
 from asyncmon.system import portable
 from asyncmon.system.daemon_executor import at_start_of_threads
 
-_SWITCH_SECS = 0.0005  # for which a step may keep a peek from Python's lock
+_SWITCH_SECS = 0.0005  # for which a step may keep Python's lock while a peek waits
 
 logger = logging.getLogger("asyncmon.distributed.local_child")  # not "__main__"
 
@@ -76,7 +76,7 @@ async def _serve(given: dict[str, Any]) -> None:
     logger.debug("Process %d runs a session of %d.", os.getpid(), os.getppid())
     stream.write(READY, 0, Message(b""))
     await lost.wait()
-    os._exit(0)  # nothing here outlives the parent's interest
+    os._exit(0)  # nothing here is needed after the parent has closed
 
 
 def _backend(graph: Graph, config: SessionConfig) -> DirectBackend:
@@ -86,7 +86,7 @@ def _backend(graph: Graph, config: SessionConfig) -> DirectBackend:
 
 async def _answer(service: SessionService, stream: Stream, number: int, request: Message) -> None:
     answer = await service.answer(request)
-    del request  # its blocks are free, and the answer brings the word
+    del request  # frees its blocks; the response reports this
     try:
         await stream.send(CALL, number, answer)
     except OSError as error:
@@ -99,7 +99,7 @@ async def _answer(service: SessionService, stream: Stream, number: int, request:
 
 
 class _Forwarding(logging.Handler):
-    """Sends log records to the parent."""
+    """A handler that sends log records to the parent."""
 
     def __init__(self, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class _Forwarding(logging.Handler):
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one, as text."""
+        """Send a record, as text."""
         text = self.format(record)
         message = Message(json.dumps([record.name, record.levelno, text]).encode())
         self._loop.call_soon_threadsafe(self._stream.write, LOG, 0, message)

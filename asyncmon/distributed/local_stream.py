@@ -1,8 +1,8 @@
-"""What goes between a process and its child: frames over a socket, large buffers in shared memory.
+"""The connection of a process and its child: frames over a socket, large buffers in shared memory.
 
-A frame has a kind, a number, and a message. Buffers of 64 kB or more lie in blocks of shared memory,
-which the sender writes; the receiver's arrays are parts of them, and a block is free when the last of
-these arrays is gone. So there is one copy, and the arrays are the receiver's own.
+A frame has a kind, a number, and a message. Buffers of 64 kB or more are in blocks of shared memory,
+which the sender writes. The receiver's arrays are views of them, and a block is free when the last of
+these arrays is garbage. So data is copied once, and the receiver owns its arrays.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from asyncmon.system.files import in_thread
 from asyncmon.system.portable import SharedMemory, give_back
 
 CALL, LOG, READY = range(3)
-"""Kinds of frames: a request or an answer, a log record of the child, and that the child is ready."""
+"""Kinds of frames: a request or a response, a log record of the child, and its readiness."""
 
 SHARED = 1 << 16
-"""Bytes of a buffer from which on it goes through shared memory; blocks are multiples of that."""
+"""The minimum bytes of a buffer in shared memory; the size of a block is a multiple."""
 
-_INLINE = 1 << 20  # bytes that are copied on the loop's thread
-_KEPT = 1 << 26  # bytes of free blocks that stay for the next buffers
+_INLINE = 1 << 20  # bytes copied on the loop's thread; more in a worker
+_KEPT = 1 << 26  # bytes of free blocks kept for reuse
 _MAPPED = 64  # blocks that the receiver keeps mapped
-_HEAD = struct.Struct("<QQBIII")  # of the rest, number, kind, buffers, free blocks, header
-_PLACE = struct.Struct("<QQQ")  # of a block, its size, the buffer's
-_NOWHERE = (1 << 64) - 1  # a buffer that is in the frame
+_HEAD = struct.Struct(
+    "<QQBIII"
+)  # bytes of the rest, number, kind, counts of buffers and free blocks, bytes of the header
+_PLACE = struct.Struct("<QQQ")  # offset of a block, its size, bytes of the buffer
+_NOWHERE = (1 << 64) - 1  # the buffer is in the frame
 
 
 class _Block(NamedTuple):
@@ -53,20 +55,22 @@ class Outbox:
         self._free: list[_Block] = []
 
     def put(self, data: Buffer) -> tuple[int, int, int]:
-        """Copy a buffer into a block. Return where that begins, its size, and the buffer's.
+        """Copy a buffer into a block. Return the offset and size of the block, and the buffer's size.
 
         Raises:
-            OSError: there is no memory.
+            OSError: no memory.
         """
         nbytes = len(data)
         size = -(-nbytes // SHARED) * SHARED
         block = self._block(size)
         target = np.frombuffer(block.mapping, np.uint8, nbytes)
-        np.copyto(target, np.frombuffer(data, np.uint8))  # lets other threads run, as a slice does not
+        np.copyto(
+            target, np.frombuffer(data, np.uint8)
+        )  # releases Python's lock, which a slice assignment does not
         return block.start, block.size, nbytes
 
     def release(self, starts: Iterable[int]) -> None:
-        """Note that blocks are not used any more."""
+        """Mark blocks as free."""
         dropped = []
         with self._lock:
             kept = sum([block.size for block in self._free])
@@ -102,7 +106,7 @@ class Inbox:
     """Blocks of shared memory that the other process writes.
 
     Attributes:
-        free: where those begin that are not used here any more, added to in any thread.
+        free: offsets of blocks that are no longer used here, appended in any thread.
     """
 
     def __init__(self, memory: SharedMemory) -> None:
@@ -111,7 +115,7 @@ class Inbox:
         self.free: deque[int] = deque()
 
     def take(self, start: int, size: int, nbytes: int) -> memoryview:
-        """Return the buffer in a block, which is released with the last array of it."""
+        """Return the buffer in a block; the block is released with its last array."""
         mapping = self._mapped.pop(start, None)
         if mapping is None:
             mapping = self._memory.map(start, size)
@@ -128,8 +132,8 @@ class Stream(asyncio.Protocol):
     """See the module. For :meth:`asyncio.loop.create_connection`.
 
     Args:
-        outbox: for what is sent.
-        inbox: of what comes.
+        outbox: blocks for sent buffers.
+        inbox: blocks of received buffers.
         received: called with the kind, the number and the message of each frame.
         lost: called once, at the end of the connection.
     """
@@ -153,11 +157,11 @@ class Stream(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not derived from it
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Pass it on."""
+        """Report the end of the connection."""
         self._lost()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on the frames that are whole."""
+        """Pass on complete frames."""
         self._data += data
         while len(self._data) >= _HEAD.size:
             size = _HEAD.size + _HEAD.unpack_from(self._data)[0]
@@ -171,10 +175,10 @@ class Stream(asyncio.Protocol):
             self._received(*self._read(frame))
 
     async def send(self, kind: int, number: int, message: Message) -> None:
-        """Send a frame. Much data is copied in a thread; a cancellation then sends nothing.
+        """Send a frame. Large data is copied in a thread; a cancellation then sends nothing.
 
         Raises:
-            OSError: there is no memory for it.
+            OSError: no memory.
         """
         large = sum([len(buffer) for buffer in message.buffers if len(buffer) >= SHARED])
         if large > _INLINE:
@@ -186,7 +190,7 @@ class Stream(asyncio.Protocol):
     def write(
         self, kind: int, number: int, message: Message, places: Sequence[tuple[int, int, int]] = ()
     ) -> None:
-        """Send a frame whose large buffers are in their places."""
+        """Send a frame whose large buffers are in their blocks."""
         free = [self._inbox.free.popleft() for _ in range(len(self._inbox.free))]
         parts: list[Buffer] = [_PLACE.pack(*place) for place in places]
         if free:
@@ -199,7 +203,7 @@ class Stream(asyncio.Protocol):
         self._transport.write(b"".join([head, *parts]))
 
     def close(self) -> None:
-        """End the connection, without waiting for what is still to be sent."""
+        """Close the connection, dropping unsent data."""
         self._transport.abort()
 
     def _place(self, buffers: Sequence[Buffer]) -> list[tuple[int, int, int]]:

@@ -1,13 +1,13 @@
-"""A run, cut into parts that each task does by itself: values are pulled, used, and pushed.
+"""Partition a run into parts for single tasks: values are pulled, used, and pushed.
 
-A part is what one place does at one stage. It needs what other places did at earlier stages, so the
-parts of a stage are done at once. An operation is put off to the last stage that it can have: what no
-other place waits for is done together. So a training step on variables of servers is three stages: each
-server gives values of its variables, the worker computes, each server applies what it gets. What the
-step waits for, a queue's elements for example, comes before these.
+A part is the work of one place at one stage. It depends only on parts of earlier stages, so the parts
+of a stage run concurrently. An operation is in the last possible stage, which keeps the number of parts
+small. A training step on variables of servers has three stages: each server sends values of its
+variables, the worker computes, each server applies its updates. Awaited inputs, such as elements of a
+queue, have a stage before these.
 
-Where an operation only has to come *after* one of another server, both are in one stage: what a run
-writes is sent to all servers at once.
+If an operation only has a control dependency on one of another server, both are in one stage: the
+writes of a run are sent to all servers at once.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from asyncmon.graph.execution.awaits import BEFORE_LOCK, stages_of
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """What one place does at one stage.
+    """The work of one place at one stage.
 
     Attributes:
-        place: where.
-        stage: when.
-        fetches: what others need of it.
-        feeds: what it needs of others.
-        done: operations that came before, elsewhere, and are not to be done again.
-        writes: whether it changes what the place holds.
-        plan: of the place's backend.
+        place: the place.
+        stage: the stage.
+        fetches: outputs needed by other parts.
+        feeds: inputs from other parts.
+        done: dependencies executed earlier by other places.
+        writes: whether it changes the state of the place.
+        plan: the plan of the place's backend.
     """
 
     place: str
@@ -47,7 +47,7 @@ class Part:
     plan: Any = None
 
     def position(self, element: Tensor | Operation) -> int:
-        """Return where a fetch is among the results; it is added if it is new."""
+        """Return the position of a fetch in the results; add it if it is new."""
         if element not in self.fetches:
             self.fetches.append(element)
         return self.fetches.index(element)
@@ -57,10 +57,10 @@ class Part:
 class Partition:
     """Attributes:
     stages: the parts, stage by stage.
-    sources: for each target: the part that has it and the position in its results; the number of
-        a fed value; or None for an operation.
-    changes: the names of operations that change what a place holds.
-    sets: whether it writes variables and uses none, as an initialisation does.
+    sources: for each target: its part and its position in the results; the number of a fed value;
+        or None for an operation.
+    changes: the names of operations that change the state of a place.
+    sets: whether it only writes variables, as an initialisation does.
     """
 
     stages: list[list[Part]]
@@ -72,7 +72,7 @@ class Partition:
 def partition(
     targets: Sequence[Tensor | Operation], fed: Sequence[Tensor], placement: Placement
 ) -> Partition:
-    """Cut what targets need into parts.
+    """Partition the operations that the targets need.
 
     Raises:
         InvalidArgumentError: an operation cannot be placed.
@@ -104,7 +104,7 @@ class _Cut:
         waits = stages_of(needed, given, self.access)
         self.ops.sort(key=lambda op: waits.get(op) != BEFORE_LOCK)
         self.inputs = [op for op in self.ops if op.op_def.awaits and waits[op] == BEFORE_LOCK]
-        """What is awaited before the state is taken, on all servers."""
+        """The awaited operations that do not depend on the state, on all servers."""
         self.places = {op: placement.place(op) for op in self.ops}
         self.pulled = {
             x.op.attrs["variable"]: x.op
@@ -112,7 +112,7 @@ class _Cut:
             for x in op.inputs[op.op_def.refs :]
             if x.op.type == "VariableV2" and self.places.get(x.op, self.places[op]) != self.places[op]
         }
-        """The variables whose values, as they are before the run's writes, other places use."""
+        """The variables whose values before the run's writes are used by other places."""
         self.stage = self._stages()
         self.parts: dict[tuple[int, str], Part] = {}
 
@@ -122,13 +122,13 @@ class _Cut:
     # Which stage.
 
     def _values(self, op: Operation) -> Iterator[Operation]:
-        """Yield the operations whose outputs an operation uses."""
+        """Yield the producers of an operation's inputs."""
         for tensor in op.inputs[op.op_def.refs :]:
             if tensor not in self.given and tensor not in self.constants:
                 yield tensor.op
 
     def _before(self, op: Operation) -> Iterator[Operation]:
-        """Yield the operations that one is ordered after, also through those that each place does."""
+        """Yield the dependencies of an operation, also through operations replicated to each place."""
         stack, seen = self._everywhere(op), set[Any]()
         while stack:
             other = stack.pop()
@@ -145,7 +145,7 @@ class _Cut:
         return [*op.control, *constant]
 
     def _step(self, before: Operation, op: Operation, *, is_order: bool) -> int:
-        """Return how many stages after another operation one has to come."""
+        """Return the minimum number of stages between two operations."""
         here, there = self.places[op], self.places[before]
         if here == there or (is_order and OWN not in (here, there)):
             return 0
@@ -168,7 +168,7 @@ class _Cut:
         for op in self.ops:
             first[op] = max([first[x] + step for x, step in self._edges(op)], default=0)
         last: dict[Operation, int] = {}
-        for op in reversed(self.ops):  # what nothing else needs is done as early as it can be
+        for op in reversed(self.ops):  # operations without consumers run as early as possible
             last.setdefault(op, first[op])
             for before, step in self._edges(op):
                 last[before] = min(last.get(before, last[op] - step), last[op] - step)
@@ -177,7 +177,7 @@ class _Cut:
     # The parts.
 
     def result(self) -> Partition:
-        """Return the parts."""
+        """Return the parts of the run."""
         changes, used = [], set[Any]()
         for op in self.ops:
             part = self._part(op)
@@ -217,7 +217,7 @@ class _Cut:
         return self.parts[key]
 
     def _use(self, part: Part, tensor: Tensor, used: set[Any]) -> None:
-        """Let a part have a value."""
+        """Feed a value to a part."""
         if tensor in self.constants:
             return
         if tensor in self.given:
@@ -242,7 +242,7 @@ class _Cut:
             part = self.parts.setdefault((0, OWN), Part(OWN, 0))
             return part, part.position(target)
         part = self._part(target.op)
-        if target.op.type == "VariableV2":  # it is read after what the run writes
+        if target.op.type == "VariableV2":  # read after the run's writes
             name = target.op.attrs["variable"]
             for op in self.ops:
                 if op in self.access and name in self.access[op].writes:

@@ -1,8 +1,8 @@
 """The backend of a session whose graph is on several tasks of a cluster. TF1: a master's partitions.
 
-Variables live on the tasks of their devices, and so does what writes them; the rest is done by the
-session's own task. A run is a transaction on each of them: it pulls from all at once, computes, and
-pushes to all at once. One that fails or is cancelled in between may have been applied by some.
+Variables and their updates are on the tasks of their devices; other operations run on the session's own
+task. A run is a transaction on each task: it pulls from all servers at once, computes, and pushes to
+all at once. A run that fails or is cancelled in between may be applied on some servers only.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class _Plan:
     """See :class:`~asyncmon.graph.session.backend.Prepared`.
 
     Attributes:
-        own: the plan of the session's own task, where that does everything.
-        parts: else what is done where.
-        several: whether more than one other task is written by it.
+        own: the plan of the session's own task, if that executes everything.
+        parts: else the partition of the run.
+        several: whether it writes on more than one other task.
     """
 
     feeds: Sequence[tuple[Feed, Any]]
@@ -56,11 +56,11 @@ class PartitionedBackend:
     """See the module.
 
     Args:
-        graph: what is run.
-        own: does what is on the session's own task; closed with this.
+        graph: the graph.
+        own: the backend of the session's own task; closed with this one.
         peers: the list of sessions of the own task's server.
         placement: of the graph's operations.
-        connect: makes the backend for another place, at the first use of it.
+        connect: makes the backend of another place at its first use.
     """
 
     shares_state = True
@@ -80,7 +80,7 @@ class PartitionedBackend:
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
         self._name = os.urandom(6).hex()
-        self._workers = count()  # the servers' name for what does one step after another
+        self._workers = count()  # the servers identify a sequence of steps by it
         self._idle_workers: list[tuple[str, int]] = []
 
     @property
@@ -90,7 +90,7 @@ class PartitionedBackend:
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step, of the last answer where it is another task's."""
+        """The committed global step; that of the last response if another task holds it."""
         step = step_counter(self._graph)
         place = OWN if step is None else self._placement.place(step.op)
         found: int | None = self._part_at(place).global_step
@@ -113,7 +113,7 @@ class PartitionedBackend:
         fed: Sequence[Tensor],
         done: Sequence[Operation] = (),
     ) -> _Plan:
-        """Cut a run into parts, and prepare each of them."""
+        """Partition a run, and prepare each part."""
         found = partition(fetches, fed, self._placement)
         parts = list(chain(*found.stages))
         if all(part.place == OWN for part in parts):
@@ -134,7 +134,7 @@ class PartitionedBackend:
         *,
         peek: bool = False,
     ) -> list[Any]:
-        """Run stage after stage, the parts of each at once; an initialisation between two steps."""
+        """Run stage after stage, the parts of each concurrently; initialise between two steps."""
         if plan.own is not None:
             return await self._own.run(plan.own, fed, options, metadata, peek=peek)
         cut = plan.parts
@@ -204,7 +204,7 @@ class PartitionedBackend:
             await self.run(plan, ())
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set variables, each where it is, between two steps. All of one task or none."""
+        """Set variables on their tasks, between two steps. Atomic on each task."""
         shares: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             shares.setdefault(self._place_of(name), {})[name] = value
@@ -224,16 +224,16 @@ class PartitionedBackend:
         return asyncio.ensure_future(self._snapshot())
 
     async def queues(self) -> list[QueueSize]:
-        """Return what the queues of the own task hold, and of those that runs have used."""
+        """Return the sizes of the queues of the own task and of the other tasks used so far."""
         parts = (self._own, *self._others.values())
         return list(chain.from_iterable(await _all([part.queues() for part in parts])))
 
     def pending_operations(self) -> list[str]:
-        """Return the names of what runs of the own task wait for."""
+        """Return the names of operations that runs of the own task await."""
         return self._own.pending_operations()
 
     async def close(self) -> None:
-        """Close all parts. The error of one is raised when all of them are closed."""
+        """Close all backends. An error is raised after all of them are closed."""
         parts = (*self._others.values(), self._own)
         ended = asyncio.gather(*[part.close() for part in parts], return_exceptions=True)
         cancelled = await outlast(ended)
@@ -251,12 +251,12 @@ class PartitionedBackend:
         return self._others[place]
 
     def _place_of(self, name: str) -> str:
-        known = name in self._graph._operations  # the generator's state has a name too
+        known = name in self._graph._operations  # the state of the generators is an entry too
         return self._placement.variable_place(name) if known else OWN
 
     @contextmanager
     def _update(self, plan: _Plan) -> Iterator[list[Any]]:
-        """Label a step. Concurrent steps of a session are those of several workers to the servers."""
+        """Label a step. Concurrent steps of a session count as steps of several workers."""
         assert plan.parts is not None, "a plan that writes on several tasks has parts"
         parts = [part for part in chain(*plan.parts.stages) if part.writes and part.place != OWN]
         counts = {place: sum(x.place == place for x in parts) for place in {x.place for x in parts}}
@@ -291,13 +291,12 @@ async def _between_steps(
     *,
     restores: bool = False,
 ) -> list[Any]:
-    """Call something between two steps of several tasks: see :mod:`.update_barrier`.
+    """Call a function between two steps of several tasks: see :mod:`.update_barrier`.
 
-    A step that only some of them have applied is applied by the others first. Before a restore it is
-    aborted there.
+    A step applied on only some tasks is first completed on the others, or aborted before a restore.
 
     Raises:
-        AbortedError: updates went on before the call had returned.
+        AbortedError: updates continued before the call returned.
     """
     token, held = os.urandom(6).hex(), []
     try:
@@ -320,7 +319,7 @@ async def _between_steps(
         await _all(asked)
         found = await call()
     finally:
-        # One that cannot be reached must not keep the others from being released.
+        # An unreachable server must not prevent the release of the others.
         asked = [part.ask("release", token=token) for part in held]
         released = await asyncio.gather(*asked, return_exceptions=True)
     for answer in released:
@@ -342,7 +341,7 @@ def _value(source: tuple[Part, int] | int | None, results: dict[Part, list[Any]]
 
 
 def _left(options: RunOptions | None, started: float) -> RunOptions | None:
-    """Return options with the time that is left."""
+    """Return options with the remaining time."""
     if options is None or not options.timeout_in_ms:
         return options
     left = options.timeout_in_ms - int((monotonic() - started) * 1000)
@@ -352,9 +351,9 @@ def _left(options: RunOptions | None, started: float) -> RunOptions | None:
 
 
 async def _all(calls: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Await all at once. The first that fails ends the others, and its error is raised.
+    """Await all concurrently. The first error cancels the others, and is raised.
 
-    A cancellation ends them too, and is raised when they have ended.
+    A cancellation cancels all, and is raised after they have ended.
     """
     if len(calls) == 1:
         return [await calls[0]]

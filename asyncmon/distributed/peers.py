@@ -1,7 +1,7 @@
-"""Who trains together: the sessions of one cluster, which stop together, the chief last.
+"""The members of a cluster: sessions that train together and stop together, the chief last.
 
-One server has the list, that which holds the global step. A session joins it, asks again and again
-whether it is to stop, and leaves it. One that is not heard of for a while is taken off.
+The server that holds the global step has the list of members. A session joins, polls for a stop
+request, and leaves. A member that stops polling is removed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Step = Callable[[], int | None]
 
 
 _LEASE_SECS = 5.0
-"""For how long a member stays that neither watches nor leaves. It comes back by the next request."""
+"""Seconds after which a member that does not poll is removed. Its next request adds it again."""
 
 
 _UNTOLD_SECS = 30.0
-"""For how long a request to stop is told to those that come late."""
+"""Seconds during which a stop request also applies to late joiners."""
 
 
 @dataclass(slots=True)
 class _Member:
     """Attributes:
-    seen: when its last request ended.
-    waiting: how many of its requests wait now.
+    seen: time of the end of its last request.
+    waiting: the number of its pending requests.
     """
 
     is_chief: bool
@@ -41,19 +41,22 @@ class _Member:
 
 
 class Peers:
-    """The list of one server."""
+    """The list of members on one server."""
 
     def __init__(self) -> None:
         self._members: dict[str, _Member] = {}
-        self._reason, self._untold_until = "", 0.0  # of the last stop, and until when it is told
+        self._reason, self._untold_until = (
+            "",
+            0.0,
+        )  # of the last stop, and the end of its validity for late joiners
         self._had_chief = False
-        self._later: tuple[int, str] | None = None  # a stop at a step that training fell behind since
+        self._later: tuple[int, str] | None = None  # a stop at a step that is ahead of the restored one
         self._changed = asyncio.Event()
 
     async def join(self, name: str, is_chief: bool) -> None:
         """Add a member."""
         if not self._others(name, monotonic())[0]:
-            self._later = None  # of a training that has ended
+            self._later = None  # of a finished run
         belongs = not self._had_chief if is_chief else not self._has_chief()
         member = self._members[name] = _Member(is_chief, monotonic())
         if belongs and monotonic() < self._untold_until:
@@ -66,23 +69,23 @@ class Peers:
         return any(member.is_chief for member in self._members.values())
 
     async def leave(self, name: str) -> None:
-        """Take a member off."""
+        """Remove a member."""
         if self._members.pop(name, None) is not None:
             self._notify()
 
     async def stop(
         self, name: str, reason: str, step: int | None = None, current: Step | None = None
     ) -> None:
-        """Tell all members to stop, and those that join within half a minute and belong to them.
+        """Broadcast a stop to all members, including late joiners of the same run.
 
-        These are a chief where there was none: a worker may begin before the chief that initialised its
-        variables has joined. And workers that find no chief any more.
+        Late joiners are a chief, if none has joined yet, because a worker may begin before the chief
+        that initialised its variables joins; and workers that find no chief.
 
         Args:
-            name: of the member that stops.
-            reason: why.
-            step: that it has reached. Where variables were restored since, to an earlier one, all are
-                told when it is reached again.
+            name: the member that stops.
+            reason: the reason.
+            step: the step that it has reached. If variables were restored to an earlier step since, the
+                stop applies when this step is reached again.
             current: returns the global step.
         """
         if step is not None and _is_behind(current, step):
@@ -99,18 +102,18 @@ class Peers:
         self._notify()
 
     def restored(self) -> None:
-        """Tell those that join from now on of no earlier stop: variables were set, training goes on."""
+        """End the validity of the last stop for late joiners: variables were set for a new run."""
         self._untold_until = 0.0
 
     async def watch(
         self, name: str, wait: float, others: int | None = None, current: Step | None = None
     ) -> dict[str, Any]:
-        """Return why a member is to stop, if it is, and the names of the other members.
+        """Return the reason of a stop, "" for none, and the names of the other members.
 
         Args:
-            name: of the member, which is added where it is not there.
-            wait: seconds to wait for a stop.
-            others: wait as long as there are so many others, instead.
+            name: the member, which is added if it is missing.
+            wait: timeout in seconds.
+            others: wait while this number of others remains, instead of for a stop.
             current: returns the global step.
         """
         if self._later is not None and not _is_behind(current, self._later[0]):
@@ -134,7 +137,7 @@ class Peers:
             member.seen = monotonic()
 
     def _others(self, name: str, now: float) -> tuple[list[str], float]:
-        """Return the other members, without those that have gone, and when the next one may have."""
+        """Return the other members after removing lost ones, and the time of the next removal."""
         ends = {x: inf if one.waiting else one.seen + _LEASE_SECS for x, one in self._members.items()}
         for one, end in ends.items():
             if end <= now:
@@ -143,16 +146,16 @@ class Peers:
         return rest, min([ends[one] for one in rest], default=inf)
 
     async def answer(self, current: Step, method: Any, name: str, *args: Any) -> dict[str, Any]:
-        """Do what a :class:`RemotePeers` asks for.
+        """Execute a request of a :class:`RemotePeers`.
 
         Args:
             current: returns the global step.
-            method: of this class.
-            name: of the member.
-            args: the others of the method.
+            method: a method of this class.
+            name: the member.
+            args: the other arguments of the method.
 
         Raises:
-            InvalidArgumentError: there is no such method.
+            InvalidArgumentError: no such method.
         """
         match method, args:
             case "join", [is_chief]:
@@ -177,11 +180,11 @@ def _is_behind(current: Step | None, step: int) -> bool:
 
 
 class RemotePeers:
-    """The list of another process, with the methods of :class:`Peers`.
+    """The list of members in another process, with the methods of :class:`Peers`.
 
     Args:
-        ask: of the backend of a session there.
-        wait_secs: how long a request may wait at most.
+        ask: sends a request to the session there.
+        wait_secs: the maximum wait of a request in seconds.
     """
 
     def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], wait_secs: float) -> None:
@@ -198,11 +201,11 @@ class RemotePeers:
         await self._ask("stop", name, reason, step)
 
     async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
-        """Return what :meth:`Peers.watch` does, after as much time as a request may take at most."""
+        """Call :meth:`Peers.watch` there, with the maximum wait of a request."""
         return await self._ask("watch", name, min(wait, self._wait_secs), others)
 
     async def answer(self, _current: Step, method: Any, name: str, *args: Any) -> dict[str, Any]:
-        """Hand on a request for that list, as :meth:`Peers.answer` has it."""
+        """Send a request for :meth:`Peers.answer`."""
         return await self._ask(method, name, *args)
 
     async def _ask(self, method: str, *args: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where each operation of a graph is done: by the session's task, or by another of the cluster."""
+"""Place each operation of a graph on the session's task or on another task of the cluster."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from asyncmon.graph.execution.analysis import Access
 OWN = ""
 """The place of the session itself."""
 
-_RESOURCES = ("queue", "reader", "accumulator")  # attributes: the first input stands for one
+_RESOURCES = ("queue", "reader", "accumulator")  # attributes: the first input is a resource
 _PARTIAL = frozenset({"GatherV2", "GatherNd", "Shape", "ShapeN", "Size", "Rank"})
-"""Ops that use less than all of a variable."""
+"""Ops that use a part of a variable."""
 
 
 class Placement:
     """The places of operations, by their devices.
 
-    A place is ``"/job:ps/task:0"``, or :data:`OWN` for the session's task. What reads, writes or
-    gathers rows of a variable is where the variable is, an op on a queue where the queue is.
+    A place is ``"/job:ps/task:0"``, or :data:`OWN` for the session's task. Ops that read, write or
+    gather rows of a variable are placed with the variable, ops on a queue with the queue.
 
     Args:
-        graph: whose operations.
-        cluster: which tasks there are.
-        job: of the session's own task.
+        graph: the graph.
+        cluster: the tasks.
+        job: the job of the session's own task.
         task: its index.
     """
 
@@ -46,7 +46,7 @@ class Placement:
         """
         access = None if isinstance(op.op_def, OpDef) else Access.of(op)
         if access is not None:
-            is_control = isinstance(op.op_def, ControlOpDef)  # what it reads is one of its inputs
+            is_control = isinstance(op.op_def, ControlOpDef)  # the variables that it reads are inputs
             names = access.writes or (() if is_control else access.reads)
             places = {self._of_device(self._graph.get_operation_by_name(name)) for name in names}
             if len(places) > 1:
@@ -99,9 +99,9 @@ class Placement:
 
 
 def is_constant(op: Operation, constants: set[Tensor]) -> bool:
-    """Return whether an operation computes the same everywhere: each place does it for itself.
+    """Return whether an operation computes the same value everywhere, so that each place repeats it.
 
-    ``constants`` are the outputs of those for which that is known.
+    ``constants`` are the outputs of such operations so far.
     """
     op_def = op.op_def
     return (

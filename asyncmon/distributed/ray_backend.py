@@ -50,14 +50,14 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "asyncmon"
 """Of the names of actors in a cluster."""
 
-_INLINE = 90 << 10  # bytes: Ray sends what is over 100 KiB through its object store
+_INLINE = 90 << 10  # bytes: Ray sends more than 100 KiB through its object store
 _WATCH_SECS = 2.0  # between connections to the control process
-_threads = DaemonExecutor("asyncmon-ray", workers=8)  # a call that hangs is left behind
+_threads = DaemonExecutor("asyncmon-ray", workers=8)  # a hanging call is abandoned
 _connecting = threading.Lock()
 
 
 def require_ray() -> None:
-    """Raise ImportError with what to install where there is no Ray. It is not imported yet."""
+    """Raise ImportError with the pip line if Ray is missing, without importing it."""
     if importlib.util.find_spec("ray") is None:
         raise ImportError("Sessions on Ray need the package ray: pip install 'asyncmon[cluster]'")
 
@@ -67,7 +67,7 @@ def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
 
     Raises:
         ImportError: Ray is not installed.
-        InvalidArgumentError: the target has another form.
+        InvalidArgumentError: a malformed target.
     """
     require_ray()
     address, _, name = target.removeprefix("ray://").rpartition("/")
@@ -81,7 +81,7 @@ def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
 
 
 def in_thread(fn: Callable[..., T], *args: Any) -> Future[T]:
-    """Run what calls Ray in a thread. Its errors are those of :mod:`asyncmon.errors`."""
+    """Call a function that uses Ray in a thread, converting errors to :mod:`asyncmon.errors`."""
     return _threads.submit(_call, fn, *args)
 
 
@@ -93,7 +93,7 @@ def _call(fn: Callable[..., T], *args: Any) -> T:
 
 
 def connected(address: str) -> Any:
-    """Connect this process to a cluster, unless it is, and return the module. Blocks for seconds.
+    """Connect this process to a cluster, if it is not, and return the module. Blocks for seconds.
 
     Raises:
         FailedPreconditionError: the process is connected to another one.
@@ -130,7 +130,7 @@ def connected(address: str) -> Any:
 
 
 def _has_no_sigterm(record: logging.LogRecord) -> bool:
-    """Keep back that Ray handles no SIGTERM where it is connected in a thread: it is not to."""
+    """Suppress the warning that Ray handles no SIGTERM in a thread: asyncmon handles it."""
     return "SIGTERM" not in record.getMessage()
 
 
@@ -140,7 +140,7 @@ def _is_same(address: str, here: str) -> bool:
 
 
 def _probe(address: str) -> None:
-    """Raise UnavailableError where nothing listens at an address: Ray tries for long."""
+    """Raise UnavailableError if nothing listens at an address: Ray would retry for long."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal()):
         return
@@ -153,7 +153,7 @@ def _probe(address: str) -> None:
 
 
 def translated(error: Exception) -> Exception:
-    """Return an error of Ray as one of :mod:`asyncmon.errors`, any other as it is."""
+    """Return an error of Ray as one of :mod:`asyncmon.errors`, any other unchanged."""
     from ray import exceptions
 
     text = f"{type(error).__name__}: {error}"
@@ -166,28 +166,28 @@ def translated(error: Exception) -> Exception:
             return InternalError(text)
         case exceptions.AuthenticationError():
             return FailedPreconditionError(text)
-        case exceptions.RayError():  # an actor, a node or an object that is not there at the moment
+        case exceptions.RayError():  # an actor, a node or an object is currently missing
             return UnavailableError(text)
     return error
 
 
 # --- the actor --------------------------------------------------------------------------------------
 class ServiceActor:
-    """Has the service. It starts anew empty; the service's incarnation says so to its clients."""
+    """The actor of the service. Restarted, it is empty; clients see a new incarnation."""
 
     def __init__(self) -> None:
         self._executor: Executor | None = None
         self._service = SessionService(self._backend_of)
 
     def _backend_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
-        """Return what a session computes with: variables are shared, threads are those of the first."""
+        """Return the backend of a session; all share the variables and the threads of the first one."""
         if self._executor is None:
             self._executor = Executor(StateStore(int.from_bytes(os.urandom(7))), config)
         timeout = config.operation_timeout_in_ms
         return DirectBackend(graph, self._executor, shares=True, timeout_in_ms=timeout)
 
     async def answer(self, request: Any) -> Any:
-        """Return the answer to a message: bytes, or a list with the reference of a large one."""
+        """Return the response to a message: bytes, or a list with the reference of a large one."""
         answer = await self._service.answer(_message(request))
         if answer.nbytes <= _INLINE:
             data = b"".join(frame(answer))
@@ -213,17 +213,17 @@ def _message(data: Any) -> Message:
 
 
 def _own(data: list[Any]) -> Message:
-    """Copy a message out of the object store, whose arrays cannot be written."""
+    """Copy a message out of the object store, whose arrays are read-only."""
     return Message(data[0], [array.copy().data for array in data[1:]])
 
 
 # --- the channel ------------------------------------------------------------------------------------
 class RayChannel:
-    """Carries messages to an actor, which is found or started by the first one.
+    """The channel to an actor, which the first message finds or starts.
 
     Args:
-        address: of the cluster.
-        name: of the actor; None for one of this channel's own, which ends with it.
+        address: the address of the cluster.
+        name: the name of the actor; None for an actor owned by this channel, which ends with it.
     """
 
     def __init__(self, address: str, name: str | None) -> None:
@@ -236,11 +236,11 @@ class RayChannel:
         self._closed = False
 
     async def call(self, request: Message, timeout: float) -> Message:
-        """Return the answer to a request.
+        """Return the response to a request.
 
         Raises:
             AbortedError: the actor has died.
-            UnavailableError: no answer came within the time, or the actor is being restarted.
+            UnavailableError: no response in time, or the actor is being restarted.
         """
         waits_for = "the actor was not there"
         try:
@@ -264,7 +264,7 @@ class RayChannel:
             ) from None
 
     async def close(self) -> None:
-        """End the calls under way and, where it is this channel's own, the actor."""
+        """Cancel pending calls, and end the actor if this channel owns it."""
         if self._closed:
             return
         self._closed = True
@@ -280,7 +280,7 @@ class RayChannel:
         return f"Actor {self._name!r} of the Ray cluster at {self._address!r}"
 
     async def _started(self) -> Any:
-        """Return the actor. Cancelled, the start goes on for the next call."""
+        """Return the actor. Cancellation leaves its start running for the next call."""
         if self._closed:
             raise UnavailableError(f"{self._where}: the channel is closed.")
         starting = self._starting
@@ -312,9 +312,9 @@ class RayChannel:
 
 
 def _start(address: str, name: str, is_own: bool) -> tuple[Any, str]:
-    """Find or start an actor, which may take a while to come. Return it and the cluster's address.
+    """Find or start an actor, which may take a while. Return it and the address of the cluster.
 
-    Ray restarts the named one without a word, and repeats no call.
+    Ray restarts a named actor silently, and repeats no call.
     """
     ray = connected(address)
     shared = {"get_if_exists": True, "lifetime": "detached", "max_restarts": -1}

@@ -1,8 +1,8 @@
 """A cluster of chief, workers and parameter servers as actors of Ray, each in a process of its own.
 
-The actors are placed and started by Ray; between them there is gRPC: each has a :class:`.Server` at a
-free port of its machine, and the addresses make the ClusterSpec. The launching process watches them and
-starts dead ones anew at their places. What they lost is restored by their sessions.
+Ray places and starts the actors, which communicate over gRPC: each has a :class:`.Server` at a free
+port of its machine, and the addresses form the ClusterSpec. The launching process watches the actors
+and restarts dead ones in place. Their sessions restore the lost state.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_SHARES = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}  # options that Ray has names for
-_LATE_SECS = 5.0  # workers that did not end in time have that long when they are cancelled
+_SHARES = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}  # options that have a name in Ray
+_LATE_SECS = 5.0  # grace period of workers that are cancelled because they did not end in time
 
 
 async def launch(
@@ -47,30 +47,29 @@ async def launch(
 ) -> T:
     """Run ``await fn(task)`` in each worker of a new cluster on Ray, and return the chief's result.
 
-    Worker 0 is the chief. When its function has returned, the others have the grace period to return,
-    too; then all processes end. So they do at the first error, which is raised, and when the caller is
-    cancelled: the functions are cancelled and have the grace period for it. They end with this process,
-    too.
+    Worker 0 is the chief. When its function has returned, the others have the grace period to return;
+    then all processes end. At the first error, which is raised, and when the caller is cancelled, the
+    functions are cancelled and have the grace period to end. All processes end with this one.
 
-    A process that dies is started anew, and a worker calls the function again: with a monitored session
-    and a checkpoint directory that all machines see, training goes on. Where a task comes back at
-    another address, all are started anew.
+    A process that dies is restarted, and a worker calls the function again: with a monitored session
+    and a checkpoint directory visible to all machines, training resumes. If a task comes back at
+    another address, all tasks are restarted.
 
     Log records of level INFO go to the standard error of each process, which Ray prints here.
 
     Args:
         fn: an ``async def`` function, which Ray pickles.
-        workers: how many workers, 1 or more.
-        ps: how many parameter servers.
+        workers: the number of workers, 1 or more.
+        ps: the number of parameter servers.
         address: ``host:port`` of the control process of a cluster, or "auto": the one that this process
             is connected to, or else the one that runs on this machine.
-        resources: what each task needs, as Ray names it: ``{"CPU": 2, "GPU": 1}``; or that for each
+        resources: the resources of each task in Ray's names, ``{"CPU": 2, "GPU": 1}``; or these by
             job: ``{"worker": {"CPU": 4}, "ps": {"CPU": 1}}``. By default one CPU.
         strategy: of Ray's placement group: "PACK" (few machines), "SPREAD", "STRICT_PACK" or
             "STRICT_SPREAD".
-        max_restarts: how often each task may be started anew; -1 is any number.
-        config: of servers and sessions. Without a token or certificate in its ``rpc_options`` the
-            cluster gets a token of its own.
+        max_restarts: maximum restarts of each task; -1 for no limit.
+        config: the config of servers and sessions. Without a token or certificate in its
+            ``rpc_options`` the cluster generates a token.
         log_dir: each process writes its log records to ``JOB-INDEX.log`` there, too.
         max_wait_secs: for the cluster to have room.
         stop_grace_period_secs: see above.
@@ -78,9 +77,9 @@ async def launch(
     Raises:
         ImportError: Ray is not installed.
         TypeError: fn is no ``async def`` function, or cannot be pickled.
-        ValueError: a number or a resource that means nothing.
+        ValueError: an invalid number or resource.
         ResourceExhaustedError: the cluster had no room in time.
-        AbortedError: a task died too often.
+        AbortedError: a task exceeded its restarts.
         UnavailableError: there is no cluster at the address.
 
     Example::
@@ -136,11 +135,11 @@ def _needs(job: str, resources: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 class _Restart(Exception):
-    """All tasks are to be started anew: a server could not be at its address."""
+    """Raised to restart all tasks: a server could not bind its address."""
 
 
 class _Cluster:
-    """The actors of a cluster, and what keeps them alive."""
+    """The actors of a cluster and their supervision."""
 
     def __init__(
         self,
@@ -169,7 +168,7 @@ class _Cluster:
         self._stopping = False
 
     async def place(self, strategy: str, secs: float) -> None:
-        """Reserve what the tasks need."""
+        """Reserve the resources of the tasks."""
         from ray.util import placement_group
 
         bundles = [self._needs[job] for job, _ in self._tasks]
@@ -204,7 +203,7 @@ class _Cluster:
                 logger.warning("All tasks are started anew: %s", restart)
 
     async def close(self) -> None:
-        """Give the places back."""
+        """Release the placement group."""
         if self._group is not None:
             from ray.util import remove_placement_group
 
@@ -256,7 +255,7 @@ class _Cluster:
                 self._actors[task] = await self._new_actor(task)
             found = await asyncio.gather(*[self._call(task, "place", 0) for task in self._tasks])
             self._places = dict(zip(self._tasks, found, strict=True))
-            is_one = len({host for host, _ in found}) == 1  # machine: loopback will do
+            is_one = len({host for host, _ in found}) == 1  # one machine: loopback is enough
             jobs: dict[str, dict[int, str]] = {}
             for (job, index), (host, port) in self._places.items():
                 jobs.setdefault(job, {})[index] = f"{'127.0.0.1' if is_one else host}:{port}"
@@ -285,11 +284,11 @@ class _Cluster:
     async def _serve(self, task: tuple[str, int]) -> None:
         try:
             await self._call(task, "serve", self._spec.as_dict(), self._config)
-        except UnknownError as error:  # the port was taken meanwhile
+        except UnknownError as error:  # the port was taken since
             raise _Restart(f"{_name(task)}: {error}") from error
 
     async def _supervise(self, task: tuple[str, int]) -> Any:
-        """Wait for the end of a task, and start it anew where its process died."""
+        """Wait for the end of a task, and restart it if its process dies."""
         from ray import exceptions
 
         while True:
@@ -375,7 +374,7 @@ async def _done(future: Any) -> Any:
 
 
 def _cause(error: Any, task: tuple[str, int]) -> BaseException:
-    """Return what a function raised in another process; its traceback is in the text of Ray's error."""
+    """Return the error that a function raised in another process, with Ray's text as a note."""
     cause: BaseException = error.cause if isinstance(error.cause, Exception) else error
     cause.add_note(f"raised in {_name(task)}")
     return cause

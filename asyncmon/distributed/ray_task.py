@@ -1,4 +1,4 @@
-"""A process of a cluster on Ray: what it is to do, and the actor that does it."""
+"""A process of a cluster on Ray: its task, and the actor that runs it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from asyncmon.session_config import SessionConfig
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterTask:
-    """What a process of a cluster is to do. See :func:`.ray_launch.launch`.
+    """The task of a process of a cluster. See :func:`.ray_launch.launch`.
 
     Attributes:
         job_name: "worker".
         task_index: its number in the job.
-        is_chief: whether it initialises, restores and saves: task 0 does.
+        is_chief: whether it initialises, restores and saves; true for task 0.
         cluster: the addresses of all tasks.
-        target: of its own server, for sessions.
-        config: for sessions, too: with it they reach the other tasks.
+        target: the target of its own server, for sessions.
+        config: the config for sessions, needed to reach the other tasks.
     """
 
     job_name: str
@@ -38,7 +38,7 @@ class ClusterTask:
 
 
 class TaskActor:
-    """The process of a task. Its methods are called in this order by what launches the cluster."""
+    """The process of a task. The launcher calls its methods in this order."""
 
     def __init__(self, job: str, index: int, log_dir: str | None) -> None:
         self._job = job
@@ -59,14 +59,14 @@ class TaskActor:
         )
 
     def __repr__(self) -> str:
-        """Return what Ray begins lines of this process with."""
+        """Return the prefix that Ray prints before lines of this process."""
         return f"{self._job}:{self._index}"
 
     async def place(self, port: int) -> tuple[str, int]:
-        """Return the address of this machine and a free port of it: that one, if it is free."""
+        """Return the address of this machine and a free port, preferably the given one."""
         from ray import util
 
-        ray_util: Any = util  # a part of it has no types
+        ray_util: Any = util  # partly untyped
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -103,7 +103,7 @@ class TaskActor:
                 return None
             raise
         except OpError as error:
-            error.op = None  # it has the whole graph
+            error.op = None  # it refers to the whole graph
             raise
 
     async def stop(self) -> None:

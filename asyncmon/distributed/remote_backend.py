@@ -29,29 +29,29 @@ from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-_CALLED_SECS = 0.1  # between two questions after a job while functions of this process run for it
+_CALLED_SECS = 0.1  # between two polls of a job while functions of this process run for it
 _CHANGE = ("run", "load")
-"""The jobs whose answer has a new global step. That of another one may come after a later run's."""
+"""The jobs whose response has the global step. Other responses may be older than that of a run."""
 
 
 class Channel(Protocol):
-    """Carries messages to a service."""
+    """A connection to a service."""
 
     async def call(self, request: Message, timeout: float) -> Message:
-        """Return the answer to a request.
+        """Return the response to a request.
 
         Raises:
-            UnavailableError: nothing came for ``timeout`` seconds, or nobody is there. The request may
-                have been done or not.
+            UnavailableError: no response within ``timeout`` seconds, or no server. The request may have
+                been executed or not.
         """
 
     async def close(self) -> None:
-        """End the connection. Calls under way fail. A second call does nothing."""
+        """Close the connection. Pending calls fail. A second call does nothing."""
 
 
 @dataclass(slots=True, eq=False)
 class _Plan:
-    """What a run fetches and is fed, by number. See :class:`.session.backend.Prepared`."""
+    """The fetches and feeds of a run, by number. See :class:`.session.backend.Prepared`."""
 
     number: int
     fetches: list[list[Any]]
@@ -62,20 +62,20 @@ class _Plan:
 
 
 class RemoteBackend:
-    """See the module. It is opened by the first thing that it is asked to do.
+    """See the module. The first request opens it.
 
-    A run that is cancelled is cancelled on the other side, which then has the state before it or after
-    it. An error of a run comes back as the same class, with the operation of this graph.
+    Cancelling a run cancels it on the server, whose state is then that before the run or after it. An
+    error of a run is raised in the same class, with the operation of this graph.
 
     Args:
-        target: the session's, for messages.
-        graph: what is run.
-        config: how the other side is to use its machine.
-        channel: to the service; closed with this.
-        timeout_secs: an answer that takes longer is an ``UnavailableError``.
-        is_part: do all that is asked for there, whatever the devices of the graph.
-        writes_files: whether the other process writes the files of a save, for it sees those of this
-            one and has the jobs of :class:`.held_snapshots.HeldSnapshots`.
+        target: the target of the session, for messages.
+        graph: the graph.
+        config: the config for the server's side.
+        channel: the connection to the service; closed with the backend.
+        timeout_secs: a later response is an ``UnavailableError``.
+        is_part: execute everything on that server, ignoring the devices of the graph.
+        writes_files: whether the other process writes the files of a save, because it has the same
+            file system and the jobs of :class:`.held_snapshots.HeldSnapshots`.
     """
 
     def __init__(
@@ -100,7 +100,9 @@ class RemoteBackend:
         self._timeout = timeout_secs
         self._is_part = is_part
         self._writes_files = writes_files
-        self._unsent: asyncio.Future[None] | None = None  # done when the last snapshot is sent for
+        self._unsent: asyncio.Future[None] | None = (
+            None  # done when the request of the last snapshot is sent
+        )
         self._functions = Functions()
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
         self._version = 0  # operations that the service has
@@ -108,7 +110,7 @@ class RemoteBackend:
         self._plans = 0
         self._sequence = 0
         self._under_way: set[int] = set()
-        self._is_silent = False  # the last request was not answered
+        self._is_silent = False  # the last request had no response
 
     def check_open(self) -> None:
         """Raise RuntimeError once it is closed."""
@@ -140,7 +142,7 @@ class RemoteBackend:
         peek: bool = False,
         update: list[Any] | None = None,
     ) -> list[Any]:
-        """Run a plan there.
+        """Run a plan on the server.
 
         ``update`` labels a part of a step, see :meth:`.update_barrier.UpdateBarrier.update`.
         """
@@ -170,38 +172,38 @@ class RemoteBackend:
             await self.run(plan, ())
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set variables there."""
+        """Set variables on the server."""
         encoder = Encoder()
         data = await off_loop(len(values), encoder.encode, dict(values))
         await self.job({"job": "load", "values": data}, encoder)
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Order a snapshot, which is sent here."""
+        """Order a snapshot, which is transferred."""
         return asyncio.ensure_future(self._snapshot(self._ordered("snapshot")))
 
     def snapshot_to_write(self) -> Awaitable[Snapshot]:
-        """Order a snapshot for a save, which stays there where that process writes files."""
+        """Order a snapshot for a save; it is held by the other process if that writes the files."""
         if not self._writes_files:
             return self.snapshot()
         return asyncio.ensure_future(held_snapshot(self._save_job, self._ordered("hold")))
 
     async def ask(self, do: str, **content: Any) -> dict[str, Any]:
-        """Ask for something of the session there that is no job, plain data for plain data."""
+        """Send a request that is no job, with plain data, and return plain data."""
         self.check_open()
         await self._send_graph()
         return await self._ask(Encoder().json({"do": do, **content, **self._session}))
 
     async def queues(self) -> list[QueueSize]:
-        """Return what the queues hold there."""
+        """Return the sizes of the queues on the server."""
         answer = await self.ask("queues")
         return [(name, size, capacity) for name, size, capacity in answer["queues"]]
 
     def pending_operations(self) -> list[str]:
-        """Return nothing: what runs wait for is known there."""
+        """Return nothing: pending operations are known on the server only."""
         return []
 
     async def close(self) -> None:
-        """Close the session there, if it can be reached, and the connection."""
+        """Close the session on the server, if reachable, and the connection."""
         if self.closed:
             return
         self.closed = True
@@ -218,11 +220,11 @@ class RemoteBackend:
     # Requests.
 
     def _ordered(self, kind: str) -> asyncio.Task[dict[str, Any]]:
-        """Start a job, which is sent before those that are started after this call."""
+        """Start a job, which is sent before later jobs."""
         self.check_open()
         sent = self._unsent = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(self._save_job({"job": kind}, Encoder(), sent))
-        task.add_done_callback(lambda _task: sent.cancel())  # where it failed before
+        task.add_done_callback(lambda _task: sent.cancel())  # in case it failed before
         return task
 
     async def _snapshot(self, answered: Awaitable[dict[str, Any]]) -> Snapshot:
@@ -232,7 +234,7 @@ class RemoteBackend:
     async def _save_job(
         self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
     ) -> dict[str, Any]:
-        """Do a job of a snapshot, which is lost where the session is closed meanwhile."""
+        """Execute a job of a snapshot, which is lost if the session is closed during it."""
         try:
             return await self.job(request, encoder, sent)
         except (RuntimeError, CancelledError) as error:
@@ -244,12 +246,12 @@ class RemoteBackend:
     async def job(
         self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
     ) -> dict[str, Any]:
-        """Start a job, wait for its end, and return the answer.
+        """Start a job, wait for its end, and return the response.
 
         Args:
             request: JSON, with the kind of the ``"job"``.
             encoder: has the buffers.
-            sent: completed when it is sent; other jobs wait for that of the last snapshot.
+            sent: completed when the job is sent; other jobs wait for that of the last snapshot.
         """
         self.check_open()
         if sent is None and self._unsent is not None and not self._unsent.done():
@@ -282,11 +284,11 @@ class RemoteBackend:
 
     @property
     def wait_secs(self) -> float:
-        """For how long the other side may wait before it answers."""
+        """The maximum time in seconds before the server responds."""
         return self._timeout / 3
 
     async def _resumed(self, sequence: int, answer: dict[str, Any]) -> dict[str, Any]:
-        """Call the functions that a job asks for, and ask for its end."""
+        """Call the functions that a job requests, and poll for its end."""
         calls: dict[asyncio.Task[Any], int] = {}
         try:
             while "pending" in answer:
@@ -310,9 +312,9 @@ class RemoteBackend:
         return answer
 
     async def _ask(self, request: Message) -> dict[str, Any]:
-        """Return the answer to a request, which is sent a second time where the connection broke.
+        """Return the response to a request, which is repeated once if the connection broke.
 
-        The other side does nothing twice.
+        The server executes a request only once.
         """
         begun = monotonic()
         try:
@@ -329,13 +331,13 @@ class RemoteBackend:
         content: dict[str, Any] = await off_loop(count, lambda: Decoder(answer).value())
         if "error" in content:
             error = error_of(content["error"], self._graph)
-            if self.closed and isinstance(error, AbortedError):  # it is gone there already
+            if self.closed and isinstance(error, AbortedError):  # already closed on the server
                 error = CancelledError("Session has been closed.")
             raise error
         return content
 
     async def _cancel(self, sequence: int, cancelled: BaseException) -> None:
-        """Tell the other side, for a bounded time, whatever else is cancelled meanwhile."""
+        """Notify the server, in bounded time and shielded from cancellation."""
         if not self._session or self.closed:
             return
         request = Encoder().json({"do": "cancel", "sequence": sequence, **self._session})
@@ -346,7 +348,7 @@ class RemoteBackend:
             self.global_step = self.global_step if step is None else step
 
     async def _send_graph(self) -> None:
-        """Open the session there, or send what was added to the graph, if need be."""
+        """Open the session on the server, or send new operations of the graph, if necessary."""
         if self._version == self._graph.version and self._session:
             return
         async with self._opening:

@@ -32,7 +32,9 @@ from asyncmon.system.cancellation import outlast
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SECS = 0.5  # for requests under way when a server stops; their clients see it as unavailable
+_GRACE_SECS = (
+    0.5  # grace period of requests when a server stops; their clients then see it as unavailable
+)
 _STOP_SECS = 10.0  # for sessions to end
 
 
@@ -165,7 +167,7 @@ class Server:
         await self.stop()
 
     def _backend_of(self, graph: Graph, config: SessionConfig) -> Backend:
-        """Return what a session computes with: this task, and those that its graph names as devices."""
+        """Return the backend of a session: of this task, and of the tasks of its devices."""
         own, cluster = self._part_of(graph, config), ClusterSpec(self._def.cluster)
         if sum(map(cluster.num_tasks, cluster.jobs)) == 1:
             return own

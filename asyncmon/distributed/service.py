@@ -1,13 +1,12 @@
-"""The session service: what a process does for the sessions of others, whatever carries the messages.
+"""The session service: executes the sessions of other processes, over any transport.
 
-A request is a message whose header is a dict with ``"do"``. Those that may take long start a *job*, a
-run or a load or a snapshot, and are answered within the seconds that they ask for: with the result, or
-with the word that it goes on, and the functions of the client that the job waits for. ``resume`` asks
-again, and brings what the functions returned. So each request has a deadline, and a run may have none.
+A request is a message whose header is a dict with ``"do"``. Requests that may take long start a *job*,
+a run, a load or a snapshot, and get a response within the timeout that they give: the result, or the
+calls of functions of the client that the job awaits. ``resume`` polls the job and brings the results of
+these functions. So each request has a deadline, and a run may have none.
 
-A session is found by its number and by the service's incarnation, which is new in each process. A job
-has a number of the client's; a request that comes twice finds the first one's job, and nothing is done
-twice.
+A session is identified by its number and by the service's incarnation, which is new in each process. A
+job has a number given by the client; a repeated request finds the job of the first one.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ class SessionService:
         return len(self._sessions)
 
     async def answer(self, request: Message) -> Message:
-        """Return the answer to a request. What it raises is answered, too; a cancellation is raised."""
+        """Return the response to a request. Errors become responses; a cancellation is raised."""
         try:
             decoder = Decoder(request)
             content = decoder.content

@@ -34,23 +34,23 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
     """Update variables by the mean of the gradients of several workers. TF1: same name.
 
     A step begins with a token, which holds the global step. The worker's gradients go to an accumulator
-    beside each variable, and are dropped where another update came before them. When there are enough,
-    the chief applies their means at once, adds 1 to the global step and puts tokens of the new step in
-    the place of those that are left. Where a worker died after it took its token, the others would wait
-    for its gradients; so the chief adds a token where no gradient came for a while and none is left.
+    beside each variable, and are dropped if another update came first. When there are enough gradients,
+    the chief applies their means at once, adds 1 to the global step and replaces the remaining tokens
+    by tokens of the new step. If a worker dies after it took its token, the others would wait for its
+    gradients; so the chief adds a token if no gradient arrives for a while and no token is left.
 
     The hook initializes, runs the chief's part, and takes tokens: a step ends when the token of the
-    next one is there, which is after its update, so a ``StopAtStepHook`` stops at its step. Without the
-    hook the training operation takes its token itself. Then workers are in step only where all
-    variables are on one server, for only there a run waits for its token before it reads them.
+    next one is available, which is after its update, so a ``StopAtStepHook`` stops at its step. Without
+    the hook the training operation takes its token itself. Then workers are in step only if all
+    variables are on one server, because only there a run waits for its token before it reads them.
 
     Args:
         opt: applies the means, and keeps the slots.
-        replicas_to_aggregate: how many gradients an update needs.
-        total_num_replicas: how many workers there are, by default as many. More of them are backups:
+        replicas_to_aggregate: the number of gradients of an update.
+        total_num_replicas: the number of workers, by default the same. More of them are backups:
             each update drops the slowest. Fewer compute several gradients for an update.
         variable_averages: an ``ExponentialMovingAverage`` that each update advances.
-        variables_to_average: what it averages.
+        variables_to_average: the variables to average.
         use_locking: without effect, as for all optimizers.
         name: of the scope of the operations.
         token_timeout_secs: after how many seconds without a gradient the chief adds a token. By default

@@ -1,13 +1,12 @@
 """A barrier for updates, so that a snapshot of several servers is of one version.
 
 Each step of a worker that writes on several servers has a number, which it sends to each. A snapshot
-*holds* all servers: updates that come from then on wait. It learns which steps each has applied, and
-*allows* those that another server has applied already. Then each server has the same steps, and the
-snapshots are taken; *release* lets the updates go on. Workers compute meanwhile, and wait with their
-updates only.
+*holds* all servers: later updates wait. It gets the steps that each server has applied, and *allows*
+the steps that another server has applied already. Then each server has the same steps, and the
+snapshots are taken; *release* lets the updates continue. Only updates wait, not other computations.
 
-A restore holds them too. It does not wait for what holds them already: a snapshot of the values before
-it is of no use, and what failed before it may not have reached the server with its release.
+A restore holds the servers too. It supersedes an earlier hold: a snapshot of the values before the
+restore is useless, and a failed hold may not have sent its release.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from typing import Any
 
 from asyncmon.errors import AbortedError
 
-_WORKERS = 10_000  # remembered; the one that updated last stays
+_WORKERS = 10_000  # remembered; the least recent one is dropped
 
 LATE = "A snapshot of several servers took too long, or variables were restored meanwhile."
-"""Why a snapshot or a restore is aborted: updates went on before its end."""
+"""The error of a snapshot or a restore if updates continued before its end."""
 
 
 class UpdateBarrier:
@@ -30,7 +29,7 @@ class UpdateBarrier:
 
     Args:
         place: this server's.
-        lease_secs: what holds it and is not heard of for so long does no more.
+        lease_secs: seconds without a request after which a hold expires.
     """
 
     def __init__(self, lease_secs: float) -> None:
@@ -39,7 +38,7 @@ class UpdateBarrier:
         self._given_up: dict[str, int] = {}
         self._running = 0
         self._token: str | None = None
-        self._released: str | None = None  # the last one, whose request may come twice
+        self._released: str | None = None  # the last one, whose request may be repeated
         self._allowed: Mapping[str, int] = {}
         self._lease: asyncio.TimerHandle | None = None
         self._expiring: asyncio.Task[None] | None = None
@@ -47,14 +46,14 @@ class UpdateBarrier:
 
     @contextlib.asynccontextmanager
     async def update(self, label: list[Any]) -> AsyncIterator[None]:
-        """Do an update inside, when it may be done. Only one that does not fail counts.
+        """Wait until an update is allowed, and apply it inside. A failed update does not count.
 
         Args:
             label: the worker, the number of its step, and how many parts it has at each place.
 
         Raises:
-            AbortedError: a snapshot was taken without it, which has its other half, or variables were
-                set after its other half.
+            AbortedError: a snapshot with its other half was taken without it, or variables were set
+                after its other half.
         """
         worker, number, counts = label
         async with self._changed:
@@ -81,10 +80,10 @@ class UpdateBarrier:
         return self._token is None or number <= self._allowed.get(worker, 0)
 
     async def hold(self, token: str, *, restores: bool = False) -> dict[str, list[Any]]:
-        """Let updates wait from now on; return what was applied, once those under way are done.
+        """Block updates; return the applied steps after current updates have completed.
 
         Raises:
-            AbortedError: a restore holds them since.
+            AbortedError: a restore has superseded this hold.
         """
         async with self._changed:
             await self._changed.wait_for(lambda: restores or self._token in (None, token))
@@ -96,10 +95,10 @@ class UpdateBarrier:
             return dict(self._applied)
 
     async def allow(self, token: str, wanted: Mapping[str, int], place: str, secs: float) -> None:
-        """Let these steps of workers be applied, and wait until they are, for some seconds.
+        """Allow these steps of workers, and wait for them with a timeout.
 
-        A worker that died between two servers is not waited for again, nor is what it sends later
-        applied. Nor are these steps where no time is given.
+        After the timeout a worker counts as dead: its later updates are refused, and later holds do not
+        wait for it. Without a timeout the steps are refused at once.
         """
         async with self._changed:
             self._check(token)
@@ -131,7 +130,7 @@ class UpdateBarrier:
         self._given_up.pop(worker, None)
 
     def restored(self) -> None:
-        """Forget what was applied: variables were set. What was given up still comes too late."""
+        """Clear the applied steps: variables were set. Refused steps stay refused."""
         self._applied.clear()
 
     def _has(self, worker: str, number: int, place: str) -> bool:
@@ -143,7 +142,7 @@ class UpdateBarrier:
         return bool(last > number or (last == number and parts >= counts.get(place, 1)))
 
     async def release(self, token: str) -> bool:
-        """Let updates go on. Return whether they have waited until now."""
+        """Unblock updates. Return whether they were blocked until now."""
         async with self._changed:
             if self._token == token:
                 self._free()
@@ -151,7 +150,7 @@ class UpdateBarrier:
             return self._released == token
 
     async def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what a request asks for: :meth:`hold`, :meth:`allow` or :meth:`release`."""
+        """Execute a request: :meth:`hold`, :meth:`allow` or :meth:`release`."""
         token = str(content["token"])
         match content["do"]:
             case "hold":

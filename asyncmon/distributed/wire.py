@@ -1,8 +1,8 @@
 """Values as bytes: a header of JSON, and arrays as raw buffers beside it. Nothing is unpickled, ever.
 
-What can be sent is declared here: numbers, texts, bytes, lists, tuples, dicts, sets, arrays, dtypes,
-shapes, and the dataclasses and named tuples of the engine's own modules, by name. A message of another
-process is not trusted: what does not have this form is an ``InvalidArgumentError``.
+Messages contain numbers, texts, bytes, lists, tuples, dicts, sets, arrays, dtypes, shapes, and the
+dataclasses and named tuples of the engine's own modules, by name. Messages of other processes are not
+trusted: any other form is an ``InvalidArgumentError``.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.shape import Dimension, TensorShape
 
 VERSION = 1
-"""Of this form, and of graphs and requests that are written in it. Both sides must have the same."""
+"""The version of this format and of graphs and requests in it. Both sides must have the same."""
 
 MAX_HEADER = 1 << 28
-"""Bytes of a header; more is refused."""
+"""The maximum bytes of a header."""
 
-_SHORT = 1 << 10  # bytes: shorter ones are in the header
+_SHORT = 1 << 10  # bytes: smaller arrays are in the header
 _MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.protobuf.run_options.")
 _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
 _START = struct.Struct("<II")
-_written = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes one for each call
+_written = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps creates an encoder in each call
 _read = json.JSONDecoder().decode
 _ALIGNED = 64
 
@@ -42,16 +42,16 @@ Buffer = bytes | bytearray | memoryview
 
 
 def _nothing() -> None:
-    """The default of what is done once a message is sent."""
+    """The default of :attr:`Message.sent`."""
 
 
 @dataclass(slots=True)
 class Message:
-    """What is sent at once.
+    """The unit of transfer.
 
     Attributes:
         header: JSON.
-        buffers: what the header refers to by number.
+        buffers: buffers that the header refers to by number.
         sent: called once, when the buffers are not needed any more.
     """
 
@@ -61,12 +61,12 @@ class Message:
 
     @property
     def is_borrowed(self) -> bool:
-        """Whether the buffers may change once it is sent."""
+        """Whether the buffers may change after sending."""
         return self.sent is not _nothing
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes, without the lengths of its parts."""
+        """The bytes of the message, without the lengths of its parts."""
         return len(self.header) + sum([len(buffer) for buffer in self.buffers])
 
 
@@ -87,10 +87,10 @@ def frame(message: Message) -> list[Buffer]:
 
 
 def unframe(data: Buffer) -> Message:
-    """Return the message that :func:`frame` gave the bytes of; its buffers are parts of them.
+    """Return the message of the bytes that :func:`frame` returned; its buffers are views of them.
 
     Raises:
-        InvalidArgumentError: they are those of no message.
+        InvalidArgumentError: malformed bytes.
     """
     view = memoryview(data)
     try:
@@ -119,8 +119,8 @@ class Encoder:
     """Turns values into JSON and buffers.
 
     Args:
-        special: asked first about what is neither a number, text nor structure; returns what stands for
-            it, or None.
+        special: called first for values that are not numbers, texts or structures; returns their JSON,
+            or None.
     """
 
     def __init__(self, special: Callable[[Any], Any] | None = None) -> None:
@@ -132,18 +132,18 @@ class Encoder:
         return self.json(self.encode(value))
 
     def json(self, data: Any) -> Message:
-        """Return what is JSON already as a message, with all buffers so far."""
+        """Return JSON as a message, with all buffers so far."""
         return Message(_written(data).encode(), self.buffers)
 
     def document(self, data: Any) -> int:
-        """Write what is JSON already as a buffer of its own, and return its number."""
+        """Write JSON as a separate buffer, and return its number."""
         return self._buffer(_written(data).encode())
 
     def encode(self, value: Any) -> Any:
-        """Return JSON for a value: itself, or a list that begins with what it is.
+        """Return JSON for a value: itself, or a list that begins with its kind.
 
         Raises:
-            TypeError: it is of a type that is not sent.
+            TypeError: a type that cannot be sent.
         """
         kind = value.__class__
         if value is None or kind in (bool, int, float, str):
@@ -178,7 +178,7 @@ class Encoder:
             return ["dimension", value.value]
         if value is Ellipsis:
             return ["..."]
-        if isinstance(value, _RANGE_ITERATOR):  # of what is left, only the number counts
+        if isinstance(value, _RANGE_ITERATOR):  # only the number of remaining elements is sent
             return ["iterator", length_hint(value)]
         fields = _fields(type(value))
         if fields is not None:
@@ -210,12 +210,12 @@ _STRUCTURES = {list: "list", tuple: "tuple", frozenset: "set"}
 
 
 def is_of_engine(module: str) -> bool:
-    """Return whether a module is one of those that a message may have imported."""
+    """Return whether a message may import a module."""
     return f"{module}.".startswith(_MODULES)
 
 
 def encode(value: Any) -> Message:
-    """Return a value as a message. TypeError where it has a part that is not sent."""
+    """Return a value as a message. TypeError if a part of it cannot be sent."""
     return Encoder().message(value)
 
 
@@ -233,12 +233,11 @@ def _fields(kind: type) -> tuple[str, ...] | None:
 
 # --- decoding -------------------------------------------------------------------------------------
 class Decoder:
-    """Turns a message into values. Arrays are parts of its buffers, writable where those are.
+    """Turns a message into values. Arrays are views of its buffers, writable if these are.
 
     Args:
         message: the message.
-        special: asked for lists that begin with another word than those of this module; returns the
-            value.
+        special: called for lists that begin with a kind unknown to this module; returns the value.
     """
 
     def __init__(self, message: Message, special: Callable[[list[Any]], Any] | None = None) -> None:
@@ -253,7 +252,7 @@ class Decoder:
         """Return the value of the message.
 
         Raises:
-            InvalidArgumentError: it is that of none.
+            InvalidArgumentError: malformed data.
         """
         try:
             return self.decode(self.content)
@@ -265,7 +264,7 @@ class Decoder:
         return _read(str(self._buffers[number], "utf-8"))
 
     def decode(self, data: Any) -> Any:
-        """Return the value that JSON stands for."""
+        """Return the value encoded as JSON."""
         kind = data.__class__
         if kind is dict:
             return {key: self.decode(item) for key, item in data.items()}
@@ -334,5 +333,5 @@ class Decoder:
 
 
 def decode(message: Message) -> Any:
-    """Return the value of a message. InvalidArgumentError where it is malformed."""
+    """Return the value of a message. InvalidArgumentError if it is malformed."""
     return Decoder(message).value()

@@ -1,7 +1,7 @@
 """Other engines behind the session protocol.
 
 :class:`FunctionProgram` makes a program of plain and ``async def`` functions over a declared state, for
-whatever has no graph: a remote training API, a loop of reinforcement learning, another framework::
+use without a graph: a remote training API, a loop of reinforcement learning, another framework::
 
     program = FunctionProgram(state={"weights": np.zeros(10)})
 

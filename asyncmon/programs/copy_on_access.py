@@ -1,4 +1,4 @@
-"""The state as a step gets it: a dict whose entries are copied when they are first read."""
+"""The state of a step: a dict whose entries are copied at their first access."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MUTABLE = (np.ndarray, dict, list)
 
 
 class CopyOnAccess(dict[str, Any]):
-    """The state for one step, which may change it without changing the state before.
+    """The state for one step, which may change it without changing the previous state.
 
-    An entry is copied, with everything in it, when the step first reads it; the others cost nothing,
-    however large. Otherwise it is a ``dict`` of arrays, numbers and plain dicts and lists of these.
+    An entry is deep-copied when the step first reads it; other entries cost nothing. Apart from that it
+    is a ``dict`` of arrays, numbers and plain dicts and lists of these.
 
     Args:
-        state: the state before.
+        state: the previous state.
     """
 
     __slots__ = ("_state", "copies")
@@ -29,7 +29,7 @@ class CopyOnAccess(dict[str, Any]):
         super().__init__(state)
         self._state = state
         self.copies: Arrays = {}
-        """The arrays that the step got, by ``id``."""
+        """The arrays handed to the step, by ``id``."""
 
     def __getitem__(self, key: str) -> Tree:
         value = super().__getitem__(key)
@@ -39,13 +39,13 @@ class CopyOnAccess(dict[str, Any]):
         return value
 
     def current(self) -> dict[str, Tree]:
-        """Return names and values, with the old values of entries that were not read."""
+        """Return names and values; entries that were not read have their previous values."""
         return dict(super().items())
 
     def unshared(self) -> Arrays:
-        """Return the arrays that the step got and that only this state refers to.
+        """Return the arrays handed to the step to which only this state refers.
 
-        Code that refers to another one, or to a view of it, could still write to it.
+        Other arrays could still be written by code that keeps them or a view of them.
         """
         counts = self._references()
         return {i: array for i, array in self.copies.items() if counts[i] <= _UNSHARED}

@@ -14,7 +14,7 @@ GLOBAL_STEP = "global_step"
 
 
 class OptionalFetch:
-    """The value of a name where the run has it. :func:`optional` makes it."""
+    """A fetch with a default, made by :func:`optional`."""
 
     __slots__ = ("default", "name")
 
@@ -29,7 +29,7 @@ class OptionalFetch:
 def optional(name: str, default: Any = None) -> Any:
     """Return a fetch for hooks: the value of a name, or a default in runs that do not produce it.
 
-    It runs no step: of a step's name it gives the result where that step runs anyway.
+    It runs no step: the name of a step gives its result only in runs of that step.
 
     Args:
         name: of a value, a step or an entry of the state.
@@ -79,12 +79,12 @@ def fetched_value(
     """Return one value that a run fetched: a step's result, a value in one, the step, or an entry.
 
     Args:
-        fetch: a name, or what :func:`optional` made of one.
+        fetch: a name, or a result of :func:`optional`.
         results: of the steps that ran, by name.
-        step: the global step after the run; None where it is an entry of the state.
+        step: the global step after the run; None if it is an entry of the state.
         entry: returns an entry of the state as a value of the host, or None.
-        described: says which steps and entries the program has, for an error.
-        to_host: makes a value that a step returned one of the host.
+        described: returns a list of the steps and entries of the program, for an error.
+        to_host: copies a result of a step to the host.
 
     Raises:
         NotFoundError: a name that the run does not have.

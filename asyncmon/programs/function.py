@@ -20,8 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class FunctionProgram(NamedProgram):
     """Named steps over a declared state.
 
-    ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)`` and returns what it
-    returns. Fetches are names, in any nesting, and may be
+    ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)`` and returns its
+    result. Fetches are names, in any nesting, and may be
 
     * a step, which is run: its result,
     * a key of the mapping that a step of the same run returned,
@@ -33,14 +33,14 @@ class FunctionProgram(NamedProgram):
     returns, or a view of it, is not shared with the state any more. Steps that change state run one
     after another.
 
-    An ``async def`` step runs in the loop. A plain one does where it takes less than ``inline_ms`` of
+    An ``async def`` step runs in the loop. A plain one does if it takes less than ``inline_ms`` of
     the session's config, 1 ms by default, by its own measured average; a longer one runs in a worker
     thread, and a caller that is cancelled waits for its end. One that returns an awaitable, such as the
     future of a remote service, stays in the loop, and its result is awaited. To keep several calls of
-    a service under way, see :func:`submitted`.
+    a service in flight, see :func:`submitted`.
 
-    The global step is the entry ``"global_step"`` where the state declares one, and counted by the
-    steps themselves; otherwise each run of a step that is not read-only counts.
+    If the state has an entry ``"global_step"``, it is the global step, and steps count it themselves;
+    otherwise each run of a step that is not read-only counts.
 
     Args:
         state: arrays, numbers, strings, and nested dicts and lists of these. Its structure, shapes
@@ -51,10 +51,10 @@ class FunctionProgram(NamedProgram):
         read_only: names of steps that change no state, such as an evaluation: they run beside other
             steps, on no copy, can be peeked at, and do not count. One that writes to the state fails.
         get_state: for objects that have the state inside, such as a model of another library: returns
-            it, of the form of ``state``. Called here and after each step, and what it returns is
+            it, of the form of ``state``. Called here and after each step; its result is
             copied. Such steps get no parameter for the state. Only one session at a time may be open.
         set_state: takes such a state, whose arrays are read-only. Called before the first step, after
-            ``init_op`` and ``load``, and with the state before where a step failed or was cancelled.
+            ``init_op`` and ``load``, and with the previous state when a step failed or was cancelled.
             Both are called as a plain step is; ``set_state`` may be ``async def``.
 
     Raises:
@@ -121,14 +121,14 @@ class FunctionProgram(NamedProgram):
 
         Args:
             fn: plain or ``async def``.
-            name: how it is fetched. Default: its own name.
+            name: the name of the fetch. Default: that of the function.
             read_only: whether it changes no state.
             thread: whether a plain function is called in a worker thread, for one whose first call
                 would hold the loop already, or is never. Default: by measurement.
 
         Raises:
             RuntimeError: the program is finalized.
-            TypeError: it is no function, or one that cannot be called so.
+            TypeError: it is not a function, or its signature does not fit.
             ValueError: the name is taken.
         """
 

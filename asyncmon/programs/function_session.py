@@ -35,7 +35,7 @@ from asyncmon.system.snapshot import Snapshot
 
 
 class _Initialize:
-    """The fetch that sets the state to what was declared."""
+    """The fetch that sets the declared state."""
 
     name = "init"
 
@@ -51,10 +51,10 @@ class FunctionSession:
 
     Args:
         program: for :attr:`graph`.
-        state: what was declared.
+        state: the declared state.
         steps: by name.
         config: for the threads of steps that block.
-        outside: where the state is, if it is not here.
+        outside: the owner of the state, if it is not the session.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class FunctionSession:
         options: Any = None,
         run_metadata: Any = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Run the steps among the fetches, each once, in their order, and return what was fetched.
+        """Run the steps among the fetches, each once, in their order, and return the fetched values.
 
         Args:
             fetches: names, in any nesting of lists, tuples, dicts, namedtuples and dataclasses.
@@ -103,7 +103,7 @@ class FunctionSession:
 
         Raises:
             RuntimeError: the session is closed.
-            NotFoundError: a name that is not in this run; the state is as before.
+            NotFoundError: a name that is not in this run; the state is unchanged.
             TypeError: a fetch that is no name, or a step that left a state of another form.
             InvalidArgumentError: a feed is missing, or is no parameter of a step.
             DeadlineExceededError: it took longer than ``options.timeout_in_ms``.
@@ -161,7 +161,7 @@ class FunctionSession:
             lock.release()
 
     async def _initialize(self) -> None:
-        """Set the state to what was declared."""
+        """Set the declared state."""
         await self._put(self._declared, 0)
 
     async def _put(self, tree: Tree, step: int) -> None:
@@ -213,7 +213,7 @@ class FunctionSession:
 
     async def _compute(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         if self._outside is not None and steps:
-            async with self._lock:  # they read what another step would change meanwhile
+            async with self._lock:  # another step must not change the objects that they read
                 self._check_open()
                 await self._outside.own(self._tree, self._workers, self)
                 return await self._compute_now(fetches, steps, feeds)
@@ -229,7 +229,7 @@ class FunctionSession:
         return self._fetched(fetches, results, tree, step)
 
     def _fetched(self, fetches: Any, results: Mapping[str, Any], tree: Tree, step: int) -> Any:
-        """Return what a run fetched, of the state and the step after it."""
+        """Return the fetched values, with the state and the step after the run."""
         if type(fetches) is str and fetches in results:
             return results[fetches]
         number = step if self._counts else None
@@ -248,7 +248,7 @@ class FunctionSession:
         return await self._call_plain(step, state, feeds)
 
     async def _call_plain(self, step: Step, state: Any, feeds: Mapping[str, Any] | None) -> Any:
-        """Call a plain function: in a worker where it is long by measurement, else inline."""
+        """Call a plain function: in a worker if it is long by measurement, else inline."""
         workers = self._workers
         inline = not step.thread and (step.thread is False or step.cost.is_short(workers.limit))
         if inline:
@@ -276,7 +276,7 @@ class FunctionSession:
         return result
 
     def _steps_among(self, fetches: Any) -> list[Step] | None:
-        """Return the steps to run, each once; None where the state is to be initialised."""
+        """Return the steps to run, each once; None if the state is to be initialised."""
         names = leaves(fetches)
         if fetches is None or None in names:
             raise TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
@@ -333,10 +333,10 @@ class FunctionSession:
         return _Ready(Snapshot(values, self.global_step))
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set entries of the state by name, between two steps; the others stay as they are.
+        """Set entries of the state by name, between two steps; the others are unchanged.
 
         Raises:
-            InvalidArgumentError: something does not fit; the error lists everything that does not.
+            InvalidArgumentError: entries do not fit; the error lists all of them.
         """
         self._check_open()
         async with self._lock:
@@ -361,7 +361,7 @@ class FunctionSession:
 
 
 class _Ready:
-    """An awaitable of a value that is there already."""
+    """An awaitable of an available value."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

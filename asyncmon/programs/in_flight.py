@@ -1,4 +1,4 @@
-"""Calls of a remote service, several under way, whose replies come in the order of the calls."""
+"""Calls of a remote service, several in flight, with replies in the order of the calls."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from asyncmon.data import from_iterable
 
 
 class Reply:
-    """What a service answers to one call: ``await`` it, for the result or the error.
+    """The reply to one call: ``await`` it for the result or the error.
 
-    A cancelled ``await`` leaves the call under way. One after an error calls the service again, so that
-    the run that a recovery repeats does.
+    A cancelled ``await`` leaves the call in flight. An ``await`` after an error calls the service
+    again, as the run that a recovery repeats does.
     """
 
     def __init__(self, submit: Callable[[Any], Any], item: Any) -> None:
@@ -36,19 +36,19 @@ class Reply:
             self._raised = future.done() and (future.cancelled() or future.exception() is not None)
 
     def cancel(self) -> None:
-        """Cancel the call, if it is under way."""
+        """Cancel the call, if it is in flight."""
         self._future.cancel()
 
 
 class Submitted:
-    """The replies to calls of a service with each element of a source. :func:`submitted` makes it."""
+    """The replies to calls of a service with each element of a source, made by :func:`submitted`."""
 
     def __init__(self, source: Any, submit: Callable[[Any], Any], in_flight: int) -> None:
         self._source = from_iterable(source)
         self._submit = submit
         self._in_flight = in_flight
         self._pending: deque[tuple[Any, Reply]] = deque()  # positions before the elements, and replies
-        self._last: Any = None  # the position before the element whose reply was given last
+        self._last: Any = None  # the position before the element of the last returned reply
         self._loads = 0
 
     def __aiter__(self) -> AsyncGenerator[Reply]:
@@ -77,7 +77,7 @@ class Submitted:
             self._withdraw()
 
     def state_dict(self, *, unread: int = 0) -> dict[str, Any]:
-        """Return the position after the reply that was given last; ``unread=1``: before it."""
+        """Return the position after the last returned reply; ``unread=1``: before it."""
         if unread:
             state: dict[str, Any] = self._last
         else:
@@ -85,13 +85,13 @@ class Submitted:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Set the position. Calls under way are cancelled."""
+        """Set the position. Calls in flight are cancelled."""
         self._cancel()
         self._loads += 1
         self._source.load_state_dict(state)
 
     def _withdraw(self) -> None:
-        """Cancel the calls under way, and go back to the first of them."""
+        """Cancel the calls in flight, and go back to the first of them."""
         if self._pending:
             position = self._pending[0][0]
             self._cancel()
@@ -120,19 +120,19 @@ def submitted(source: Any, submit: Callable[[Any], Any], *, in_flight: int) -> S
 
     So hooks see the results in order, each with its step, and the state in a checkpoint is that after
     the steps whose replies were awaited. The position that ``iterate`` saves is likewise behind the
-    last of these: calls that were under way are submitted again when a session resumes. A service that
-    keeps the model itself is to save it within its sequence of calls (a call saves after it has
+    last of these: calls in flight are submitted again when a session resumes. A service that
+    keeps the model itself should save it within its sequence of calls (a call saves after it has
     trained, and its reply has the path, which becomes part of the state): a session that resumes has
     the service restore that path, and no call counts twice.
 
-    The end of the iteration, a stop for example, cancels the calls under way. A stop by the number of
-    steps has submitted up to ``in_flight - 1`` calls more: end the source there instead.
+    The end of the iteration, as by a stop, cancels the calls in flight. Before a stop by the number of
+    steps up to ``in_flight - 1`` further calls are submitted: end the source there instead.
 
     Args:
         source: an ``am.data`` dataset, or what ``am.data.from_iterable`` takes.
         submit: called with an element in the loop; returns an awaitable or a
             ``concurrent.futures.Future``, or is ``async def``.
-        in_flight: how many calls are under way.
+        in_flight: the number of concurrent calls.
 
     Raises:
         ValueError: ``in_flight`` is less than 1.

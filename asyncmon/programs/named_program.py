@@ -35,7 +35,7 @@ class NamedProgram:
         """Return None: a session is always ready."""
 
     def summary_op(self) -> None:
-        """Return None: a hook names what it summarises."""
+        """Return None: a summary hook names its fetches."""
 
     def has_global_step(self) -> bool:
         """Return True: steps are counted."""

@@ -9,11 +9,11 @@ from asyncmon.runtime import SAVER, Coordinator, SessionRunContext, SessionRunHo
 
 
 class ProcessGroupHook(SessionRunHook):
-    """Begin with the state of the first process, and stop all processes before the same step.
+    """Start with the state of the first process, and stop all processes before the same step.
 
-    Before each run all processes exchange whether they go on. Where one does not, none does: the run
+    Before each run all processes exchange whether they continue. If one stops, all stop: the run
     raises :class:`~asyncmon.errors.OutOfRangeError`, which ends a monitored session as the end of data
-    does. A process that is lost makes the exchange fail; sessions do not recover by themselves.
+    does. A lost process makes the exchange fail; sessions do not recover from that.
 
     Subclasses exchange by the means of their engine.
     """
@@ -50,7 +50,7 @@ class ProcessGroupHook(SessionRunHook):
         self._coord, self.joined = coord, True
 
     async def before_run(self, run_context: SessionRunContext) -> None:
-        """Go on if all do.
+        """Continue if all processes do.
 
         Raises:
             OutOfRangeError: a process stops.

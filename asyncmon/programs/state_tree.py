@@ -202,7 +202,7 @@ def flatten(tree: Tree, prefix: str = "") -> dict[str, Any]:
 
 
 def replace_leaves(tree: Tree, values: Mapping[str, Any], prefix: str = "") -> Tree:
-    """Return a tree with other values at the names given, converted to what was there."""
+    """Return a tree with new values at the given names, converted to the types of the old ones."""
     if isinstance(tree, dict):
         return {
             key: replace_leaves(value, values, f"{prefix}/{key}" if prefix else key)

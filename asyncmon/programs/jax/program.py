@@ -30,12 +30,12 @@ class JaxProgram(NamedProgram):
     in a worker thread, where each first one, which compiles, runs too. So the loop never waits for a
     device longer than that.
 
-    A step is a transaction. Its state is donated by default: the arrays of the state before are used
+    A step is a transaction. Its state is donated by default: the arrays of the previous state are used
     for the next one. A snapshot is a copy on the device then, taken between two steps, or the arrays
-    themselves where no step donates. A run that is cancelled while it computes is done. Where a step
+    themselves if no step donates. A run that is cancelled while it computes is completed. If a step
     fails after its state was donated, runs raise :class:`~asyncmon.errors.AbortedError`, and a
-    monitored session goes on from its last checkpoint. An unknown fetch is found before
-    the step is computed.
+    monitored session resumes from its last checkpoint. An unknown fetch is an error
+    before the step is computed.
 
     Each completed run of a step that is not read-only counts as a global step. Random keys are state:
     ``jax.random.key`` and raw ones. Arrays that are committed to devices or sharded keep their

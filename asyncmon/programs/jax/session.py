@@ -113,7 +113,7 @@ class JaxSession(FunctionSession):
         return self._finish(run)
 
     def _dispatch(self, plan: _Plan, run: _Run, feeds: Any) -> None:
-        """Start the computation; devices, and the CPU's own threads, do it meanwhile."""
+        """Start the computation on the devices."""
         if not plan.names.issuperset(run.wanted):
             plan.names |= self._checked(run.steps, feeds, run.state, run.wanted)
         try:
@@ -127,7 +127,7 @@ class JaxSession(FunctionSession):
             raise
 
     def _finish(self, run: _Run) -> Any:
-        """Wait for the computation, and return what was fetched."""
+        """Wait for the computation, and return the fetched values."""
         try:
             jax.block_until_ready((run.state, run.results))
         except Exception as error:

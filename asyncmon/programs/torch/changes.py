@@ -56,7 +56,7 @@ class Changes:
         )
 
     def since(self, mark: Mark | None) -> list[str]:
-        """Return the names of what was changed since a moment; generators are not among them."""
+        """Return the names of entries changed since a mark, except generators."""
         if mark is None:
             return []
         pairs = zip(self._tensors, mark.versions, strict=True)

@@ -24,16 +24,16 @@ class TorchProgram(NamedProgram):
     """Named steps over torch objects: modules, optimizers, schedulers, scalers, generators, tensors.
 
     ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)``, where ``state`` has the
-    objects by name, and returns what it returns, its tensors detached. Fetches are names, in any
+    objects by name, and returns its result, with tensors detached. Fetches are names, in any
     nesting, and may be a step; a key of the mapping that a step of the same run returned; an entry of
     the state, like ``"model/fc.weight"``. The latter two give numpy arrays of the host.
 
     Steps run one after another. A step that takes less than ``inline_ms`` of the session's config, by
     its own measured average, runs in the loop's thread, a longer one in a worker thread; an ``async
     def`` step runs in the loop. A step changes the objects in place, between two versions of the
-    state: a snapshot comes before it or after it, and is a copy on the host. Where a step fails after
-    it has changed something, the session raises
-    :class:`~asyncmon.errors.AbortedError` from then on, and a monitored session goes on from its last
+    state: a snapshot comes before it or after it, and is a copy on the host. If a step fails after
+    its first change, the session raises
+    :class:`~asyncmon.errors.AbortedError` from then on, and a monitored session resumes from its last
     checkpoint. A step on a device must join streams of its own before it returns.
 
     Each completed run of a step that is not read-only counts as a global step. Checkpoints have the
@@ -47,15 +47,15 @@ class TorchProgram(NamedProgram):
 
     Under ``torchrun``, once ``torch.distributed.init_process_group`` was called, rank 0 is the chief:
     it restores, saves and writes; the others begin with its state. All ranks stop before the same step,
-    whichever is asked to stop. Modules may be wrapped for DDP, which entries do not show. Ranks but the
-    first seed torch's generator at the start by the rank and the step.
+    whichever gets the stop request. Modules may be wrapped for DDP, which does not change the names of
+    entries. Ranks but the first seed torch's generator at the start by the rank and the step.
 
     Modules may be sharded by ``torch.distributed.fsdp.fully_shard``, and any tensor of the state may be
     a ``DTensor``. Then each rank writes the pieces that it has into the chief's checkpoint, as torch's
     save planner divides them, together with the states of its generators; all ranks must have the
     directory by the same path. A checkpoint has whole entries: it can be restored by another number of
-    ranks, or without any. What is initialised rather than restored is each rank's own pieces, so ranks
-    seed alike before they build a module. Sharded results of steps are gathered; sharded entries
+    ranks, or without any. Without a checkpoint each rank initialises its own pieces, so all ranks need
+    the same seed before they build a module. Sharded results of steps are gathered; sharded entries
     cannot be fetched.
 
     Args:
@@ -148,8 +148,8 @@ class TorchProgram(NamedProgram):
             scaler: the name of a ``torch.amp.GradScaler``, which float16 needs.
             precision: autocast the forward pass.
             clip_norm: clip the gradients to this norm, which is returned as ``"grad_norm"``.
-            accumulate: split the batch along its first axis into so many parts, and update once by the
-                sum of their gradients. Numbers are averaged over the parts, by their sizes; other
+            accumulate: split the batch along its first axis into this many parts, and update once by
+                the sum of their gradients. Numbers are averaged over the parts, by their sizes; other
                 tensors are concatenated.
 
         Raises:
@@ -189,7 +189,7 @@ class TorchProgram(NamedProgram):
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is rank 0 of those that ``torchrun`` started, or the only one."""
+        """Whether this process is rank 0 of ``torchrun``, or the only one."""
         return is_first_rank()
 
     def session_hooks(self) -> list[Any]:

@@ -44,10 +44,10 @@ def ranks_hook() -> RanksHook | None:
 class RanksHook(ProcessGroupHook):
     """Join the ranks of ``torchrun`` by messages of gloo, and take sharded snapshots.
 
-    A rank that is lost makes the exchange fail, and the agent of ``torchrun`` starts all ranks anew.
+    A lost rank makes the exchange fail, and the agent of ``torchrun`` restarts all ranks.
 
-    Where the state is sharded, the chief may say instead that it takes a snapshot: the others, before
-    their next run or at their end, copy their pieces too. They end when the chief has saved.
+    If the state is sharded, the chief may announce a snapshot instead: the other ranks, before their
+    next run or at their end, copy their pieces too. They end when the chief has saved.
 
     A :class:`TorchProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
@@ -71,7 +71,7 @@ class RanksHook(ProcessGroupHook):
         rank = distributed.get_rank()
         with await session.snapshot() as snapshot:
             whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
-        given = session.take_given()  # of sharded entries, what was restored
+        given = session.take_given()  # the restored values of sharded entries
         keep = session.own_pieces() if rank else None
         state = await in_thread(_broadcast, None if rank else {**given, **whole}, self._group, keep)
         if rank:

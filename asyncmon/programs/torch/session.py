@@ -69,8 +69,8 @@ class TorchSession(FunctionSession):
         self._touched = False
         self._broken: AbortedError | None = None
         self.is_sharded = any(is_sharded(tensor) for tensor in entries_of(self._objects)[0].values())
-        """Whether the state is in pieces, which several ranks have."""
-        self._given: dict[str, Any] = {}  # what was loaded before the other ranks were here
+        """Whether the state is in pieces on several ranks."""
+        self._given: dict[str, Any] = {}  # values loaded before the other ranks have joined
 
     # -- steps
 
@@ -201,7 +201,7 @@ class TorchSession(FunctionSession):
         return flat_state(obj, self._objects[obj]).tensors.get(name) if obj in self._objects else None
 
     async def _initialize(self) -> None:
-        """Set the state to what it was at the start, which is kept on the host from now on."""
+        """Set the initial state, which is kept on the host from now on."""
         program = self._program
         if self._source is not None:
             return
@@ -223,8 +223,8 @@ class TorchSession(FunctionSession):
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a copy of the state, on the host; steps that begin later wait until it is taken.
 
-        Of a sharded state it is whole, and ordered on the chief. Before the first step, when the other
-        ranks are not there yet, what they have is a :class:`~asyncmon.system.snapshot.HeldArray`.
+        A snapshot of a sharded state is whole, and ordered on the chief. Before the first step, while
+        other ranks have not joined, they are of type :class:`.HeldArray`.
 
         Raises:
             FailedPreconditionError: the state is sharded, and this is not rank 0.
@@ -274,16 +274,16 @@ class TorchSession(FunctionSession):
         return own_pieces(self._objects)
 
     def take_given(self) -> dict[str, Any]:
-        """Return what was loaded into a sharded state before the other ranks had it, and forget it."""
+        """Return and drop the values loaded into a sharded state before the other ranks joined."""
         given, self._given = self._given, {}
         return given
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set entries of the state by name, between two steps; the others stay as they are.
+        """Set entries of the state by name, between two steps; the others are unchanged.
 
         Raises:
-            InvalidArgumentError: something does not fit; the error lists everything that does not, with
-                what was expected and what was found.
+            InvalidArgumentError: entries do not fit; the error lists all of them with the expected and
+                the given shapes and dtypes.
         """
         self._check_open()
         async with self._lock:

@@ -54,7 +54,7 @@ class Mail:
         self._sending = threading.Lock()  # a message is two
 
     def send(self, content: Any, rank: int, number: int) -> None:
-        """Send to a rank what it receives by the same number."""
+        """Send a message to a rank, which receives it by the same number."""
         data = torch.frombuffer(bytearray(pickle.dumps(content)), dtype=torch.uint8)
         with self._sending:
             distributed.send(torch.tensor(len(data)), rank, self._group, number)
@@ -271,5 +271,5 @@ def _answer(
             result = write_part(path, Part(header, arrays), control)
         except Exception as raised:
             result, error = None, raised
-    with contextlib.suppress(RuntimeError):  # the chief has ended, which its next message tells
+    with contextlib.suppress(RuntimeError):  # the chief has ended; the next exchange raises the error
         mail.send((result, error), 0, number)

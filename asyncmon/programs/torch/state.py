@@ -246,8 +246,8 @@ class Loading:
             tensor, a whole array or this rank's :class:`.Shard`.
 
     Raises:
-        InvalidArgumentError: something does not fit; everything that does not is named, with what was
-            expected and what was found.
+        InvalidArgumentError: entries do not fit; the error lists all of them with the expected and the
+            given shapes and dtypes.
     """
 
     def __init__(self, objects: Mapping[str, Any], values: Mapping[str, Any]) -> None:
@@ -323,7 +323,7 @@ class Loading:
 def own_pieces(objects: Mapping[str, Any]) -> Callable[[str, Any], Any]:
     """Return a function of an entry and its whole value that copies this rank's piece of it.
 
-    What is not sharded here, or of another shape, it returns as it is.
+    Values that are not sharded here, or have another shape, are returned unchanged.
     """
     tensors, _ = entries_of(objects)
 
