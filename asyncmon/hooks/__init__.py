@@ -20,25 +20,21 @@ Guards (NaN) stand before all others and savers behind them, whatever the order 
 # isort: off
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener
 from asyncmon.hooks.checkpoint_saver import CheckpointSaverHook
-from asyncmon.hooks.cluster import ClusterHook
-from asyncmon.hooks.early_stopping import (
-    EarlyStoppingHook, StopRule, stop_if_higher, stop_if_lower, stop_if_no_decrease,
-    stop_if_no_increase,
-)
+from asyncmon.hooks.cluster import ClusterHook, GlobalStepWaiterHook
 from asyncmon.hooks.eval_hook import EvalHook, Evaluations, InMemoryEvaluatorHook
 from asyncmon.hooks.evaluation import evaluate, evaluate_checkpoints
 from asyncmon.hooks.every import EveryHook, every
-from asyncmon.hooks.global_step_waiter import GlobalStepWaiterHook
 from asyncmon.hooks.hook_support import veto_saving
 from asyncmon.hooks.jsonl_writer import JsonlWriter
 from asyncmon.hooks.logging_tensor import LoggingTensorHook
 from asyncmon.hooks.loop_lag import LoopLagHook
-from asyncmon.hooks.nan_tensor import NanLossDuringTrainingError, NanTensorHook
 from asyncmon.hooks.ops_hooks import FeedFnHook, FinalOpsHook
 from asyncmon.hooks.profiler import ProfilerHook
-from asyncmon.hooks.progress import ProgressHook
-from asyncmon.hooks.step_counter import StepCounterHook
-from asyncmon.hooks.stop_at_step import StopAtStepHook
+from asyncmon.hooks.progress import ProgressHook, StepCounterHook
+from asyncmon.hooks.stopping import (
+    EarlyStoppingHook, NanLossDuringTrainingError, NanTensorHook, StopAtStepHook, StopRule,
+    stop_if_higher, stop_if_lower, stop_if_no_decrease, stop_if_no_increase,
+)
 from asyncmon.hooks.summary_saver import SummarySaverHook
 
 __all__ = [

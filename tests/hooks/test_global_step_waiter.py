@@ -46,7 +46,7 @@ async def test_hk_wait_1_it_says_what_it_waits_for(lines: Callable[[str], list[s
         others = asyncio.create_task(advance(session, 2500, 0.01))
         await sess.run("train")
         await others
-    said = lines("global_step_waiter")
+    said = lines("cluster")
     assert said[0] == "Waiting for global step 2500 before starting training."
     assert said[1:] == [f"{said[0]} Current step is {step}." for step in (1049, 2099)]
 

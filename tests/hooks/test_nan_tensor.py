@@ -32,7 +32,7 @@ async def test_hk_nan_1_nan_fails_the_run_and_end_is_not_called(
     assert isinstance(caught.value, RuntimeError)
     assert recorder.steps("after_run") == [1]
     assert "end" not in recorder.moments()
-    [line] = [record for record in caplog.records if record.name.endswith("nan_tensor")]
+    [line] = [record for record in caplog.records if record.name.endswith("stopping")]
     assert line.levelno == logging.ERROR
     assert line.getMessage() == "Model diverged with loss = NaN."
 
@@ -45,7 +45,7 @@ async def test_hk_nan_2_without_failing_a_stop_is_requested(
     assert session.global_step == 2
     assert recorder.steps("after_run") == [1, 2]
     assert "end" in recorder.moments()
-    [line] = [record for record in caplog.records if record.name.endswith("nan_tensor")]
+    [line] = [record for record in caplog.records if record.name.endswith("stopping")]
     assert line.levelno == logging.WARNING
     assert line.getMessage() == "Model diverged with loss = NaN."
 

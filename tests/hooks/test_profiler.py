@@ -12,7 +12,7 @@ from asyncmon import graph as g
 from asyncmon.errors import AbortedError
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks import ProfilerHook
-from asyncmon.hooks.chrome_trace import chrome_trace
+from asyncmon.hooks.profiler import chrome_trace
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.summary import summary_iterator

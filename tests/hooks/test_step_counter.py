@@ -79,7 +79,7 @@ async def test_by_seconds_an_error_is_not_the_last_report_where_told_so(
         hook = StepCounterHook(every_n_secs=10, summary_writer=writer)
         hook.on_error = "log"
         await train(hook, runs=35, session=ScriptedSession(lasting(1.0)))
-    assert len(lines("step_counter")) == 3
+    assert len(lines("progress")) == 3
     assert caplog.text.count("No space left on device") >= 3
 
 
@@ -103,13 +103,13 @@ async def test_hk_step_2_by_seconds_from_the_first_run_on(
 
 async def test_hk_step_3_the_line(train: Train, lasting: Lasting, lines: Lines) -> None:
     await train(StepCounterHook(every_n_steps=2), runs=5, session=ScriptedSession(lasting(0.3)))
-    assert lines("step_counter") == ["global_step/sec: 3.33333"] * 2
+    assert lines("progress") == ["global_step/sec: 3.33333"] * 2
 
 
 async def test_hk_step_4_a_step_that_stands_still_is_warned_of_once(train: Train, lines: Lines) -> None:
     session = ScriptedSession(steps_per_run=0)
     await train(StepCounterHook(), StepCounterHook(), runs=9, session=session)
-    warnings = lines("step_counter")
+    warnings = lines("progress")
     assert len(warnings) == 2, "once for each hook"
     assert warnings[0].startswith(
         "It seems that global step (tf.train.get_global_step) has not been increased."
@@ -119,7 +119,7 @@ async def test_hk_step_4_a_step_that_stands_still_is_warned_of_once(train: Train
 async def test_hk_step_4_by_seconds_too(train: Train, lasting: Lasting, lines: Lines) -> None:
     session = ScriptedSession(lasting(1), steps_per_run=0)
     await train(StepCounterHook(every_n_secs=2), runs=20, session=session)
-    assert len(lines("step_counter")) == 1
+    assert len(lines("progress")) == 1
 
 
 async def test_by_seconds_an_interval_without_a_run_is_no_warning(
@@ -132,12 +132,12 @@ async def test_by_seconds_an_interval_without_a_run_is_no_warning(
         await asyncio.sleep(18.5)
         for _ in range(4):
             await sess.run("train")
-    assert lines("step_counter") == ["global_step/sec: 0.05", "global_step/sec: 1"]
+    assert lines("progress") == ["global_step/sec: 0.05", "global_step/sec: 1"]
 
 
 async def test_hk_step_5_no_time_gives_no_rate(train: Train, lines: Lines) -> None:
     await train(StepCounterHook(every_n_steps=1), runs=5)
-    assert lines("step_counter") == []
+    assert lines("progress") == []
 
 
 async def test_hk_step_6_a_given_writer_wins_and_stays_open(

@@ -1,16 +1,156 @@
-"""Stop when evaluations no longer improve."""
+"""Hooks that stop training: at a step, at NaN, or when evaluations no longer improve."""
 
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from asyncmon.hooks.eval_hook import Evaluations
-from asyncmon.hooks.hook_support import whole_number
-from asyncmon.runtime import Coordinator, Session, SessionRunHook
+from asyncmon.hooks.hook_support import named_tensor, veto_saving, whole_number
+from asyncmon.hooks.step_schedule import (
+    global_step_of,
+    idle_until,
+    let_idle,
+    require_global_step,
+    step_after,
+)
+from asyncmon.runtime import (
+    GUARD,
+    Coordinator,
+    Session,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class StopAtStepHook(SessionRunHook):
+    """Request a stop at a step. TF1: ``tf.train.StopAtStepHook``.
+
+    A session that is created at or beyond the step is stopped at once, before any run.
+
+    Args:
+        num_steps: how many steps to do, counted from the step at which the first session begins; a
+            recovery does not count anew.
+        last_step: the step to stop at.
+
+    Raises:
+        ValueError: neither or both are given.
+        TypeError: the one given is no whole number.
+
+    Example::
+
+        hooks = [StopAtStepHook(last_step=10_000)]
+    """
+
+    def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
+        if num_steps is None and last_step is None:
+            raise ValueError("One of num_steps or last_step must be specified.")
+        if num_steps is not None and last_step is not None:
+            raise ValueError("Only one of num_steps or last_step can be specified.")
+        self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
+        self.last_step = None if last_step is None else whole_number("last_step", last_step)
+        """The step to stop at; None while ``num_steps`` has no session to count from."""
+        self.stops_at_step = self.last_step
+        let_idle(self, StopAtStepHook)
+
+    async def begin(self) -> None:
+        require_global_step(self)
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Compute the last step, once. Request a stop if the session has reached it already."""
+        step = global_step_of(self, session)
+        if self.last_step is None:
+            assert self._num_steps is not None, "one of the two is given"
+            self.last_step = self.stops_at_step = step + self._num_steps
+        idle_until(self, self.last_step)
+        if step >= self.last_step:
+            coord.request_stop(reason=self._reason(step))
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        # A hook before this one may have waited for an update, or another replica made one.
+        step = max(step_after(run_values), global_step_of(self, run_context.session))
+        assert self.last_step is not None, "set in after_create_session"
+        if step >= self.last_step:
+            run_context.request_stop(self._reason(step))
+
+    def _reason(self, step: int) -> str:
+        return f"StopAtStepHook: step {step} reached the last step, {self.last_step}"
+
+
+class NanLossDuringTrainingError(RuntimeError):
+    """The loss became NaN. TF1: ``tf.train.NanLossDuringTrainingError``."""
+
+    def __init__(self, message: str = "NaN loss during training.") -> None:
+        super().__init__(message)
+
+
+class NanTensorHook(SessionRunHook):
+    """Watch the loss, and stop when it is NaN. TF1: ``tf.train.NanTensorHook``.
+
+    Comes before other hooks in every phase. After a NaN no checkpoint of this session is written any
+    more, not even at its end: the last good one stays the latest.
+
+    Args:
+        loss_tensor: a tensor of any shape; one NaN among its elements is enough.
+        fail_on_nan_loss: raise :class:`NanLossDuringTrainingError` out of the run; otherwise log a
+            warning and request a stop.
+        inf: also stop at infinity.
+
+    Example::
+
+        hooks = [NanTensorHook(loss)]
+    """
+
+    priority = GUARD
+
+    def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True, *, inf: bool = False) -> None:
+        self._loss_tensor = loss_tensor
+        self._args: SessionRunArgs
+        self._fail_on_nan_loss = fail_on_nan_loss
+        self._inf = inf
+        self._coord: Coordinator
+
+    async def begin(self) -> None:
+        self._args = SessionRunArgs(named_tensor(self._loss_tensor))
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        self._coord = coord
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return self._args
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Check the loss.
+
+        Raises:
+            NanLossDuringTrainingError: it is NaN, and ``fail_on_nan_loss``.
+        """
+        loss = run_values.results
+        if not self._diverged(loss):
+            return
+        message = f"Model diverged with loss = {'NaN' if np.isnan(loss).any() else loss}."
+        veto_saving(self._coord, message)
+        if self._fail_on_nan_loss:
+            logger.error(message)
+            raise NanLossDuringTrainingError
+        logger.warning(message)
+        run_context.request_stop(message)
+
+    def _diverged(self, loss: Any) -> bool:
+        if isinstance(loss, np.ndarray) and loss.ndim:
+            return bool((~np.isfinite(loss) if self._inf else np.isnan(loss)).any())
+        # NaN differs from itself, and is not less than any number
+        return bool(not abs(loss) < math.inf if self._inf else loss != loss)
 
 
 class StopRule(Protocol):
