@@ -1,8 +1,7 @@
 """The public test bench: virtual time, scripted sessions, recorded hooks, injected faults.
 
-For the tests of hooks, sessions and programs, yours and ours. With pytest, mark an async test with
-``virtual_time`` (:mod:`asyncmon.testing.pytest_plugin` is to be switched on); elsewhere, use
-:func:`run`::
+For tests of hooks, sessions and programs. With pytest, enable :mod:`asyncmon.testing.pytest_plugin`
+and mark an async test with ``virtual_time``; elsewhere, use :func:`run`::
 
     @pytest.mark.asyncio
     @pytest.mark.virtual_time

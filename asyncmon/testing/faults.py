@@ -1,4 +1,4 @@
-"""Hooks that fail when told to, to see what the rest makes of it."""
+"""Hooks that inject faults."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def fail_at_step(
     moment: Literal["before_run", "after_run"] = "before_run",
     times: int = 1,
 ) -> SessionRunHook:
-    """Return a hook that raises in the run that makes a step complete.
+    """Return a hook that raises in the run that completes a step.
 
     Args:
-        step: the global step, counted from 1. A run that jumps over it fails as well.
-        error: what to raise; an :class:`~asyncmon.errors.AbortedError`, from which sessions recover,
-            if None.
-        moment: ``"before_run"``, before the step is done, or ``"after_run"``, when it is done but its
-            results have not been handed out.
-        times: how often, so that the repeated run of a recovery passes.
+        step: the global step, counted from 1. A run that skips it fails as well.
+        error: the error to raise. Default: an :class:`~asyncmon.errors.AbortedError`, from which
+            sessions recover.
+        moment: ``"before_run"``, before the step, or ``"after_run"``, after the step but before its
+            results are returned.
+        times: the number of failures; the run that a recovery repeats succeeds after them.
 
     Example::
 
@@ -37,7 +37,7 @@ def fail_at_step(
 
 
 def fail_in(moment: Moment, error: BaseException, *, times: int = 1) -> SessionRunHook:
-    """Return a hook that raises in a method, the first ``times`` times it is called.
+    """Return a hook that raises in the first ``times`` calls of a method.
 
     Example::
 

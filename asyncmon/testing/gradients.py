@@ -1,7 +1,4 @@
-"""Checks gradients against differences of values.
-
-TF1: ``tf.test.compute_gradient_error``, made whole.
-"""
+"""Check gradients against differences of values. TF1: ``tf.test.compute_gradient_error``."""
 
 from __future__ import annotations
 
@@ -36,36 +33,35 @@ async def check_gradients(
 ) -> float:
     """Compare the gradients that the graph computes with central differences of its values.
 
-    Either of a function of arrays, which gets a graph and a session of its own::
+    Either for a function of arrays, in a graph and a session of its own::
 
         await check_gradients(lambda a, b: matmul(a, b), [np.ones((2, 3)), np.ones((3, 2))])
 
-    or of tensors of a graph, where ``xs`` may be variables, placeholders or results in between::
+    or for tensors of a graph, where ``xs`` may be variables, placeholders or intermediate results::
 
         await check_gradients(loss, [w, b], {x: batch}, session)
 
-    Differences tell more in float64: of float32 only a few digits are left.
+    Use float64: differences of float32 values keep only a few digits.
 
     Args:
         ys: a tensor, or several; or a function of the ``xs`` that returns them.
-        xs: what to differentiate by: tensors or variables; or the arguments of the function, of which
-            those that are no floats are held constant.
-        feed_dict: values for placeholders, also for ``xs``; an x that is not here has the session's
-            value.
+        xs: the tensors or variables to differentiate by; or the arguments of the function, where
+            arguments other than floats are constants.
+        feed_dict: values of placeholders and of ``xs``. Default for an x: its value in the session.
         session: where tensors are evaluated. Its state is not changed.
-        delta: the size of the step to either side; by default the cube root of the dtype's precision.
-        rtol: the relative error that is accepted.
-        atol: the absolute error that is accepted.
-        order: 2 checks the gradients of the gradients too.
-        max_elements: check so many elements of each x, picked at random; by default all.
-        seed: of the random weights that make one number of ``ys``, and of that pick.
+        delta: the size of the step to either side. Default: the cube root of the dtype's precision.
+        rtol: the accepted relative error.
+        atol: the accepted absolute error.
+        order: 2 also checks the gradients of the gradients.
+        max_elements: the number of elements to check in each x, chosen at random. Default: all.
+        seed: the seed of that choice, and of the random weights of ``ys``.
 
     Returns:
-        The greatest absolute difference that was found.
+        The greatest absolute difference.
 
     Raises:
-        AssertionError: a gradient is wrong; says which element of which x, and both numbers.
-        ValueError: no session for tensors, or nothing to differentiate by.
+        AssertionError: a gradient is wrong. The message has the x, the element and both numbers.
+        ValueError: tensors are given without a session, or there is no x of floats.
     """
     if callable(ys):
         with Graph().as_default():

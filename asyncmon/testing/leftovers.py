@@ -1,4 +1,4 @@
-"""What a block of code left behind: tasks, threads, open files, temporary files."""
+"""Detect tasks, threads, open files and temporary files that a block of code leaves behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from asyncmon.testing.virtual_time import is_pool_worker
 
-_TURNS = 200  # turns of the loop, a millisecond each, that callbacks and threads get to finish
+_ITERATIONS = 200  # of the loop, a millisecond each, until callbacks and threads have finished
 
 
 @asynccontextmanager
@@ -27,19 +27,18 @@ async def assert_nothing_left_behind(
 ) -> AsyncGenerator[None]:
     """Assert that the block leaves no task, thread, file descriptor or temporary file behind.
 
-    What was there before is not looked at, nor are the idle workers of thread pools. Temporary files
-    are those made through :mod:`tempfile` during the block, and, in ``directories`` (searched with
-    all that is below), files whose name starts with a dot or ends in ``.tmp`` or ``.partial``; lock
-    files (``.lock``) may stay.
+    Objects from before the block and idle workers of thread pools do not count. Temporary files are
+    files made through :mod:`tempfile` during the block and, below ``directories``, files whose name
+    starts with a dot or ends in ``.tmp`` or ``.partial``. Lock files (``.lock``) may stay.
 
-    An exception of the block passes unchanged, and nothing is asserted then.
+    An exception of the block propagates unchanged, without any assertion.
 
     Args:
-        directories: where else to look for temporary files.
-        tasks: whether tasks are looked at; likewise ``threads`` and ``descriptors``.
+        directories: also search these for temporary files, recursively.
+        tasks: whether to check tasks; likewise ``threads`` and ``descriptors``.
 
     Raises:
-        AssertionError: something was left; all of it is named.
+        AssertionError: something was left behind; the message lists all of it.
 
     Example::
 
@@ -50,22 +49,22 @@ async def assert_nothing_left_behind(
     before = _Inventory(directories)
     with _private_temporary_directory() as temporary:
         yield
-        looked_at = {"task": tasks, "thread": threads, "descriptor": descriptors, "file": True}
+        checked = {"task": tasks, "thread": threads, "descriptor": descriptors, "file": True}
         left: list[str] = []
-        for turn in range(_TURNS):
+        for iteration in range(_ITERATIONS):
             found = _Inventory([*directories, temporary], any_name_in=temporary)
-            left = [what for kind, what in found.beyond(before) if looked_at[kind]]
+            left = [what for kind, what in found.beyond(before) if checked[kind]]
             if not left:
                 return
-            if turn == 0:
-                gc.collect()  # till then a traceback that refers to itself holds what its frames hold
+            if iteration == 0:
+                gc.collect()  # a traceback in a reference cycle keeps the objects of its frames
             time.sleep(0.001)  # noqa: ASYNC251 -- real time, for threads; the loop's may be virtual
             await asyncio.sleep(0)
     raise AssertionError("left behind:\n" + "\n".join(f"  {what}" for what in left))
 
 
 class _Inventory:
-    """What exists at one moment: ``(kind, identity) -> description``."""
+    """The existing objects: ``(kind, identity) -> description``."""
 
     def __init__(
         self, directories: Iterable[str | os.PathLike[str]], any_name_in: Path | None = None
@@ -83,13 +82,12 @@ class _Inventory:
             self.things["file", path] = f"temporary file {path}"
 
     def beyond(self, before: _Inventory) -> list[tuple[str, str]]:
-        """Return what is here and was not there, as (kind, description)."""
         return [(key[0], what) for key, what in self.things.items() if key not in before.things]
 
 
 @contextmanager
 def _private_temporary_directory() -> Iterator[Path]:
-    """Send :mod:`tempfile` to a fresh directory: other processes' files must not be taken for ours."""
+    # A directory of its own: temporary files of other processes must not count.
     outer = tempfile.tempdir
     directory = Path(tempfile.mkdtemp(prefix="asyncmon-leftovers-"))
     tempfile.tempdir = str(directory)
@@ -110,7 +108,7 @@ def _temporary_files(
 
 
 def _looks_temporary(path: Path) -> bool:
-    if path.suffix == ".lock":  # a lock file stays: deleting it would let two in
+    if path.suffix == ".lock":  # lock files stay: deleting one would admit two holders
         return False
     return path.name.startswith(".") or path.suffix in {".tmp", ".partial"}
 
@@ -121,6 +119,6 @@ def _descriptors() -> Iterator[tuple[int, str]]:
             for name in os.listdir(listing):
                 try:
                     yield int(name), os.readlink(f"{listing}/{name}")
-                except OSError:  # it was the listing's own descriptor, or is no link on this system
+                except OSError:  # the descriptor of the listing itself, or no link on this system
                     continue
             return

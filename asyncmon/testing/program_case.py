@@ -1,4 +1,4 @@
-"""A program as the contract suite gets it, and the comparisons that the suite makes."""
+"""The input of the contract suite, and its assertions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Session
+from asyncmon.summary import summary_iterator
 from asyncmon.training import MonitoredTrainingSession
 
 State = dict[str, np.ndarray[Any, Any]]
@@ -19,24 +20,23 @@ State = dict[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramCase:
-    """What a factory gives :func:`~asyncmon.testing.check_program`: a program and the names in it.
+    """A program for :func:`~asyncmon.testing.check_program`, and its fetches and feeds.
 
-    The factory builds everything anew at each call, as a new process would, and the same each time: the
-    results of a step depend on the state and the feeds alone, bit for bit.
+    The factory builds a new program at each call, as a new process would. Programs are equal: the
+    results of a step depend only on the state and the feeds, bit for bit.
 
     Args:
         program: a ``Graph`` or another program.
-        step: the fetch that does one training step.
-        loss: the fetch of a number that the step computes; it differs from step to step.
-        entry: the name in snapshots of an array of floats, of one element or more, that each step
-            changes.
-        feeds: the feeds of the step of a number, counted from 0.
-        read: the fetch of that entry, which ``peek`` may compute. Default: its name.
-        nan_feeds: feeds with which the loss is NaN. None leaves the cases with it out.
-        bad_feeds: feeds with which the step raises after it began to compute. None leaves the cases
-            with it out.
-        master: where sessions run.
-        config: for the sessions.
+        step: the fetch that runs one training step.
+        loss: the fetch of a number that the step computes; a different one at each step.
+        entry: the name of a state entry that each step changes, a non-empty array of floats.
+        feeds: returns the feeds of a step, counted from 0.
+        read: the fetch of that entry for ``peek``. Default: its name.
+        nan_feeds: feeds that make the loss NaN. None skips the cases that need them.
+        bad_feeds: feeds that make the step raise after it began to compute. None skips the cases that
+            need them.
+        master: the target of the sessions.
+        config: the configuration of the sessions.
     """
 
     program: Any
@@ -52,7 +52,7 @@ class ProgramCase:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        """Open an initialised raw session, and close it."""
+        """Open an initialised raw session for the block."""
         creator = ChiefSessionCreator(
             program=self.program, master=self.master, config=self.config, checkpoint_dir=None
         )
@@ -82,16 +82,19 @@ class ProgramCase:
         return losses
 
 
+Factory = Callable[[], ProgramCase]
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The undisturbed course of a program: the states by global step, and the losses of the steps."""
+    """The reference results of a program: states by global step, and the losses of the steps."""
 
     states: list[State]
     losses: list[float]
 
     @classmethod
     async def of(cls, case: ProgramCase, steps: int) -> Course:
-        """Run so many steps in a raw session."""
+        """Compute the results of the first ``steps`` steps in a raw session."""
         states, losses = [], []
         async with case.session() as session:
             states.append(await state_of(session))
@@ -101,8 +104,17 @@ class Course:
         return cls(states, losses)
 
 
+@asynccontextmanager
+async def opened(factory: Factory, steps: int) -> AsyncIterator[tuple[ProgramCase, Course, Session]]:
+    """Open a raw session of one program, and compute the first steps of another one."""
+    case = factory()
+    course = await Course.of(factory(), steps)
+    async with case.session() as session:
+        yield case, course, session
+
+
 async def state_of(session: Any) -> State:
-    """Return copies of the state, without what belongs to one session only (``__...``)."""
+    """Return copies of the state, without entries of a single session (``__...``)."""
     with await session.snapshot() as snapshot:
         return copied(snapshot)
 
@@ -141,7 +153,11 @@ def _bits(array: Any) -> bytes:
 
 
 async def error_of(awaitable: Any, what: str) -> Exception:
-    """Return the error that an awaitable raises; it is an AssertionError that it raises none."""
+    """Return the error that an awaitable raises.
+
+    Raises:
+        AssertionError: it returned instead.
+    """
     try:
         result = await awaitable
     except Exception as error:
@@ -150,6 +166,17 @@ async def error_of(awaitable: Any, what: str) -> Exception:
 
 
 async def ticks(count: int) -> None:
-    """Let the event loop go round so many times."""
+    """Let the event loop run ``count`` iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def scalars_by_step(logdir: Path, tag: str) -> dict[int, float]:
+    """Return the values of a tag by step, from all event files of a directory. Blocking."""
+    return {
+        event.step: value.simple_value
+        for path in logdir.glob("events.out.tfevents.*")
+        for event in summary_iterator(path)
+        for value in event.summary.value
+        if value.tag == tag
+    }

@@ -12,21 +12,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncmon import hooks
+from asyncmon.checkpoint import latest_checkpoint, load_checkpoint
+from asyncmon.data import from_iterable
+from asyncmon.errors import AbortedError
+from asyncmon.runtime import Supervisor
 from asyncmon.system.error_text import add_note
+from asyncmon.testing.faults import fail_at_step
 from asyncmon.testing.program_case import (
     Course,
-    ProgramCase,
+    Factory,
     copied,
     error_of,
     expect,
     expect_equal,
     expect_same_state,
+    opened,
+    scalars_by_step,
     state_of,
     ticks,
 )
-from asyncmon.testing.program_training import TRAINING_CASES
-
-Factory = Callable[[], ProgramCase]
+from asyncmon.testing.recording import RecordingHook
 
 
 async def check_program(
@@ -35,14 +41,14 @@ async def check_program(
     """Check a program against the contract that hooks, checkpoints and recovery rely on.
 
     Args:
-        factory: returns a new :class:`ProgramCase`, the same each time. Called several times a case.
+        factory: returns a new and equal ``ProgramCase`` at each call. A case calls it several times.
         cases: names from :data:`PROGRAM_CASES`. Default: all of them.
         checkpoint_dir: each case saves into a directory below it. Default: a temporary one.
 
     Raises:
-        AssertionError: the program does not keep the contract. A note names the case.
+        AssertionError: the program violates the contract. A note names the case.
         KeyError: a case is unknown.
-        Exception: what a case did not expect, with the same note.
+        Exception: an unexpected error of a case, with the same note.
 
     Example::
 
@@ -66,9 +72,7 @@ async def check_program(
 
 async def run_is_one_step(factory: Factory, place: Path) -> None:
     """A run counts one global step, and gives the values of that step."""
-    case = factory()
-    course = await Course.of(factory(), 3)
-    async with case.session() as session:
+    async with opened(factory, 3) as (case, course, session):
         expect(session.graph is not None, "session.graph is None; it is the program.")
         expect_equal(session.global_step, 0, "global_step of a new session")
         expect_equal(await case.train(session, 3), course.losses, "losses of a second session")
@@ -120,7 +124,7 @@ async def fetches_keep_their_structure(factory: Factory, place: Path) -> None:
 
 
 async def wrong_fetches_change_nothing(factory: Factory, place: Path) -> None:
-    """An unknown fetch and None are refused, also beside a step, whose effect is not kept."""
+    """An unknown fetch and None are rejected; a step in the same run has no effect."""
     case = factory()
     async with case.session() as session:
         before = await state_of(session)
@@ -136,7 +140,7 @@ async def wrong_fetches_change_nothing(factory: Factory, place: Path) -> None:
 
 
 async def failed_step_changes_nothing(factory: Factory, place: Path) -> None:
-    """A step that raises leaves the state as it was, and the session usable."""
+    """A step that raises changes no state, and the session stays usable."""
     case = factory()
     if case.bad_feeds is None:
         return
@@ -151,10 +155,8 @@ async def failed_step_changes_nothing(factory: Factory, place: Path) -> None:
 
 
 async def runs_are_serial(factory: Factory, place: Path) -> None:
-    """Runs of several tasks have the effect of the same runs one after another."""
-    case = factory()
-    course = await Course.of(factory(), 4)
-    async with case.session() as session:
+    """Concurrent runs have the effect of serial runs in the same order."""
+    async with opened(factory, 4) as (case, course, session):
         runs = [session.run([case.step, case.loss], case.feeds(number)) for number in range(4)]
         results = await asyncio.gather(*runs)
         expect_equal([float(r[1]) for r in results], course.losses, "losses of runs of four tasks")
@@ -162,11 +164,9 @@ async def runs_are_serial(factory: Factory, place: Path) -> None:
 
 
 async def cancelled_run_is_before_or_after(factory: Factory, place: Path) -> None:
-    """A cancelled run is done or not; never in part."""
-    case = factory()
+    """A cancelled run takes effect completely or not at all."""
     rounds = (0, 1, 2, 3, 4, 6, 9, 14, 30, 100, 300)
-    course = await Course.of(factory(), len(rounds) + 1)
-    async with case.session() as session:
+    async with opened(factory, len(rounds) + 1) as (case, course, session):
         for count in rounds:
             step = session.global_step
             assert step is not None, "a program of the suite counts steps"
@@ -189,10 +189,8 @@ async def cancelled_run_is_before_or_after(factory: Factory, place: Path) -> Non
 
 
 async def snapshot_is_consistent(factory: Factory, place: Path) -> None:
-    """A snapshot is the state of one step, of its order, and stays as it was while steps go on."""
-    case = factory()
-    course = await Course.of(factory(), 12)
-    async with case.session() as session:
+    """A snapshot has the state of the step at which it was requested; later steps do not change it."""
+    async with opened(factory, 12) as (case, course, session):
         await case.train(session, 1)
         ordered = session.snapshot()
         await case.train(session, 2)
@@ -212,13 +210,12 @@ async def snapshot_is_consistent(factory: Factory, place: Path) -> None:
             expect(not value.flags.writeable, f"The entry {name!r} of a snapshot can be written to.")
         first.release()
         first.release()
-        expect_same_state(
-            await state_of(session), course.states[session.global_step or 0], "after a release"
-        )
+        state = course.states[session.global_step or 0]
+        expect_same_state(await state_of(session), state, "the state after a release")
 
 
 async def load_sets_the_state(factory: Factory, place: Path) -> None:
-    """What a snapshot gave can be loaded into another session, which goes on from there."""
+    """A snapshot can be loaded into another session, which continues from it."""
     case, other = factory(), factory()
     course = await Course.of(factory(), 4)
     async with case.session() as session, other.session() as second:
@@ -240,7 +237,7 @@ async def load_sets_the_state(factory: Factory, place: Path) -> None:
 
 
 async def wrong_load_changes_nothing(factory: Factory, place: Path) -> None:
-    """``load`` names each entry that does not fit, with both shapes or dtypes, and changes nothing."""
+    """``load`` lists the entries of a wrong name, shape or dtype, and changes nothing."""
     case = factory()
     async with case.session() as session:
         await case.train(session, 1)
@@ -259,10 +256,8 @@ async def wrong_load_changes_nothing(factory: Factory, place: Path) -> None:
 
 
 async def peek_changes_nothing(factory: Factory, place: Path) -> None:
-    """``peek`` reads the state, also beside a step, and refuses what changes it."""
-    case = factory()
-    course = await Course.of(factory(), 3)
-    async with case.session() as session:
+    """``peek`` reads the state, also during a step, and rejects fetches that change it."""
+    async with opened(factory, 3) as (case, course, session):
         await case.train(session, 1)
         read = case.entry if case.read is None else case.read
         found = np.asarray(await session.peek(read))
@@ -280,7 +275,7 @@ async def peek_changes_nothing(factory: Factory, place: Path) -> None:
 
 
 async def close_is_final(factory: Factory, place: Path) -> None:
-    """``close`` may be called twice, and refuses every use afterwards."""
+    """``close`` may be called twice, and makes later calls raise."""
     case = factory()
     async with case.session() as session:
         await case.train(session, 1)
@@ -300,7 +295,7 @@ async def close_is_final(factory: Factory, place: Path) -> None:
 
 
 async def close_completes_when_cancelled(factory: Factory, place: Path) -> None:
-    """A cancelled ``close`` closes, also while a run is under way, which ends."""
+    """A cancelled ``close`` still closes; a run in progress ends."""
     for running in (False, True):
         case = factory()
         async with case.session() as session:
@@ -319,6 +314,164 @@ async def close_completes_when_cancelled(factory: Factory, place: Path) -> None:
             expect(isinstance(error, RuntimeError), f"run() after a cancelled close(): {error!r}")
 
 
+# -- monitored sessions: hooks, checkpoints, recovery
+
+
+async def hooks_see_the_values_of_the_run(factory: Factory, place: Path) -> None:
+    """Hooks get their fetches from the same run, and its global step."""
+    case = factory()
+    course = await Course.of(factory(), 3)
+    seen = RecordingHook(fetches={"loss": case.loss})
+    logged: list[str] = []
+
+    def note(values: Any) -> str:
+        logged.append(f"{float(values['loss'])!r}")
+        return ""
+
+    log = hooks.LoggingTensorHook({"loss": case.loss}, every_n_iter=1, formatter=note)
+    async with case.training(place, [seen, log, hooks.StopAtStepHook(last_step=3)]) as session:
+        sample = asyncio.ensure_future(session.sample(case.loss))
+        await asyncio.sleep(0)
+        while not session.should_stop():
+            await session.run(case.step, case.feeds(session.global_step or 0))
+        expect_equal(float(await sample), course.losses[0], "sample() of the first run")
+    losses = [float(values.results["loss"]) for values in seen.values]
+    expect_equal(losses, course.losses, "what a hook fetched")
+    expect_equal([values.step for values in seen.values], [1, 2, 3], "the steps that a hook saw")
+    expect_equal(logged, [repr(loss) for loss in course.losses], "what LoggingTensorHook saw")
+
+
+async def interrupted_training_resumes_exactly(factory: Factory, place: Path) -> None:
+    """A session of a new program continues from the checkpoint, bit for bit."""
+    course = await Course.of(factory(), 8)
+    losses: list[float] = []
+    for steps in (3, 4, 8):
+        case = factory()
+        async with case.training(place) as session:
+            expect_equal(session.global_step, len(losses), "global_step of a resumed session")
+            losses += await case.train(session, steps)
+            state = await state_of(session.raw_session())
+            expect_same_state(state, course.states[steps], f"the state of step {steps}, resumed")
+    expect_equal(losses, course.losses, "losses of three sessions")
+    path = await latest_checkpoint(place)
+    expect(path is not None and path.endswith("-8"), f"the last checkpoint is {path!r}, expected -8.")
+    reader = await load_checkpoint(str(path))
+    saved = {name: await reader.get_tensor(name) for name in course.states[8]}
+    expect_same_state(saved, course.states[8], "the state in the last checkpoint")
+
+
+async def cancelled_training_resumes(factory: Factory, place: Path) -> None:
+    """A cancelled session leaves a checkpoint that another session can continue from."""
+    case = factory()
+    course = await Course.of(factory(), 6)
+
+    async def train() -> None:
+        async with case.training(place) as session:
+            while True:
+                await session.run(case.step, case.feeds(session.global_step or 0))
+                if session.global_step == 4:
+                    reached.set()
+
+    reached = asyncio.Event()
+    task = asyncio.ensure_future(train())
+    waiter = asyncio.ensure_future(reached.wait())
+    await asyncio.wait([task, waiter], return_when="FIRST_COMPLETED")
+    waiter.cancel()
+    task.cancel()
+    await asyncio.wait([task])
+    expect(task.cancelled(), "The cancelled session ended otherwise.")
+    case = factory()
+    async with case.training(place) as session:
+        first = session.global_step or 0
+        expect(first >= 2, f"The cancelled session left no checkpoint beyond step {first}.")
+        losses = await case.train(session, first + 2)
+        if first <= 4:
+            expect_equal(losses, course.losses[first : first + 2], "losses after a cancelled session")
+
+
+async def aborted_run_recovers(factory: Factory, place: Path) -> None:
+    """After an AbortedError a new session restores the last checkpoint and repeats the run."""
+    course = await Course.of(factory(), 4)
+    for moment in ("before_run", "after_run"):
+        case, seen = factory(), RecordingHook()
+        fault: Any = fail_at_step(5, AbortedError("injected"), moment=moment)
+        async with case.training(place / moment, [seen, fault]) as session:
+            await case.train(session, 8)
+            state = await state_of(session.raw_session())
+        expect_equal(len(seen.sessions), 2, "sessions that were created")
+        expect(seen.sessions[0] is not seen.sessions[1], "A recovery kept the session.")
+        restored = seen.steps("after_create_session")[1] or 0
+        expect(restored in (2, 4), f"A recovery restored step {restored}, expected 2 or 4.")
+        async with (again := factory()).session() as session_again:
+            await session_again.load(course.states[restored])
+            await session_again.run(again.step, again.feeds(4))
+            await again.train(session_again, 8)
+            expected = await state_of(session_again)
+        expect_same_state(state, expected, "the state after a recovery")
+
+
+async def summaries_are_written(factory: Factory, place: Path) -> None:
+    """Summaries are in the event file by tag and step."""
+    case = factory()
+    course = await Course.of(factory(), 3)
+    summaries = hooks.SummarySaverHook(save_steps=1, output_dir=place, summary_op={"loss": case.loss})
+    async with case.training(place, [summaries]) as session:
+        await case.train(session, 3)
+    found = await asyncio.to_thread(scalars_by_step, place, "loss")
+    expected = {n + 1: float(np.float32(loss)) for n, loss in enumerate(course.losses)}
+    expect_equal(found, expected, "the loss by step in the event file")
+
+
+async def nan_stops_without_a_checkpoint(factory: Factory, place: Path) -> None:
+    """``NanTensorHook`` raises, and the state of that step is not saved."""
+    case = factory()
+    if case.nan_feeds is None:
+        return
+    found = None
+    try:
+        async with case.training(
+            place, [hooks.NanTensorHook(case.loss)], save_checkpoint_steps=1
+        ) as session:
+            await case.train(session, 2)
+            await session.run(case.step, case.nan_feeds)
+    except hooks.NanLossDuringTrainingError as error:
+        found = error
+    expect(found is not None, "The loss of nan_feeds did not stop the session.")
+    path = await latest_checkpoint(place)
+    expect(path is not None and path.endswith("-2"), f"the last checkpoint is {path!r}, expected -2.")
+
+
+async def data_position_is_restored(factory: Factory, place: Path) -> None:
+    """A resumed session continues with the element after that of the last step."""
+    course = await Course.of(factory(), 6)
+    used: list[int] = []
+    for last in (3, 6):
+        case = factory()
+        stop = hooks.StopAtStepHook(last_step=last)
+        async with case.training(place, [stop], save_checkpoint_steps=10) as session:
+            async for number in session.iterate(from_iterable(range(6))):
+                used.append(number)
+                await session.run(case.step, case.feeds(number))
+            state = await state_of(session.raw_session())
+    expect_equal(used, list(range(6)), "elements that two sessions used")
+    expect_same_state(state, course.states[6], "the state after two sessions over the data")
+
+
+async def supervisor_runs_it(factory: Factory, place: Path) -> None:
+    """The Supervisor restores, runs and saves the program."""
+    course = await Course.of(factory(), 3)
+    for first, last in ((0, 2), (2, 3)):
+        case = factory()
+        supervisor = Supervisor(
+            graph=case.program, logdir=place, save_model_secs=0, summary_op=None, save_at_end=True
+        )
+        async with supervisor.managed_session(case.master, config=case.config) as session:
+            expect_equal(session.global_step, first, "global_step of a session of the Supervisor")
+            await case.train(session, last)
+            state = await state_of(session)
+    expect_same_state(state, course.states[3], "the state after two sessions of the Supervisor")
+
+
 PROGRAM_CASES: dict[str, Callable[[Factory, Path], Awaitable[None]]] = {
     case.__name__: case
     for case in (
@@ -334,7 +487,14 @@ PROGRAM_CASES: dict[str, Callable[[Factory, Path], Awaitable[None]]] = {
         peek_changes_nothing,
         close_is_final,
         close_completes_when_cancelled,
-        *TRAINING_CASES,
+        hooks_see_the_values_of_the_run,
+        interrupted_training_resumes_exactly,
+        cancelled_training_resumes,
+        aborted_run_recovers,
+        summaries_are_written,
+        nan_stops_without_a_checkpoint,
+        data_position_is_restored,
+        supervisor_runs_it,
     )
 }
 """The cases of :func:`check_program` by name, for ``pytest.mark.parametrize``."""

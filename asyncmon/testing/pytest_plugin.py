@@ -1,6 +1,6 @@
 """The pytest plugin: async tests in virtual time.
 
-Switch it on in the top ``conftest.py`` of a project, or with ``-p asyncmon.testing.pytest_plugin``::
+Enable it in the top ``conftest.py`` of a project, or with ``-p asyncmon.testing.pytest_plugin``::
 
     pytest_plugins = ["asyncmon.testing.pytest_plugin"]
 
@@ -31,18 +31,18 @@ from asyncmon.testing.virtual_time import VirtualTimeLoop
 
 
 class VirtualTime:
-    """What the fixture ``virtual_time`` gives: the clock of the loop that runs the test."""
+    """The clock of the loop that runs the test: the value of the fixture ``virtual_time``."""
 
     def now(self) -> float:
         """Return virtual seconds since the test's loop was made."""
         return self.loop.time()
 
     def hold(self) -> AbstractContextManager[None]:
-        """Make time stand still for a block. See :meth:`asyncmon.testing.VirtualTimeLoop.hold`."""
+        """Hold virtual time during a block. See :meth:`asyncmon.testing.VirtualTimeLoop.hold`."""
         return self.loop.hold()
 
     def spend(self, seconds: float) -> None:
-        """Hold the loop for a while. See :meth:`asyncmon.testing.VirtualTimeLoop.spend`."""
+        """Advance time. See :meth:`asyncmon.testing.VirtualTimeLoop.spend`."""
         self.loop.spend(seconds)
 
     @property
@@ -64,7 +64,7 @@ class VirtualTime:
 
 @pytest.fixture
 def virtual_time() -> VirtualTime:
-    """Run the test in virtual time, and give its clock."""
+    """Run the test in virtual time, and return its clock."""
     return VirtualTime()
 
 
@@ -72,25 +72,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "virtual_time: run the async test on asyncmon's loop, whose clock jumps over waits"
     )
-    # Of hooks that ask to be first, the one registered last is: this one precedes pytest-asyncio's.
+    # Among tryfirst hooks the last registered is called first: before pytest-asyncio's.
     config.pluginmanager.register(_FirstUse(), _FirstUse.name)
 
 
 class _FirstUse:
-    """Register the loop factories when the first test asks for virtual time.
+    """Register the loop factories when the first test requests virtual time."""
 
-    Merely defining that hook makes pytest-asyncio parametrise every test of a project.
-    """
+    # If the hook were always defined, pytest-asyncio would parametrise every test of a project.
 
     name = "asyncmon-first-use"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if not _asks(metafunc.definition):
+        if not _requests(metafunc.definition):
             return
         plugins = metafunc.config.pluginmanager
         if not plugins.has_plugin("asyncio"):
-            return  # another plugin runs async tests here; it will say that it does not know the loop
+            return  # another plugin runs async tests here, and reports that it does not know the loop
         if not hasattr(metafunc.config.hook, "pytest_asyncio_loop_factories"):
             pytest.fail("virtual_time needs pytest-asyncio 1.4 or newer", pytrace=False)
         if not plugins.has_plugin(_LoopFactories.name):
@@ -105,12 +104,12 @@ class _LoopFactories:
         self, item: pytest.Item
     ) -> Generator[None, Any, Mapping[str, Any]]:
         chosen = yield
-        if _asks(item):
+        if _requests(item):
             return {"virtual_time": VirtualTimeLoop}
         return chosen or {"asyncio": asyncio.new_event_loop}
 
 
-def _asks(item: pytest.Item) -> bool:
+def _requests(item: pytest.Item) -> bool:
     if item.get_closest_marker("virtual_time") is not None:
         return True
     return "virtual_time" in getattr(item, "fixturenames", ())

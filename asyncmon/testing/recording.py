@@ -1,4 +1,4 @@
-"""A hook that writes down which of its methods was called when."""
+"""A hook that records the calls of its methods."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Recorded(NamedTuple):
     moment: str
     """The name of the method."""
     step: int | None
-    """The global step at that moment: in ``after_run`` after the run, elsewhere the session's. None
-    where there is no session (``begin``) or no step."""
+    """The global step: in ``after_run`` that of the run, elsewhere that of the session. None without a
+    session (``begin``) or a step."""
 
 
 class RecordingHook(SessionRunHook):
     """A hook that records each call of its methods, in order, as :class:`Recorded`.
 
-    Hooks that share ``record`` show in which order a session calls them.
+    Hooks that share ``record`` show the order in which a session calls them.
 
     Args:
-        name: which hook it is, in the record.
-        fetches: what to ask each run for; the results are in ``values``.
-        feed_dict: what to feed each run.
-        record: the list to append to; a fresh one if None.
-        priority: where the hook stands among others.
+        name: the name of the hook in the record.
+        fetches: fetches to add to each run; the results are in ``values``.
+        feed_dict: feeds to add to each run.
+        record: the list to append to; a new one if None.
+        priority: the priority of the hook.
 
     Example::
 
@@ -56,13 +56,13 @@ class RecordingHook(SessionRunHook):
         self.priority = priority
         self.record: list[Recorded] = [] if record is None else record
         self.values: list[SessionRunValues] = []
-        """What each ``after_run`` was told."""
+        """The ``run_values`` of each ``after_run``."""
         self.sessions: list[Session] = []
         """The sessions that were created."""
         self.coords: list[Coordinator] = []
         """Their coordinators."""
         self.error: BaseException | None = None
-        """What ``cleanup`` was told."""
+        """The argument of ``cleanup``."""
         self._args = SessionRunArgs(fetches, feed_dict)
 
     def moments(self) -> list[str]:
@@ -84,7 +84,7 @@ class RecordingHook(SessionRunHook):
         self._note("after_create_session", session.global_step)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Record the call. Ask for the fetches and feeds that the constructor was given."""
+        """Record the call. Request the fetches and feeds of the constructor."""
         self._note("before_run", run_context.session.global_step)
         return None if self._args == (None, None, None) else self._args
 

@@ -1,4 +1,4 @@
-"""A raw session that does what a script says, for tests of hooks and of whatever drives sessions."""
+"""A raw session that follows a script, for tests of hooks and of session creators."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class ScriptedSession:
 
     An outcome is one of
 
-    * an exception, which the run raises: no step is done,
-    * a mapping, which gives the values of the fetches it names,
-    * a callable without arguments (or a coroutine function), which is called (awaited) and gives one
+    * an exception, which the run raises: the global step stays,
+    * a mapping from fetches to values,
+    * a callable without arguments (or a coroutine function), which is called (awaited) and returns one
       of the others: for a run that takes time, blocks, or has side effects,
-    * ``None``: a step like any other,
-    * anything else: the value of each fetch that nothing below knows.
+    * ``None``: an ordinary step,
+    * anything else: the value of each fetch that is not found below.
 
-    A fetch that the outcome does not name is looked up in ``values`` and then in ``state``; what is
-    not found there is None, like an operation's result. A run that returns counts one global step, or
-    sets it where the outcome names ``"global_step"``. After the last outcome, runs raise
+    A fetch that is not in the outcome is looked up in ``values`` and then in ``state``; if it is in
+    neither, the result is None, as for an operation. A run that returns adds one global step, or sets
+    it if the outcome has ``"global_step"``. After the last outcome, runs raise
     :class:`~asyncmon.errors.OutOfRangeError`, the end of the data.
 
     Args:
-        script: the outcomes in order; None for steps without end.
-        values: what other fetches give, by name; a callable is asked each time.
+        script: the outcomes in order; None for an endless sequence of steps.
+        values: results of other fetches, by name; a callable is called each time.
         state: the saveable state, names to arrays. ``"global_step"`` is added to it (0).
-        steps_per_run: how many global steps a run counts.
+        steps_per_run: the number of global steps that a run adds.
 
     Example::
 
@@ -64,19 +64,19 @@ class ScriptedSession:
         self.state |= {name: np.asarray(value) for name, value in (state or {}).items()}
         self.steps_per_run = steps_per_run
         self.runs: list[Any] = []
-        """The fetches of each run, in order, also of those that raised."""
+        """The fetches of each run, in order, including runs that raised."""
         self.feeds: list[dict[Any, Any]] = []
         """The feeds of each run, in order."""
         self.closed = False
 
     @property
     def graph(self) -> ScriptedProgram:
-        """The program of this session. The sessions it creates have this one's values and state."""
+        """The program of this session. Its sessions have these values and a copy of this state."""
         return ScriptedProgram(self)
 
     @property
     def global_step(self) -> int:
-        """The number of steps done."""
+        """The number of completed steps."""
         return int(self.state[GLOBAL_STEP])
 
     async def run(
@@ -109,12 +109,12 @@ class ScriptedSession:
         return map_leaves(fetches, lambda fetch: self._value(fetch, named, other))
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
-        """Look fetches up in ``values`` and ``state``; the script stays where it is."""
+        """Look fetches up in ``values`` and ``state``. The script does not advance."""
         self._check_open()
         return map_leaves(fetches, lambda fetch: self._value(fetch, {}, None))
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Return the state at this moment; the await gives it."""
+        """Take a snapshot of the current state. The returned awaitable completes with it."""
         self._check_open()
         taken = Snapshot({name: value.copy() for name, value in self.state.items()}, self.global_step)
 
@@ -124,10 +124,10 @@ class ScriptedSession:
         return give()
 
     async def load(self, values: Mapping[str, ArrayLike]) -> None:
-        """Set entries of the state; all problems are found before anything is changed.
+        """Set entries of the state, all of them or none.
 
         Raises:
-            InvalidArgumentError: something does not fit; the error lists everything that does not.
+            InvalidArgumentError: names, shapes or dtypes do not match; the error lists all of them.
         """
         self._check_open()
         problems = [
@@ -157,10 +157,10 @@ class ScriptedSession:
 
 
 class ScriptedProgram(NamedProgram):
-    """The program of scripted sessions: counts global steps, has nothing to initialise.
+    """The program of scripted sessions. It has a global step and nothing to initialise.
 
     Args:
-        template: sessions created here have its values, and a copy of its state at that moment.
+        template: created sessions have its values and a copy of its current state.
 
     Example::
 
@@ -172,7 +172,7 @@ class ScriptedProgram(NamedProgram):
         self._template = template
 
     def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
-        """Return a session whose steps never end."""
+        """Return a session with an endless sequence of steps."""
         template = self._template
         if template is None:
             return ScriptedSession()
@@ -181,19 +181,18 @@ class ScriptedProgram(NamedProgram):
         )
 
     def init_op(self) -> str:
-        """Return a fetch that does nothing and is no part of the script."""
+        """Return a fetch that does nothing and takes no outcome of the script."""
         return _INIT
 
     def canonical_feed(self, key: Any) -> Any:
-        """Return the key: everything has one name."""
+        """Return the key itself: there are no aliases."""
         return key
 
 
 class ScriptedCreator:
-    """A session creator that hands out sessions in order; an exception among them is raised.
+    """A session creator that returns given sessions in order, and raises given exceptions.
 
-    Each session handed out after the first takes over nothing from the one before: put the state it
-    is to be "restored" with into its ``state``.
+    No state passes from one session to the next: to simulate a restore, set ``state`` of the session.
 
     Example::
 
@@ -210,9 +209,9 @@ class ScriptedCreator:
                 raise TypeError(f"A ScriptedCreator takes sessions and exceptions, got {one!r}.")
         self._sessions = iter(sessions)
         self.program = ScriptedProgram()
-        """What hooks' ``begin`` sees as the current program."""
+        """The current program in ``begin`` of hooks."""
         self.created = 0
-        """How many sessions were handed out."""
+        """The number of sessions that were returned."""
 
     async def create_session(self) -> ScriptedSession:
         """Return the next session.

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer as soon as there is nothing else to do."""
+"""An event loop whose clock jumps to the next timer when the loop is idle."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 EPOCH = 1_700_000_000.0
-"""Where ``wall_time()`` starts: 2023-11-14 22:13:20 UTC, the same in every run."""
+"""The initial ``wall_time()``, the same in every run: 2023-11-14 22:13:20 UTC."""
 
-_SLICE = 0.01  # real seconds between two looks at threads that may end without waking the loop
+_POLL_SECS = 0.01  # real time between two checks for threads that end without waking the loop
 
 
 class DeadlockError(RuntimeError):
-    """Nothing can ever happen any more: no timer, no thread and no I/O is left to wake a task.
+    """No timer, no thread and no I/O is left that could wake a task.
 
-    Also raised when a thread or a connection that holds virtual time still gave no sign of life for
-    the loop's ``patience``. The message names each task and the line at which it waits.
+    Also raised when virtual time was held for longer than the loop's ``patience`` without an event.
+    The message lists each task and the line at which it waits.
     """
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio event loop with virtual time: an hour of timers takes milliseconds.
 
-    ``time()`` starts at 0 and only moves when no callback is ready: it then jumps to the next timer.
-    While something real is in flight, time stands still and the loop waits for it: a call in a worker
-    thread (``anyio.to_thread``, ``asyncio.to_thread``, ``run_in_executor``, ``aiofiles``), a non-daemon
-    thread started since the loop was made, a subprocess, an open connection (not a socket that merely
-    listens), or a block of :meth:`hold`. Where neither timers nor anything in flight are left, the
-    loop raises :class:`DeadlockError` instead of hanging.
+    ``time()`` starts at 0. When no callback is ready, it jumps to the next timer. Time does not advance
+    while real work is in flight: a call in a worker thread (``anyio.to_thread``, ``asyncio.to_thread``,
+    ``run_in_executor``, ``aiofiles``), a non-daemon thread started after the loop was made, a
+    subprocess, an open connection (not a listening socket), or a block of :meth:`hold`. Without timers
+    and without work in flight the loop raises :class:`DeadlockError` instead of hanging.
 
     Args:
-        epoch: what ``wall_time()`` says at the start, in seconds since 1970.
-        patience: real seconds to wait for something in flight that gives no sign of life.
+        epoch: the initial ``wall_time()``, in seconds since 1970.
+        patience: the longest real time, in seconds, to wait for an event of work in flight.
 
     Example::
 
@@ -75,7 +74,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Make time stand still for the block: something that the loop cannot see is under way."""
+        """Hold virtual time during the block, for work that the loop cannot detect."""
         self._holds += 1
         try:
             yield
@@ -83,17 +82,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._holds -= 1
 
     def spend(self, seconds: float) -> None:
-        """Let the running callback take so long, as if it computed: what falls due comes late."""
+        """Advance time within the running callback, as if it computed. Timers run late."""
         self._jump(seconds)
 
     async def wait_idle(self) -> None:
-        """Wait until no callback is ready and nothing is in flight; time does not move."""
+        """Wait until no callback is ready and nothing is in flight. Time does not advance."""
         waiter = self.create_future()
         self._idle_waiters.append(waiter)
         await waiter
 
     def in_flight(self) -> list[str]:
-        """Return what holds time still at this moment, in words."""
+        """Return descriptions of the work that holds virtual time now."""
         found = ["a block of hold()"] * bool(self._holds)
         found += ["a call in an executor"] * len(self._calls)
         found += [
@@ -109,7 +108,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Call a function in a thread, as asyncio does. Time stands still meanwhile."""
+        """Call a function in a thread, as asyncio does, and hold virtual time until it returns."""
         call = super().run_in_executor(executor, func, *args)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -144,7 +143,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """The loop asks it to wait; it polls, and moves the clock where there is nothing to wait for."""
+    """A selector that polls, and advances the clock when there is nothing to wait for."""
 
     def __init__(self, loop: VirtualTimeLoop, patience: float) -> None:
         self._loop = loop
@@ -155,16 +154,16 @@ class _VirtualSelector(selectors.BaseSelector):
         if timeout is not None and timeout <= 0:
             return self._real.select(0)
         loop = self._loop
-        gives_up = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._patience
         while True:
-            # In this order: what ends in between has written its wake-up before it is gone.
+            # First in_flight(): work that ends before select() has written its wake-up by then.
             in_flight = loop.in_flight()
-            events = self._real.select(_SLICE if in_flight else 0)
+            events = self._real.select(_POLL_SECS if in_flight else 0)
             if events:
                 return events
             if not in_flight:
                 break
-            if time.monotonic() > gives_up:
+            if time.monotonic() > deadline:
                 held = ", ".join(in_flight)
                 raise loop._deadlock(
                     f"Time stood still for {self._patience:g} real s because of {held},"
@@ -193,10 +192,10 @@ class _VirtualSelector(selectors.BaseSelector):
 
 
 async def wait_all_tasks_blocked() -> None:
-    """Return when every other task waits for something and no worker thread is busy.
+    """Wait until every other task is blocked and no worker thread is busy.
 
     On a :class:`VirtualTimeLoop` this is exact and takes no time. On another loop it is
-    :func:`anyio.wait_all_tasks_blocked`, which looks every 0.1 s.
+    :func:`anyio.wait_all_tasks_blocked`, which polls every 0.1 s.
 
     Example::
 
@@ -214,7 +213,7 @@ async def wait_all_tasks_blocked() -> None:
 def run(
     main: Coroutine[Any, Any, T], *, loop_factory: Callable[[], VirtualTimeLoop] = VirtualTimeLoop
 ) -> T:
-    """Run a coroutine to its end in virtual time, like :func:`asyncio.run`.
+    """Run a coroutine in virtual time, like :func:`asyncio.run`.
 
     Example::
 
@@ -226,14 +225,14 @@ def run(
 
 
 def is_pool_worker(thread: threading.Thread) -> bool:
-    """Return whether a thread is of concurrent.futures: it idles, and its loop knows what it does."""
+    """Return whether a thread is a worker of concurrent.futures. The loop tracks its calls itself."""
     pools = sys.modules.get("concurrent.futures.thread")
     return pools is not None and thread in getattr(pools, "_threads_queues", ())
 
 
 def _is_listening(descriptor: int) -> bool:
     try:
-        connection = socket.socket(fileno=descriptor)  # no copy: a copy of a pipe would keep it open
+        connection = socket.socket(fileno=descriptor)  # no duplicate: that of a pipe would keep it open
     except OSError:  # a pipe, a process: no socket
         return False
     try:
