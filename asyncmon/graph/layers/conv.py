@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, ClassVar
 
 from asyncmon.graph.core.build import convert_to_tensor
@@ -27,107 +26,8 @@ from asyncmon.graph.ops.index import pad
 from asyncmon.graph.ops.shape_ops import expand_dims, shape, squeeze
 
 
-class _Windows(Layer):
-    """What layers with windows over images, or sequences, have in common."""
-
-    filters: int
-    kernel_size: Any
-    strides: Any
-    padding: str
-    data_format: str
-    use_bias: bool
-    bias_initializer: Any
-    bias_regularizer: Maker
-    bias_constraint: Maker
-    activation: Maker
-
-    dilation_rate: Any = 1
-    rank: ClassVar[int] = 2
-    bias: Any = None
-
-    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
-        super().__init__(
-            self.trainable, self.name, self.dtype,
-            activity_regularizer=self.activity_regularizer, _scope=_scope, _reuse=_reuse,
-        )  # fmt: skip
-        self._layout = layout_of(self.data_format)
-        self.padding = str(self.padding).lower()
-        allowed = ("valid", "same", "causal")[: 3 if self.rank == 1 else 2]
-        if self.padding not in allowed:
-            raise ValueError(
-                f"The `padding` argument must be one of {allowed}. Received: {self.padding!r}"
-            )
-        self.kernel_size = self._numbers("kernel_size", self.kernel_size)
-        self.strides = self._numbers("strides", self.strides)
-        self.dilation_rate = self._numbers("dilation_rate", self.dilation_rate)
-        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
-            raise ValueError(
-                "Strides > 1 are not supported in conjunction with a dilation_rate > 1, got "
-                f"{self.strides} and {self.dilation_rate}"
-            )
-
-    def _numbers(self, what: str, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, int) and len(list(value)) != self.rank:
-            raise ValueError(
-                f"The `{what}` argument must be a tuple of {self.rank} integers. Received: {value!r}"
-            )
-        return spatial(value, what, "NHWC")[: self.rank]
-
-    def _depth(self, input_shape: TensorShape) -> Any:
-        """Return the number of channels of the input."""
-        input_shape = TensorShape(input_shape)
-        if input_shape.ndims != self.rank + 2:
-            raise ValueError(
-                f"Input 0 of layer {self._base_name} is incompatible with the layer: expected "
-                f"ndim={self.rank + 2}, found ndim={input_shape.ndims}. Full shape: {input_shape}"
-            )
-        depth = input_shape[-1 if self._layout == "NHWC" else 1].value
-        if depth is None:
-            raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
-        return depth
-
-    def _make_bias(self) -> None:
-        if self.use_bias:
-            self.bias = self.add_weight(
-                "bias", [self.filters], None,
-                self.bias_initializer, self.bias_regularizer, True, self.bias_constraint,
-            )  # fmt: skip
-
-    def call(self, inputs: Any) -> Tensor:
-        """Return the result; see the class."""
-        x = in_dtype(inputs, self.dtype)
-        check_rank(x, self.rank + 2, self._base_name)
-        if self.rank == 1:  # a sequence is an image of one row
-            x = self._before(x)
-            at = 1 if self._layout == "NHWC" else 2
-            result = squeeze(self._convolved(expand_dims(x, at)), [at])
-        else:
-            result = self._convolved(x)
-        if self.bias is not None:
-            result = bias_add(result, self.bias, self._layout)
-        return result if self.activation is None else self.activation(result)
-
-    def _before(self, x: Tensor) -> Tensor:
-        """Return a sequence, padded so that no window looks ahead if that is the padding."""
-        if self.padding != "causal":
-            return x
-        around = [[0, 0]] * 3
-        around[1 if self._layout == "NHWC" else 2] = [
-            self.dilation_rate[0] * (self.kernel_size[0] - 1),
-            0,
-        ]
-        return pad(x, around)
-
-    def _image(self, numbers: Any) -> list[int]:
-        """Return rows and columns of windows over images, those of a sequence in one row."""
-        return [*([1] if self.rank == 1 else []), *numbers]
-
-    @abstractmethod
-    def _convolved(self, x: Tensor) -> Tensor: ...
-
-
 @dataclass(eq=False, repr=False)
-class Conv2D(_Windows):
+class Conv2D(Layer):
     """``activation(convolution of images + bias)``. TF1: ``tf.layers.Conv2D``.
 
     The inputs are ``[batch, height, width, depth]``.
@@ -173,16 +73,95 @@ class Conv2D(_Windows):
     _scope: InitVar[Any] = None
     _reuse: InitVar[Any] = None
 
-    kernel = UNBUILT
+    kernel = bias = UNBUILT
+    rank: ClassVar[int] = 2
+
+    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
+        super().__init__(
+            self.trainable, self.name, self.dtype,
+            activity_regularizer=self.activity_regularizer, _scope=_scope, _reuse=_reuse,
+        )  # fmt: skip
+        self._layout = layout_of(self.data_format)
+        self.padding = str(self.padding).lower()
+        allowed = ("valid", "same", "causal")[: 3 if self.rank == 1 else 2]
+        if self.padding not in allowed:
+            raise ValueError(
+                f"The `padding` argument must be one of {allowed}. Received: {self.padding!r}"
+            )
+        self.kernel_size = self._numbers("kernel_size", self.kernel_size)
+        self.strides = self._numbers("strides", self.strides)
+        self.dilation_rate = self._numbers("dilation_rate", self.dilation_rate)
+        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
+            raise ValueError(
+                "Strides > 1 are not supported in conjunction with a dilation_rate > 1, got "
+                f"{self.strides} and {self.dilation_rate}"
+            )
+
+    def _numbers(self, what: str, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, int) and len(list(value)) != self.rank:
+            raise ValueError(
+                f"The `{what}` argument must be a tuple of {self.rank} integers. Received: {value!r}"
+            )
+        return spatial(value, what, "NHWC")[: self.rank]
+
+    def _depth(self, input_shape: TensorShape) -> Any:
+        """Return the number of channels of the input."""
+        input_shape = TensorShape(input_shape)
+        if input_shape.ndims != self.rank + 2:
+            raise ValueError(
+                f"Input 0 of layer {self._base_name} is incompatible with the layer: expected "
+                f"ndim={self.rank + 2}, found ndim={input_shape.ndims}. Full shape: {input_shape}"
+            )
+        depth = input_shape[-1 if self._layout == "NHWC" else 1].value
+        if depth is None:
+            raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
+        return depth
 
     def build(self, input_shape: TensorShape) -> None:
         """Create kernel and bias."""
+        kernel_shape = [*self.kernel_size, *self._kernel_depths(self._depth(input_shape))]
         self.kernel = self.add_weight(
-            "kernel", [*self.kernel_size, self._depth(input_shape), self.filters], None,
+            "kernel", kernel_shape, None,
             self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
         )  # fmt: skip
-        self._make_bias()
+        if self.use_bias:
+            self.bias = self.add_weight(
+                "bias", [self.filters], None,
+                self.bias_initializer, self.bias_regularizer, True, self.bias_constraint,
+            )  # fmt: skip
         self.built = True
+
+    def _kernel_depths(self, depth: int) -> list[int]:
+        return [depth, self.filters]
+
+    def call(self, inputs: Any) -> Tensor:
+        """Return the result; see the class."""
+        x = in_dtype(inputs, self.dtype)
+        check_rank(x, self.rank + 2, self._base_name)
+        if self.rank == 1:  # a sequence is an image of one row
+            x = self._before(x)
+            at = 1 if self._layout == "NHWC" else 2
+            result = squeeze(self._convolved(expand_dims(x, at)), [at])
+        else:
+            result = self._convolved(x)
+        if self.bias is not None:
+            result = bias_add(result, self.bias, self._layout)
+        return result if self.activation is None else self.activation(result)
+
+    def _before(self, x: Tensor) -> Tensor:
+        """Return a sequence, padded so that no window looks ahead if that is the padding."""
+        if self.padding != "causal":
+            return x
+        around = [[0, 0]] * 3
+        around[1 if self._layout == "NHWC" else 2] = [
+            self.dilation_rate[0] * (self.kernel_size[0] - 1),
+            0,
+        ]
+        return pad(x, around)
+
+    def _image(self, numbers: Any) -> list[int]:
+        """Return rows and columns of windows over images, those of a sequence in one row."""
+        return [*([1] if self.rank == 1 else []), *numbers]
 
     def _convolved(self, x: Tensor) -> Tensor:
         kernel = expand_dims(self.kernel, 0) if self.rank == 1 else self.kernel
@@ -207,44 +186,17 @@ class Conv1D(Conv2D):
 
 
 @dataclass(eq=False, repr=False)
-class Conv2DTranspose(_Windows):
+class Conv2DTranspose(Conv2D):
     """``activation(gradient of a convolution + bias)``: images made larger by their strides.
 
     TF1: ``tf.layers.Conv2DTranspose``. Arguments and attributes as :class:`Conv2D`, without dilation;
     the kernel is ``[height, width, filters, depth]``.
     """
 
-    filters: int
-    kernel_size: Any
-    strides: Any = (1, 1)
-    padding: str = "valid"
-    data_format: str = "channels_last"
-    activation: Maker = None
-    use_bias: bool = True
-    kernel_initializer: Any = None
-    bias_initializer: Any = ZEROS
-    kernel_regularizer: Maker = None
-    bias_regularizer: Maker = None
-    activity_regularizer: Maker = None
-    kernel_constraint: Maker = None
-    bias_constraint: Maker = None
-    trainable: bool = True
-    name: str | None = None  # type: ignore[assignment]  # Layer makes one
-    _: KW_ONLY
-    dtype: Any = None
-    _scope: InitVar[Any] = None
-    _reuse: InitVar[Any] = None
+    dilation_rate: Any = field(default=1, init=False)
 
-    kernel = UNBUILT
-
-    def build(self, input_shape: TensorShape) -> None:
-        """Create kernel and bias."""
-        self.kernel = self.add_weight(
-            "kernel", [*self.kernel_size, self.filters, self._depth(input_shape)], None,
-            self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
-        )  # fmt: skip
-        self._make_bias()
-        self.built = True
+    def _kernel_depths(self, depth: int) -> list[int]:
+        return [self.filters, depth]
 
     def _convolved(self, x: Tensor) -> Tensor:
         sizes = convert_to_tensor(x).shape.as_list()
