@@ -8,17 +8,15 @@
 
 # fmt: off
 # isort: off
-from asyncmon.graph.train.adadelta import AdadeltaOptimizer
 from asyncmon.graph.train.averages import ExponentialMovingAverage
 from asyncmon.graph.train.decay import (
     cosine_decay, exponential_decay, inverse_time_decay, natural_exp_decay, piecewise_constant,
     polynomial_decay,
 )
-from asyncmon.graph.train.ftrl import FtrlOptimizer
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.optimizers import (
-    AdagradOptimizer, AdamOptimizer, AdamWOptimizer, GradientDescentOptimizer, MomentumOptimizer,
-    RMSPropOptimizer,
+    AdadeltaOptimizer, AdagradOptimizer, AdamOptimizer, AdamWOptimizer, FtrlOptimizer,
+    GradientDescentOptimizer, MomentumOptimizer, RMSPropOptimizer,
 )
 from asyncmon.graph.variables.global_step import (
     assert_global_step, create_global_step, get_global_step, get_or_create_global_step, global_step,
