@@ -1,4 +1,4 @@
-"""Event files that TensorBoard reads: values in, records on disk, and back.
+"""Write and read the event files of TensorBoard.
 
 Usage::
 
@@ -9,11 +9,10 @@ Usage::
         for value in event.summary.value:
             print(event.step, value.tag, value.simple_value)
 
-From the ground up: ``events`` (what a file holds), ``tfrecord`` (how it is framed),
-``event_queue`` (what waits), ``event_file`` (the disk), ``writer_task`` (between the two), ``writer``,
-``shared_writer``, ``reader``, ``scalars``. ``values`` makes summaries of numbers, arrays, images
-(``media``, ``histogram``), sound and text, ``graph_def`` shows graphs, ``ops`` puts summaries into a
-graph.
+Modules, from the lowest layer: ``events`` (messages), ``event_queue`` (pending events),
+``event_file`` (the disk), ``writer_task`` (from the queue to the file), ``writer``, ``shared_writer``;
+``reader``, ``scalars``. ``values`` makes summaries of numbers, arrays, images, sound (``media``,
+``histogram``) and text, ``graph_def`` encodes graphs, ``ops`` are the summary ops of a graph.
 """
 
 # fmt: off

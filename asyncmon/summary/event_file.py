@@ -1,8 +1,8 @@
-"""The disk's side of a writer: blocking, called in a worker thread, but for ``take``.
+"""Append events to a file. All methods but ``take`` block, and run in a worker thread.
 
-A batch is encoded, written and synced by one call: beside a loop of steps each further call waits for
-the interpreter again. It is not a call of aiofiles, whose thread pool ``asyncio.run`` joins: it would
-not return while a disk hangs.
+One call encodes, writes and syncs a batch, as each further call would wait for the GIL again beside a
+loop of steps. aiofiles is not used: ``asyncio.run`` joins its thread pool, and would not return while a
+disk hangs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from asyncmon.system.files import FileCalls
 
 logger = logging.getLogger(__name__)
 
-_numbers = itertools.count()  # no two files of one process have the same name, however soon they follow
-_AT_ONCE = 100  # entries encoded between two writes: a write lets other threads run
+_numbers = itertools.count()  # makes the names of this process's files unique
+_AT_ONCE = 100  # entries encoded between two writes; a write releases the GIL
 
 
 class EventFile:
-    """One event file: opened at the first write, whole records only, repaired after a failed write.
+    """One event file, opened at the first write and truncated to whole records after a failed one.
 
-    What could not be written stays here and comes first at the next write. The directory is made if it
-    is missing.
+    Events of a failed write are kept, and come first in the next write. A missing directory is made.
     """
 
     def __init__(self, directory: str, suffix: str, calls: FileCalls) -> None:
@@ -40,39 +39,39 @@ class EventFile:
         self._suffix = suffix
         self._calls = calls
         self._descriptor: int | None = None
-        self._length = 0  # of whole records
+        self._length = 0  # bytes of whole records
         self._entries: deque[Entry] = deque()
         self._encoded: list[bytes] = []
-        self._new = False  # its name may not be on the disk yet
+        self._new = False  # whether the directory is not synced yet
         self._abandoned = False
         self._lock = threading.Lock()
 
     @property
     def is_open(self) -> bool:
-        """True between the first write and the end."""
+        """Whether the file is open."""
         return self._descriptor is not None
 
     @property
     def unwritten(self) -> int:
-        """How many events were passed that the disk has not taken."""
+        """The number of events that were taken but not written."""
         return len(self._entries) + len(self._encoded)
 
     def usable(self) -> EventFile:
-        """Return this, or its like where a write of this one may still hang."""
+        """Return this file, or a new one if a write to this one may still hang."""
         return EventFile(self.directory, self._suffix, self._calls) if self._abandoned else self
 
     def take(self, entries: list[Entry]) -> None:
-        """Keep entries for the next write. Never waits, so the event loop's thread may call it."""
+        """Keep entries for the next write. Does not block."""
         self._entries.extend(entries)
 
     def write(self, sync: bool, now: float) -> None:
-        """Append what was taken; with ``sync`` it is on the disk when this returns.
+        """Write the taken entries; with ``sync``, flush them to the disk.
 
         Args:
             now: seconds since 1970, for the name and the first record of a new file.
 
         Raises:
-            OSError: the disk refused. The file ends with a whole record, and the rest is kept.
+            OSError: the write failed. The file ends with a whole record; the other entries are kept.
         """
         with self._lock:
             try:
@@ -94,8 +93,8 @@ class EventFile:
             self._close()
 
     def abandon(self) -> None:
-        """Close the file now or, where a write hangs, as soon as that is over. Does not wait."""
-        self._abandoned = True  # first, so that a write that ends just now sees it
+        """Close the file now or, if a write hangs, at its end. Does not block."""
+        self._abandoned = True  # before the lock is tried, so that a write that is ending sees it
         if self._lock.acquire(blocking=False):
             try:
                 self._close()
@@ -130,7 +129,7 @@ class EventFile:
             self._calls.make_dirs(Path(self.directory))
         while self._descriptor is None:
             self.path = os.path.join(self.directory, _file_name(now, self._suffix))
-            with contextlib.suppress(FileExistsError):  # a host of our name has our process number too
+            with contextlib.suppress(FileExistsError):  # another host may have the same name and pid
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 self._descriptor = self._calls.open(Path(self.path), flags)
                 self._length, self._new = 0, True
@@ -141,7 +140,7 @@ class EventFile:
 
     def _write_out(self, data: bytes) -> None:
         descriptor = self._descriptor
-        assert descriptor is not None, "opened before anything is appended"
+        assert descriptor is not None, "opened by _open_if_needed"
         try:
             self._calls.write_all(descriptor, data)
         except OSError:
@@ -150,16 +149,16 @@ class EventFile:
         self._length += len(data)
 
     def _repair(self, descriptor: int) -> None:
-        try:  # half a record at the end would hide all that follows from every reader
+        try:  # readers stop at an incomplete record, and would miss all later ones
             self._calls.truncate(descriptor, self._length)
         except OSError:
-            self._close()  # the next write begins a new file
+            self._close()  # the next write opens a new file
 
     def _sync(self) -> None:
         if self._descriptor is None:
             return
         self._calls.fsync(self._descriptor)
-        if self._new:  # its name must be on the disk too
+        if self._new:  # its directory entry must be durable, too
             self._calls.sync_directory(Path(self.directory))
             self._new = False
 
@@ -173,11 +172,11 @@ class EventFile:
 
 
 def _file_name(now: float, suffix: str) -> str:
-    # TensorBoard reads the files of a directory in the order of their names, and goes on only upwards.
-    who = f"{socket.gethostname()}.{os.getpid()}.{next(_numbers):04d}"
-    return f"events.out.tfevents.{int(now):010d}.{who}{suffix}"
+    # TensorBoard reads files in the order of their names, and never returns to an earlier one.
+    process = f"{socket.gethostname()}.{os.getpid()}.{next(_numbers):04d}"
+    return f"events.out.tfevents.{int(now):010d}.{process}{suffix}"
 
 
 def _named(error: OSError, what: str) -> OSError:
-    # OSError picks the subclass by the number, so PermissionError stays PermissionError.
+    # OSError() returns the subclass of the number: a PermissionError stays one.
     return OSError(error.errno, f"{what}: {error.strerror or error}", error.filename)

@@ -1,9 +1,9 @@
-"""What waits for the disk: an event that is not encoded yet, so that the step path does not pay for it.
+"""The queue of pending events, which are encoded later, in the writer's thread.
 
-An entry is a plain tuple ``(wall_time, step, tags, payload, encode)``. ``encode(tags, payload)`` runs
-in the writer's thread and returns the bytes of the event after its time and step, or None if there is
-nothing to write. ``tags`` says what may be dropped or replaced by a newer one: None for what must be
-kept (a graph, a session log), the tag of a value, or a tuple of the tags of a summary.
+An entry is a tuple ``(wall_time, step, tags, payload, encode)``. ``encode(tags, payload)`` runs in the
+writer's thread. It returns the bytes of the event's other fields, or None for no event. ``tags`` is the
+tag of a value, a tuple of the tags of a summary, or None for an event that must not be dropped, such as
+a graph or a session log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIME = struct.Struct("<cd")
 
 
 def encode_entry(entry: Entry) -> bytes | None:
-    """Return the bytes of an ``Event``, or None if the entry has nothing to write."""
+    """Return a serialized ``Event``, or None for no event."""
     wall_time, step, tags, payload, encode = entry
     what = encode(tags, payload)
     if what is None:
@@ -38,12 +38,12 @@ def encode_entry(entry: Entry) -> bytes | None:
 
 
 def as_is(tags: object, payload: bytes) -> bytes:
-    """Encode a payload that is the event's field already."""
+    """Return a payload that is encoded already."""
     return payload
 
 
 def scalar_fields(tag: str, value: float) -> bytes:
-    """Encode one scalar, the most frequent event by far: only the number differs between two steps."""
+    """Encode one scalar. The bytes before the number depend on the tag alone, and are cached."""
     return _scalar_prefixes(tag)[1] + float32(value)
 
 
@@ -54,17 +54,17 @@ def scalar_summary_bytes(tag: str, value: float) -> bytes:
 
 @lru_cache(4096)
 def _scalar_prefixes(tag: str) -> tuple[bytes, bytes]:
-    # The length of what follows is known, four bytes, so everything before it is fixed by the tag.
+    # A float32 has four bytes, so the lengths before it depend on the tag alone.
     value = string(1, tag) + b"\x15"
     summary = b"\x0a" + varint(len(value) + 4) + value
     return summary, varint(SUMMARY << 3 | 2) + varint(len(summary) + 4) + summary
 
 
 def summary_tags(summary: bytes) -> tuple[str, ...]:
-    """Return the tags of a serialized ``Summary``, and check its outline on the way.
+    """Return the tags of a serialized ``Summary``, whose structure is checked.
 
     Raises:
-        ValueError: these bytes are no ``Summary``.
+        ValueError: the bytes are no ``Summary``.
     """
     try:
         return tuple(_quick_tags(summary) or _tags(summary))
@@ -76,7 +76,7 @@ def summary_tags(summary: bytes) -> tuple[str, ...]:
 
 
 def _quick_tags(summary: bytes) -> list[str] | None:
-    """Return the tags where every value begins with a short one, as ours do; None if one does not."""
+    """Return the tags if each value starts with a tag of up to 127 bytes; else None."""
     tags, position, end = [], 0, len(summary)
     view = memoryview(summary)
     while position < end:
@@ -108,21 +108,21 @@ def _tags(summary: bytes) -> Iterator[str]:
 Policy = Literal["block", "drop_oldest", "coalesce"]
 
 
-class Backlog:
-    """Entries in order, and what to do when the disk is behind.
+class EventQueue:
+    """Pending entries, and the policy for a slow disk. :meth:`put` is thread-safe.
 
-    A backlog is full when ``bound`` entries wait while others are being written. Then
+    The queue is full when ``bound`` entries are pending while others are being written. Then
 
-    * ``"block"`` takes more: nothing is lost, and who adds may await ``drain()`` not to run ahead;
+    * ``"block"`` adds the entry even so: producers await ``drain()`` to limit the queue;
     * ``"drop_oldest"`` drops the oldest value;
-    * ``"coalesce"`` lets a value replace the waiting one of the same tags; a tag not yet waiting is
-      taken, so that every tag's newest value arrives.
+    * ``"coalesce"`` replaces the pending entry of the same tags, if any, so that the newest value of
+      each tag is written.
 
-    Graphs, session logs and other events without tags are always kept. Any thread may put.
+    Graphs, session logs and other events without tags are never dropped.
 
     Attributes:
-        busy: entries are being written at this moment. Set by who writes.
-        dropped: how many events were dropped or replaced since the beginning.
+        busy: whether entries are being written. Set by the writer.
+        dropped: the number of dropped and replaced events.
     """
 
     def __init__(self, policy: Policy, bound: int) -> None:
@@ -143,7 +143,7 @@ class Backlog:
         return len(self._entries)
 
     def put(self, entry: Entry) -> int:
-        """Add an entry and return how many wait now."""
+        """Add an entry and return the number of pending entries."""
         with self._lock:
             entries = self._entries
             if self._make_room is not None and self.busy and len(entries) >= self.bound:
@@ -152,14 +152,14 @@ class Backlog:
             return len(entries)
 
     def take(self) -> list[Entry]:
-        """Return all entries and be empty."""
+        """Remove and return all entries."""
         with self._lock:
             entries, self._entries = self._entries, deque()
         return list(entries)
 
     def _drop_oldest(self, entry: Entry) -> None:
-        for index, waiting in enumerate(self._entries):
-            if waiting[2] is not None:
+        for index, pending in enumerate(self._entries):
+            if pending[2] is not None:
                 del self._entries[index]
                 self.dropped += 1
                 return
@@ -168,8 +168,8 @@ class Backlog:
         tags = entry[2]
         if tags is None:
             return
-        for index, waiting in enumerate(self._entries):
-            if waiting[2] == tags:
+        for index, pending in enumerate(self._entries):
+            if pending[2] == tags:
                 del self._entries[index]
                 self.dropped += 1
                 return

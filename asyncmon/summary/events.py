@@ -1,7 +1,7 @@
-"""What an event file holds: events, and the summaries in them. Names are protobuf's and TF1's.
+"""The messages of event files, with the names of protobuf and TF1.
 
-``Summary`` has its parts as attributes too, ``Summary.Value`` and so on, as ``tf.Summary`` has. A graph
-and run metadata stay the bytes they are.
+``Summary.Value``, ``Summary.Image`` and so on work as in ``tf.Summary``. Graphs and run metadata stay
+serialized.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from asyncmon.protobuf.tensors import TensorProto as TensorProto
 
 
 class PluginData(Message):
-    """Which TensorBoard plugin shows a value. ``tf.SummaryMetadata.PluginData``."""
+    """The TensorBoard plugin that displays a value. ``tf.SummaryMetadata.PluginData``."""
 
     plugin_name: str = proto(1, Kind.TEXT)
     content: bytes = proto(2, Kind.BYTES)
@@ -24,7 +24,7 @@ _PluginData = PluginData  # within SummaryMetadata the name is an attribute
 
 
 class SummaryMetadata(Message):
-    """How a value is shown. ``tf.SummaryMetadata``."""
+    """How TensorBoard displays a value. ``tf.SummaryMetadata``."""
 
     PluginData: ClassVar[type[PluginData]] = PluginData
 
@@ -54,7 +54,7 @@ class Audio(Message):
 
 
 class HistogramProto(Message):
-    """A histogram: ``bucket[i]`` values lie below ``bucket_limit[i]``. ``tf.HistogramProto``."""
+    """A histogram: ``bucket[i]`` counts values below ``bucket_limit[i]``. ``tf.HistogramProto``."""
 
     min: float = proto(1, Kind.DOUBLE)
     max: float = proto(2, Kind.DOUBLE)
@@ -66,9 +66,9 @@ class HistogramProto(Message):
 
 
 class Value(Message):
-    """One value of a summary: a tag and one of the kinds. ``tf.Summary.Value``.
+    """One value of a summary, with a tag. ``tf.Summary.Value``.
 
-    ``WhichOneof("value")`` names the kind; a value of no other kind is a scalar, ``simple_value``.
+    ``WhichOneof("value")`` names its kind: ``simple_value`` for a scalar, ``image`` and so on.
     """
 
     tag: str = proto(1, Kind.TEXT)
@@ -86,7 +86,7 @@ _Value = Value  # within Summary the name is an attribute
 
 
 class Summary(Message):
-    """Values that belong together. ``tf.Summary``.
+    """A list of values. ``tf.Summary``.
 
     Example::
 
@@ -103,7 +103,7 @@ class Summary(Message):
 
 
 class LogMessage(Message):
-    """A line of a log. ``tf.LogMessage``; read back, not written by asyncmon."""
+    """A log line, which other programs write. ``tf.LogMessage``."""
 
     level: int = proto(1, Kind.INT)
     message: str = proto(2, Kind.TEXT)
@@ -113,7 +113,7 @@ _STATUS = {0: "STATUS_UNSPECIFIED", 1: "START", 2: "STOP", 3: "CHECKPOINT"}
 
 
 class SessionLog(Message):
-    """The begin or the end of a session, or a checkpoint. ``tf.SessionLog``."""
+    """The start or stop of a session, or a checkpoint. ``tf.SessionLog``."""
 
     STATUS_UNSPECIFIED: ClassVar[int] = 0
     START: ClassVar[int] = 1
@@ -126,14 +126,14 @@ class SessionLog(Message):
 
 
 class TaggedRunMetadata(Message):
-    """How long the operations of one step took, under a tag. ``tf.TaggedRunMetadata``."""
+    """Serialized ``RunMetadata`` of one step, with a tag. ``tf.TaggedRunMetadata``."""
 
     tag: str = proto(1, Kind.TEXT)
     run_metadata: bytes = proto(2, Kind.BYTES)
 
 
 class SourceMetadata(Message):
-    """Which program wrote the file. ``tensorflow.SourceMetadata``."""
+    """The program that wrote the file. ``tensorflow.SourceMetadata``."""
 
     writer: str = proto(1, Kind.TEXT)
 
@@ -141,7 +141,7 @@ class SourceMetadata(Message):
 class Event(Message):
     """One record of an event file. ``tf.Event``.
 
-    ``wall_time`` is in seconds since 1970. ``WhichOneof("what")`` names what it holds.
+    ``wall_time`` is in seconds since 1970. ``WhichOneof("what")`` names its content.
     """
 
     wall_time: float = proto(1, Kind.DOUBLE)

@@ -1,6 +1,6 @@
-"""Graphs and traced steps for TensorBoard's graph page, and ``graph.pbtxt``.
+"""Encode graphs and traced steps for TensorBoard's graph page, and write ``graph.pbtxt``.
 
-:mod:`asyncmon.protobuf.graph_def` says what can be a graph.
+:mod:`asyncmon.protobuf.graph_def` describes the interface of a graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asyncmon.system.files import FileCalls, in_thread
 
 @runtime_checkable
 class GraphLike(Protocol):
-    """What can be shown as a graph."""
+    """An object that can be encoded as a graph."""
 
     def get_operations(self) -> Sequence[Any]:
         """Return the nodes."""
@@ -41,12 +41,12 @@ def encode_run_metadata(times: Iterable[NodeStats]) -> bytes:
 
 
 def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
-    """Write ``graph.pbtxt`` into a directory, which is made if missing. Blocking."""
+    """Write ``graph.pbtxt`` into a directory, which is made if it is missing. Blocking."""
     write_graph_file(directory, "graph.pbtxt", graph_text(operations).encode())
 
 
 def write_graph_file(directory: str, name: str, data: bytes) -> None:
-    """Write a file into a directory, which is made if missing. Blocking."""
+    """Write a file into a directory, which is made if it is missing. Blocking."""
     calls, path = FileCalls(), Path(directory)
     calls.make_dirs(path)
     calls.put_files(path, {name: data})
@@ -55,16 +55,16 @@ def write_graph_file(directory: str, name: str, data: bytes) -> None:
 async def write_graph(
     graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: str, as_text: bool = True
 ) -> str:
-    """Write a graph into a file of a directory, and return its path. TF1: ``tf.train.write_graph``.
+    """Write a graph to a file, and return its path. TF1: ``tf.train.write_graph``.
 
     Args:
-        graph_or_graph_def: a ``Graph``, taken as it is now, or a ``GraphDef``.
+        graph_or_graph_def: a ``Graph``, encoded with its current nodes, or a ``GraphDef``.
         logdir: the directory; made if it is missing.
-        name: of the file.
-        as_text: write protobuf's text format, else its bytes.
+        name: the name of the file.
+        as_text: write protobuf's text format instead of the binary one.
 
     Raises:
-        TypeError: it is no graph.
+        TypeError: the argument is no graph.
         OSError: the file cannot be written.
     """
     given = graph_or_graph_def

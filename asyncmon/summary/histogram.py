@@ -1,4 +1,4 @@
-"""Histograms with TF1's buckets, of arrays of any size, in a few milliseconds a million elements."""
+"""Compute histograms with TF1's buckets, at a few milliseconds per million elements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from asyncmon.protobuf import delimited
 
-_SMALL = 8192  # up to here a binary search for each element is the faster way
-_BLOCK = 65536  # elements that stay in the cache while they are converted and summed
+_SMALL = 8192  # up to this size a binary search of each element is faster
+_BLOCK = 65536  # elements that fit in the cache while they are converted and summed
 
 
 @cache
 def bucket_limits() -> NDArray[np.float64]:
-    """Return TF1's limits: 1e-12 growing by a tenth up to 1e20, the same below zero, and the ends."""
+    """Return TF1's limits: 1e-12 * 1.1**n up to 1e20, their negatives, zero and the largest doubles."""
     growing = []
     limit = 1e-12
     while limit < 1e20:
@@ -29,19 +29,16 @@ def bucket_limits() -> NDArray[np.float64]:
 
 
 def encode_histogram(values: ArrayLike) -> bytes:
-    """Return the histogram of all elements of an array. Takes about 6 ms a million.
+    """Return a serialized :class:`~asyncmon.summary.events.HistogramProto` of an array.
 
     ``bucket[i]`` counts the elements from ``bucket_limit[i - 1]`` up to, not including,
-    ``bucket_limit[i]``; runs of empty buckets are one bucket.
+    ``bucket_limit[i]``. Adjacent empty buckets are merged. Takes about 6 ms per million elements.
 
     Args:
         values: numbers of any shape; booleans count as 0 and 1.
 
-    Returns:
-        A serialized :class:`~asyncmon.summary.events.HistogramProto`.
-
     Raises:
-        TypeError: these are no real numbers.
+        TypeError: the elements are no real numbers.
         ValueError: one of them is NaN or infinite.
     """
     flat = _as_floats(values)
@@ -54,7 +51,7 @@ def encode_histogram(values: ArrayLike) -> bytes:
     counts = _counts(flat)
     full = counts > 0
     kept = full.copy()
-    kept[:-1] |= full[1:]  # of a run of empty buckets the last
+    kept[:-1] |= full[1:]  # the last one of adjacent empty buckets
     kept[-1] = True
     return _encoded(low, high, flat.size, *_sums(flat), limits[kept], counts[kept])
 
@@ -77,7 +74,7 @@ def _encoded(
 
 
 def check_numbers(dtype: Any) -> None:
-    """Check that a histogram can be made of arrays of a dtype. TypeError if not."""
+    """Raise TypeError unless a dtype is one of real numbers."""
     if np.dtype(dtype).kind not in "biuf":
         raise TypeError(f"A histogram of {np.dtype(dtype)} was asked for; expected real numbers.")
 
@@ -91,7 +88,6 @@ def _as_floats(values: ArrayLike) -> NDArray[Any]:
 
 
 def _counts(flat: NDArray[Any]) -> NDArray[Any]:
-    """Return how many elements are in each bucket."""
     if flat.size <= _SMALL:
         return _counts_one_by_one(flat)
     cells = _cells(flat.dtype == np.float64)
@@ -109,19 +105,19 @@ def _counts(flat: NDArray[Any]) -> NDArray[Any]:
 def _counts_one_by_one(flat: NDArray[Any]) -> NDArray[np.intp]:
     limits = bucket_limits()
     bucket = np.searchsorted(limits, flat.astype(np.float64, copy=False), side="right")
-    # The greatest double is the last limit; it goes below it all the same.
+    # The largest double is the last limit itself, and counts below it.
     return np.bincount(np.minimum(bucket, len(limits) - 1), minlength=len(limits))
 
 
 class _Cells(NamedTuple):
-    """Numbers whose leading bits are the same: sign, exponent and the first bits of the fraction."""
+    """Classes of floats with equal leading bits: sign, exponent and the first bits of the fraction."""
 
     is_split: NDArray[np.bool_]
-    """Whether a bucket ends within the cell, so that its elements must be looked at one by one."""
+    """Whether a cell contains a limit, so that its elements are counted one by one."""
     split: NDArray[np.intp]
-    """The cells of which that is true."""
+    """The numbers of these cells."""
     run_start: NDArray[np.intp]
-    """Where runs of cells of one bucket begin."""
+    """The first cell of each run of cells in one bucket."""
     run_bucket: NDArray[np.intp]
     """The bucket of each run."""
 
@@ -141,17 +137,17 @@ def _cells(double: bool) -> _Cells:
         above = np.searchsorted(bucket_limits(), last.view(kind).astype(np.float64), side="right")
     is_split = below != above
     run_start = np.flatnonzero(np.append(True, below[1:] != below[:-1]))
-    # Infinity and NaN have no bucket; nor have they elements, so bucket 0 will do.
+    # The cells of infinity and NaN have no elements, so any bucket will do.
     run_bucket = below[run_start] % len(bucket_limits())
     return _Cells(is_split, np.flatnonzero(is_split), run_start, run_bucket)
 
 
 def _sums(flat: NDArray[Any]) -> tuple[float, float]:
     total = squares = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # sums of the greatest numbers are infinite
+    with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers are infinite
         for start in range(0, flat.size, _BLOCK):
             block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
             total += float(block.sum())
-            # Not block @ block: BLAS would wake its threads, and on a busy machine wait for them.
+            # block @ block would wake the threads of BLAS, and wait for them on a busy machine.
             squares += float(np.einsum("i,i->", block, block))
     return total, squares

@@ -1,4 +1,7 @@
-"""Summaries as ops of a graph: run one, and give the bytes it returns to ``FileWriter.add_summary``."""
+"""Summary ops: run one, and pass the bytes that it returns to ``FileWriter.add_summary``.
+
+Each function returns a scalar string tensor whose value is a serialized ``Summary``.
+"""
 
 from __future__ import annotations
 
@@ -36,45 +39,36 @@ _ILLEGAL = r"[^-/\w.]"
 def scalar(
     name: str, tensor: Any, collections: Sequence[str] | None = None, family: str | None = None
 ) -> Tensor:
-    """Return an op that summarises one number. TF1: ``tf.summary.scalar``.
+    """Add an op that summarises one number. TF1: ``tf.summary.scalar``.
 
     Args:
-        name: the op's name; with the name scopes around it, made unique, it is the tag. Characters
-            that are not letters, digits, ``.``, ``_``, ``-`` or ``/`` become ``_``.
+        name: the name of the op. With its name scopes, and made unique, it is the tag. Characters
+            other than letters, digits, ``.``, ``_``, ``-`` and ``/`` become ``_``.
         tensor: a real number.
-        collections: the collections the op is added to; by default ``GraphKeys.SUMMARIES``.
-        family: put before the tag, so that TensorBoard shows the tags of a family together.
-
-    Returns:
-        A scalar string tensor; its value is a serialized ``Summary``.
+        collections: the collections to which the op is added, by default ``GraphKeys.SUMMARIES``.
+        family: a prefix of the tag. TensorBoard displays the tags of a family together.
 
     Raises:
-        ValueError: the tensor is known not to be a scalar.
-        TypeError: it holds no real numbers.
+        ValueError: the static shape is not that of a scalar.
+        TypeError: the tensor has no real numbers.
     """
-    with _summary_scope(name, family, [tensor]) as (tag, scope):
-        return collect(create_op("ScalarSummary", (tensor,), {"tag": tag}, scope), collections)
+    return _summary("ScalarSummary", tensor, name, collections, family)
 
 
 def histogram(
     name: str, values: Any, collections: Sequence[str] | None = None, family: str | None = None
 ) -> Tensor:
-    """Return an op that summarises a distribution. TF1: ``tf.summary.histogram``.
+    """Add an op that summarises a distribution. TF1: ``tf.summary.histogram``.
 
-    Where a number is NaN or infinite the summary is empty, and a warning says so once: diverging
-    weights do not end training by way of their histogram. (In TF1 they do.)
+    If a number is NaN or infinite, the summary is empty, and a warning is logged once per tag. TF1
+    raises an error, so that diverging weights end the training.
 
     Args:
         name: see :func:`scalar`.
         values: real numbers of any shape.
-        collections: see :func:`scalar`.
-        family: see :func:`scalar`.
-
-    Returns:
-        A scalar string tensor; its value is a serialized ``Summary``.
+        collections, family: see :func:`scalar`.
     """
-    with _summary_scope(name, family, [values], "HistogramSummary") as (tag, scope):
-        return collect(create_op("HistogramSummary", (values,), {"tag": tag}, scope), collections)
+    return _summary("HistogramSummary", values, name, collections, family, "HistogramSummary")
 
 
 def image(
@@ -84,43 +78,33 @@ def image(
     collections: Sequence[str] | None = None,
     family: str | None = None,
 ) -> Tensor:
-    """Return an op that summarises the first images of a batch as PNGs. TF1: ``tf.summary.image``.
+    """Add an op that summarises the first images of a batch as PNG. TF1: ``tf.summary.image``.
 
     The tags are ``name/image`` if ``max_outputs`` is 1, else ``name/image/0`` and so on.
 
     Args:
         name: see :func:`scalar`.
-        tensor: uint8, or floats, which are scaled image by image (see
-            :func:`~asyncmon.summary.media.to_pixels`), of shape ``[batch, height, width, channels]``;
-            1, 3 or 4 channels.
-        max_outputs: how many images at most; 1 or more.
-        collections: see :func:`scalar`.
-        family: see :func:`scalar`.
-
-    Returns:
-        A scalar string tensor; its value is a serialized ``Summary``.
+        tensor: of shape ``[batch, height, width, channels]`` with 1, 3 or 4 channels; uint8, or
+            floats, which are scaled image by image (:func:`~asyncmon.summary.media.to_pixels`).
+        max_outputs: the largest number of images, 1 or more.
+        collections, family: see :func:`scalar`.
     """
     _check_count(max_outputs)
-    with _summary_scope(name, family, [tensor]) as (tag, scope):
-        attrs = {"tag": tag, "max_images": max_outputs}
-        return collect(create_op("ImageSummary", (tensor,), attrs, scope), collections)
+    return _summary("ImageSummary", tensor, name, collections, family, max_images=max_outputs)
 
 
 def text(name: str, tensor: Any, collections: Sequence[str] | None = None) -> Tensor:
-    """Return an op that summarises strings. TF1: ``tf.summary.text``.
+    """Add an op that summarises strings. TF1: ``tf.summary.text``.
 
-    TensorBoard renders them as Markdown, and those of a vector or matrix as a table.
+    TensorBoard renders them as Markdown, and a vector or matrix as a table.
 
     Args:
         name: see :func:`scalar`.
         tensor: strings of any shape.
         collections: see :func:`scalar`.
 
-    Returns:
-        A scalar string tensor; its value is a serialized ``Summary``.
-
     Raises:
-        ValueError: the tensor is not of strings.
+        ValueError: the tensor has no strings.
     """
     tensor = convert_to_tensor(tensor)
     if tensor.dtype != dtypes.string:
@@ -136,7 +120,7 @@ def audio(
     collections: Sequence[str] | None = None,
     family: str | None = None,
 ) -> Tensor:
-    """Return an op that summarises the first sounds of a batch as WAV. TF1: ``tf.summary.audio``.
+    """Add an op that summarises the first sounds of a batch as WAV. TF1: ``tf.summary.audio``.
 
     The tags are ``name/audio`` if ``max_outputs`` is 1, else ``name/audio/0`` and so on.
 
@@ -144,13 +128,9 @@ def audio(
         name: see :func:`scalar`.
         tensor: float32 from -1.0 to 1.0, of shape ``[batch, frames, channels]`` or
             ``[batch, frames]``.
-        sample_rate: frames a second; a number or a scalar tensor.
-        max_outputs: how many sounds at most; 1 or more.
-        collections: see :func:`scalar`.
-        family: see :func:`scalar`.
-
-    Returns:
-        A scalar string tensor; its value is a serialized ``Summary``.
+        sample_rate: frames per second, a number or a scalar tensor.
+        max_outputs: the largest number of sounds, 1 or more.
+        collections, family: see :func:`scalar`.
     """
     _check_count(max_outputs)
     with _summary_scope(name, family, [tensor]) as (tag, scope):
@@ -168,19 +148,16 @@ def tensor_summary(
     family: str | None = None,
     display_name: str | None = None,
 ) -> Tensor:
-    """Return an op that summarises a tensor as it is, for a plugin. TF1: ``tf.summary.tensor_summary``.
+    """Add an op that summarises a tensor for a plugin. TF1: ``tf.summary.tensor_summary``.
 
     Args:
         name: see :func:`scalar`.
         tensor: numbers or strings of any shape.
-        summary_description: Markdown that says what it is.
+        summary_description: a description in Markdown.
         collections: see :func:`scalar`.
-        summary_metadata: names the plugin of TensorBoard that shows it.
+        summary_metadata: the metadata, which name the plugin of TensorBoard.
         family: see :func:`scalar`.
-        display_name: shown instead of the tag.
-
-    Returns:
-        A scalar string tensor; its value is a serialized ``Summary``.
+        display_name: displayed instead of the tag.
     """
     metadata = SummaryMetadata()
     if summary_metadata is not None:
@@ -189,25 +166,20 @@ def tensor_summary(
         metadata.summary_description = summary_description
     if display_name is not None:
         metadata.display_name = display_name
-    with _summary_scope(name, family, [tensor]) as (tag, scope):
-        attrs = {"tag": tag, "metadata": metadata}
-        return collect(create_op("TensorSummaryV2", (tensor,), attrs, scope), collections)
+    return _summary("TensorSummaryV2", tensor, name, collections, family, metadata=metadata)
 
 
 def merge(
     inputs: Sequence[Any], collections: Sequence[str] | None = None, name: str | None = None
 ) -> Tensor:
-    """Return an op with the values of several summaries. TF1: ``tf.summary.merge``.
+    """Add an op that joins several summaries. TF1: ``tf.summary.merge``.
 
-    A run in which two of them have the same tag raises ``InvalidArgumentError``.
+    A run raises ``InvalidArgumentError`` if two values have the same tag.
 
     Args:
         inputs: summary ops, one or more.
-        collections: the collections the op is added to; by default none.
-        name: the op's name.
-
-    Returns:
-        A scalar string tensor; its value is a serialized ``Summary``.
+        collections: the collections to which the op is added, by default none.
+        name: the name of the op.
     """
     inputs = list(inputs)
     if not inputs:
@@ -220,22 +192,22 @@ def merge(
 def merge_all(
     key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None
 ) -> Tensor | None:
-    """Return an op with all summaries of the default graph. TF1: ``tf.summary.merge_all``.
+    """Add an op that joins all summaries of the default graph. TF1: ``tf.summary.merge_all``.
 
     Args:
-        key: the collection that holds them.
-        scope: a regular expression; only summaries whose name it matches at the beginning are taken.
-        name: the op's name.
+        key: the collection of the summaries.
+        scope: a regular expression that the beginning of their names matches.
+        name: the name of the op.
 
     Returns:
-        See :func:`merge`; None if there are no summaries.
+        The op, or None if there are no summaries.
     """
     summaries = get_collection(key, scope)
     return merge(summaries, name=name) if summaries else None
 
 
 def _legal(name: str | None) -> str | None:
-    """Return a name without the characters that an op's name cannot have."""
+    """Replace characters that are not allowed in the name of an op."""
     if name is None:
         return None
     legal = re.sub(_ILLEGAL, "_", name).lstrip("/")
@@ -244,22 +216,35 @@ def _legal(name: str | None) -> str | None:
     return legal
 
 
+def _summary(
+    op: str,
+    values: Any,
+    name: str,
+    collections: Sequence[str] | None,
+    family: str | None,
+    default_name: str | None = None,
+    **attrs: Any,
+) -> Tensor:
+    with _summary_scope(name, family, [values], default_name) as (tag, scope):
+        return collect(create_op(op, (values,), {"tag": tag, **attrs}, scope), collections)
+
+
 @contextmanager
 def _summary_scope(
     name: str, family: str | None, values: list[Any], default_name: str | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Enter the scope of a summary op; yield its tag and its name."""
+    """Enter the name scope of a summary op; yield its tag and its name."""
     legal, family = _legal(name), _legal(family)
     if not legal and default_name is None:
         raise ValueError(f"name={name!r} was passed; a summary needs a name, which is its tag.")
     with name_scope(legal if family is None else f"{family}/{legal}", default_name, values) as scope:
         tag = scope.rstrip("/")
-        # The family comes first once more: TensorBoard groups by what is before the first slash.
+        # The family comes twice: TensorBoard groups tags by the part before the first slash.
         yield tag if family is None else f"{family}/{tag}", scope
 
 
 def collect(summary: Tensor, collections: Sequence[str] | None) -> Tensor:
-    """Add a summary to collections, by default ``SUMMARIES``, and return it."""
+    """Add a summary op to collections, by default ``SUMMARIES``, and return it."""
     keys = (GraphKeys.SUMMARIES,) if collections is None else collections
     summary.graph.add_to_collections(keys, summary)
     return summary
@@ -340,7 +325,7 @@ def _tensor(array: Any, *, tag: str, metadata: SummaryMetadata) -> bytes:
 
 
 def _merge(*summaries: Any) -> bytes:
-    """Return the values of all; messages of one kind are merged by joining their bytes."""
+    """Join serialized summaries; protobuf merges messages by joining their bytes."""
     parts = [item.item() if isinstance(item, np.ndarray) else item for item in summaries]
     merged = b"".join(parts)
     seen = set()

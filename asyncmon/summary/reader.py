@@ -1,4 +1,4 @@
-"""Event files, read back: whole ones, and those that are being written."""
+"""Read event files, also while they are being written."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from asyncmon.system import files
 
 T = TypeVar("T")
 
-_CHUNK = 1 << 20  # bytes read at once
+_CHUNK = 1 << 20  # bytes per read
 
 
 class summary_iterator:  # TF1's name
-    """The events of a file, in order. TF1: ``tf.train.summary_iterator``.
+    """Iterates over the events of a file. TF1: ``tf.train.summary_iterator``.
 
-    In a coroutine use ``async for``, which reads and decodes in a worker thread, each time from the
-    beginning. Elsewhere it is an iterator, for ``for`` and ``next()``, which goes through the file
-    once. A file that is being written may end within a record: the iteration ends before that one.
+    In a coroutine use ``async for``, which reads and decodes in a worker thread; each loop starts at
+    the beginning. ``for`` and ``next()`` block, and read the file once. If the file ends with an
+    incomplete record, as it may while it is being written, the iteration ends before that record.
 
     Args:
         path: an event file.
 
     Raises:
-        NotFoundError: there is no such file. (All errors come from the iteration.)
-        DataLossError: a record is damaged; the message says which. The events before it have been
-            given.
+        NotFoundError: there is no such file. The iteration raises all errors, not the constructor.
+        DataLossError: a record is damaged. The events before it were returned.
 
     Example::
 
@@ -66,19 +65,18 @@ class summary_iterator:  # TF1's name
 
 
 async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncGenerator[Event]:
-    """Yield the events of a file that is being written, as they come.
+    """Yield the events of a file while it is being written.
 
-    Looks for more every ``poll_secs`` seconds. Ends after the session's ``STOP``, when nothing follows
-    it; otherwise goes on until the consumer stops or is cancelled. A record that is not complete yet
-    is waited for.
+    Waits for incomplete records. Ends if the last event is the ``STOP`` of the session; otherwise it
+    runs until the consumer stops or is cancelled.
 
     Args:
         path: an event file.
-        poll_secs: seconds between two looks at the file.
+        poll_secs: the interval in seconds at which the file is read.
 
     Raises:
         NotFoundError: there is no such file.
-        DataLossError: a record is damaged. The events before it have been given.
+        DataLossError: a record is damaged. The events before it were yielded.
 
     Example::
 
@@ -100,11 +98,11 @@ async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncG
 
 
 class EventTail:
-    """Reads a file chunk by chunk, from where the last chunk ended, and decodes whole records.
+    """Reads a growing file in chunks, and decodes its complete records.
 
     Attributes:
-        at_end: whether the last chunk reached the end that the file had.
-        position: how many bytes were read.
+        at_end: whether the last chunk reached the end of the file.
+        position: the number of bytes read.
     """
 
     def __init__(self, path: str) -> None:
@@ -115,7 +113,7 @@ class EventTail:
         self._error: DataLossError | None = None
 
     async def next_events(self) -> list[Event]:
-        """Return the events of the next chunk. The file is read and decoded in worker threads."""
+        """Return the events of the next chunk, read and decoded in worker threads."""
         with self._not_found():
             data = await files.read_bytes(self._path, self.position, _CHUNK)
         return await files.in_thread(self.events, data)
@@ -125,20 +123,20 @@ class EventTail:
         with self._not_found(), open(self._path, "rb") as file:
             file.seek(self.position)
             there = os.fstat(file.fileno()).st_size - self.position
-            return file.read(max(0, min(there, _CHUNK)))  # the memory for a whole chunk takes its time
+            return file.read(max(0, min(there, _CHUNK)))  # allocating a whole chunk is slow
 
     def events(self, data: bytes) -> list[Event]:
-        """Return the events that a chunk completes. :meth:`check` raises the error that comes after."""
+        """Return the events that a chunk completes. :meth:`check` raises an error after them."""
         return self.decoded(data, self.event)
 
     def decoded(self, data: bytes, decode: Callable[[bytes], T]) -> list[T]:
-        """Return what a function makes of each record, where :meth:`events` makes events."""
+        """Return the decoded records that a chunk completes. :meth:`check` raises a later error."""
         self.position += len(data)
         self.at_end = len(data) < _CHUNK
         found: list[T] = []
         try:
             for record in self._parser.feed(data):
-                found.append(decode(record))  # noqa: PERF401 -- what came before an error counts
+                found.append(decode(record))  # noqa: PERF401 -- keeps the ones before an error
         except DataLossError as error:
             self._error = error
         return found
@@ -156,7 +154,7 @@ class EventTail:
             raise NotFoundError(f"There is no event file {self._path!r}.") from None
 
     def event(self, record: bytes) -> Event:
-        """Return the event that a record is. Raises DataLossError where it is none."""
+        """Return the event of a record. Raises DataLossError if it is no event."""
         try:
             return Event.FromString(record)
         except WireError as error:

@@ -1,4 +1,4 @@
-"""The scalars of log directories: which runs there are, and their points in order."""
+"""Find the runs of a log directory and read their scalars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncmon.summary.event_queue import scalar_fields
 from asyncmon.summary.events import Event, SessionLog, Value
 from asyncmon.summary.reader import summary_iterator
 
-_WALL_TIME, _STEP = 1 << 3 | 1, 2 << 3  # how these fields of an event begin
+_WALL_TIME, _STEP = 1 << 3 | 1, 2 << 3  # the keys of these fields of an event
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 _MOST_TAGS = 10_000
 
@@ -28,21 +28,21 @@ class Scalar(NamedTuple):
 
 
 class ScalarRecords:
-    """Decodes records of single numbers, of known tags, ten times as fast as :class:`Event` does.
+    """Decodes records of one scalar with a known tag, ten times as fast as :class:`Event` does.
 
-    Of such a record all but the time, the step and the number is fixed by the tag.
+    Apart from time, step and number, the bytes of such a record depend on the tag alone.
     """
 
     def __init__(self) -> None:
         self._tags: dict[bytes, str] = {}
 
     def learn(self, tag: str) -> None:
-        """Decode the records of a tag from now on."""
+        """Add a tag to the known ones."""
         if len(self._tags) < _MOST_TAGS:
             self._tags[scalar_fields(tag, 0.0)[:-4]] = tag
 
     def decode(self, record: bytes) -> Scalar | None:
-        """Return the number that a record holds; None for any record that may hold something else."""
+        """Return the scalar of a record; None if it may have other content."""
         if len(record) < 16 or record[0] != _WALL_TIME:
             return None
         try:
@@ -57,10 +57,10 @@ class ScalarRecords:
 
 
 def find_event_files(logdir: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Return the event files of each run below a directory, in the order they were begun. Blocking.
+    """Return the event files of each run below a directory, ordered by their start. Blocking.
 
-    A run is a folder with event files, named by its path below ``logdir``, which itself is ``"."``.
-    Links to folders are not followed.
+    A run is a folder with event files. Its name is the path relative to ``logdir``, ``"."`` for
+    ``logdir`` itself. Links to folders are not followed.
     """
     runs = {}
     for folder, inner, names in os.walk(logdir):
@@ -72,7 +72,7 @@ def find_event_files(logdir: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def scalars_of(event: Event) -> Iterator[Scalar]:
-    """Yield the scalars of one event, also those that TensorFlow 2 writes, as tensors."""
+    """Yield the scalars of an event, including those of TensorFlow 2, which are tensors."""
     for value in event.summary.value:
         number = scalar_of(value)
         if number is not None:
@@ -80,17 +80,17 @@ def scalars_of(event: Event) -> Iterator[Scalar]:
 
 
 def restarted_at(event: Event) -> int | None:
-    """Return the step with which a run began anew, for an event that says so.
+    """Return the first step after a restart if the event is a ``START``, else None.
 
-    Points of that step and later ones that were written before are of steps that were lost.
+    Earlier points of that step and later ones belong to lost steps.
     """
     return event.step if event.session_log.status == SessionLog.START else None
 
 
 def read_scalars(event_files: Iterable[str]) -> dict[str, Sequence[Scalar]]:
-    """Return the points of each tag of one run, as TensorBoard shows them. Blocking.
+    """Return the points of each tag of one run, as TensorBoard displays them. Blocking.
 
-    After a restart from a checkpoint, points of lost steps are left out.
+    Points of steps that were lost by a restart from a checkpoint are left out.
 
     Raises:
         NotFoundError: there is no such file.
@@ -109,7 +109,7 @@ def read_scalars(event_files: Iterable[str]) -> dict[str, Sequence[Scalar]]:
 
 
 def scalar_of(value: Value) -> float | None:
-    """Return a scalar, also one that TensorFlow 2 wrote as a tensor; None for other kinds."""
+    """Return the number of a scalar, possibly a tensor of TensorFlow 2; None for other kinds."""
     kind = value.WhichOneof("value")
     if kind == "simple_value":
         return value.simple_value

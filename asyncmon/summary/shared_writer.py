@@ -1,4 +1,4 @@
-"""One event writer a directory, shared by all hooks and services that write there."""
+"""Share one event writer per directory among hooks and services."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class _Entry:
 
 
 class FileWriterCache:
-    """Hands out one :class:`FileWriter` a directory, counted. TF1: ``tf.summary.FileWriterCache``.
+    """Shares one :class:`FileWriter` per directory. TF1: ``tf.summary.FileWriterCache``.
 
-    All hooks and services of one directory so share one event file. Whoever acquires releases; the last
-    release writes ``STOP``, if a session was started, and closes. Directories are told apart by
-    their real path, and each event loop has its own writers.
+    Users are counted: the last :meth:`release` closes the writer, which writes ``STOP`` if a session
+    was started. Directories are identified by their real path, and each event loop has its own
+    writers.
 
     Example::
 
@@ -39,7 +39,7 @@ class FileWriterCache:
 
     @classmethod
     def acquire(cls, logdir: str | os.PathLike[str]) -> FileWriter:
-        """Return the writer of a directory; a new one if nobody holds it, or if it was closed.
+        """Return the writer of a directory, to be released; a new one if there is none or it is closed.
 
         Raises:
             RuntimeError: no event loop is running.
@@ -50,10 +50,10 @@ class FileWriterCache:
 
     @classmethod
     def get(cls, logdir: str | os.PathLike[str]) -> FileWriter:
-        """Return the writer of a directory without holding it, to add to it now. TF1: same name.
+        """Return the writer of a directory without acquiring it. TF1: same name.
 
-        Those who acquired it close it. Where nobody has, :meth:`clear` does; the end of the loop writes
-        what is left.
+        The caller does not release it: the last user that acquired it, or :meth:`clear`, closes it. An
+        open writer writes its pending events at the end of the loop.
 
         Raises:
             RuntimeError: no event loop is running.
@@ -62,7 +62,7 @@ class FileWriterCache:
 
     @classmethod
     def write_soon(cls, logdir: str | os.PathLike[str]) -> None:
-        """Let the writer of a directory, if there is one, begin to write what waits.
+        """Start to write the pending events of a directory, if it has a writer.
 
         Raises:
             RuntimeError: no event loop is running.
@@ -73,11 +73,11 @@ class FileWriterCache:
 
     @classmethod
     async def release(cls, writer: FileWriter) -> None:
-        """Give a writer back; the last one closes it.
+        """Release an acquired writer. The last release closes it.
 
         Raises:
-            ValueError: the writer was not acquired here, or was released as often as acquired.
-            OSError: closing failed; the writer is closed even so.
+            ValueError: the writer is not acquired.
+            OSError: the remaining events were not written. The writer is closed even so.
         """
         entries = cls._loops.get(asyncio.get_running_loop(), {})
         for path, entry in entries.items():
@@ -103,17 +103,17 @@ class FileWriterCache:
 
     @classmethod
     async def clear(cls) -> None:
-        """Close all writers of the running loop and forget them. TF1: same name."""
+        """Close and remove all writers of the running loop. TF1: same name."""
         entries = cls._loops.pop(asyncio.get_running_loop(), {})
         for entry in entries.values():
             await entry.writer.close()
 
 
 class SummaryWriter(Protocol):
-    """What hooks ask of a writer. ``FileWriter`` and ``JsonlWriter`` have it."""
+    """The writer interface that hooks use. ``FileWriter`` and ``JsonlWriter`` implement it."""
 
     def start(self, global_step: int | None = None) -> None:
-        """Say that a session begins, having done ``global_step`` steps."""
+        """Record the start of a session after ``global_step`` steps."""
 
     def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
         """Add one number."""
@@ -122,24 +122,24 @@ class SummaryWriter(Protocol):
         """Add a ``Summary`` or its bytes."""
 
     def add_session_log(self, session_log: Any, global_step: int | None = None) -> None:
-        """Add the begin or the end of a session, or a checkpoint."""
+        """Add the start or stop of a session, or a checkpoint."""
 
     async def flush(self) -> None:
-        """Wait until everything added so far is written."""
+        """Wait until all events added so far are written."""
 
 
 class SharedWriter:
-    """One user's share of a writer, from ``open`` to ``close``: that of a directory, or a given one.
+    """The writer of one hook or service: the shared one of a directory, or a given one.
 
-    All users of one directory share one event file; the last ``close`` writes ``STOP`` and closes it. A
-    writer that was given stays open: its owner closes it.
+    The last ``close`` of a shared writer writes ``STOP`` and closes the file. A given writer stays open
+    for its owner.
 
     Args:
-        output_dir: the directory to write to.
-        summary_writer: the writer to use; ``output_dir`` is ignored then.
+        output_dir: the directory of the event file.
+        summary_writer: the writer to use instead.
 
     Attributes:
-        file_writer: the shared writer of the directory, for what only event files hold.
+        file_writer: the shared writer of the directory while it is acquired.
     """
 
     def __init__(
@@ -151,40 +151,40 @@ class SharedWriter:
 
     @property
     def directory(self) -> str | None:
-        """The directory of the event file, or None where the writer was given."""
+        """The directory of the event file; None for a given writer."""
         return (
             None if self._given is not None or self._output_dir is None else os.fspath(self._output_dir)
         )
 
     @property
     def writes(self) -> bool:
-        """Whether there is anywhere to write to."""
+        """Whether there is a directory or a writer."""
         return self._given is not None or self._output_dir is not None
 
     @property
     def writer(self) -> SummaryWriter | None:
-        """The writer, or None where there is none or :meth:`open` was not called."""
+        """The writer; None if there is none, or before :meth:`open`."""
         return self._given if self._given is not None else self.file_writer
 
     def open(self) -> None:
-        """Take hold of the writer, once. Nothing is on disk before the first event."""
+        """Acquire the writer, once. The file is not made before the first event."""
         if self._given is None and self._output_dir is not None and self.file_writer is None:
             self.file_writer = FileWriterCache.acquire(self._output_dir)
 
     def start(self, global_step: int | None) -> None:
-        """Open, and say at which step a session was created. Any number of hooks may say it."""
+        """Open, and record the start of a session. Several hooks may do so."""
         self.open()
         if self.writer is not None:
             self.writer.start(global_step)
 
     def add_scalars(self, values: Mapping[str, float], global_step: int | None) -> None:
-        """Add numbers by tag, if there is a writer."""
+        """Add scalars by tag, if there is a writer."""
         if self.writer is not None:
             for tag, value in values.items():
                 self.writer.add_scalar(tag, value, global_step)
 
     async def close(self) -> None:
-        """Flush, and let go. A second call does nothing to a shared writer."""
+        """Release a shared writer, or flush a given one. May be called twice."""
         shared, self.file_writer = self.file_writer, None
         if shared is not None:
             await FileWriterCache.release(shared)

@@ -1,4 +1,4 @@
-"""Values of each kind as the bytes of a ``Summary``; heavy ones are made in the writer's thread."""
+"""Encode values of each kind as serialized summaries and fields of events."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ logger = logging.getLogger(__name__)
 
 HParam = bool | int | float | str
 
-_warned: set[str] = set()  # histograms that were left out once; said once, not at each step
+_warned: set[str] = set()  # tags of histograms for which a warning was logged
 
 
 def scalar_number(tag: str, value: Any) -> float:
-    """Return one number as a float.
+    """Return the value of a scalar as a float.
 
     Raises:
-        ValueError: it has a shape.
-        TypeError: it is no number, or the tag is no name.
+        ValueError: the value is not a scalar.
+        TypeError: the value is no number, or the tag is empty or no string.
     """
     if type(tag) is not str or not tag:
         raise TypeError(f"tag={tag!r} was passed; expected a name.")
@@ -61,12 +61,12 @@ def scalar_number(tag: str, value: Any) -> float:
 
 
 def scalar_summary(tag: str, value: Any) -> bytes:
-    """Return a summary of one number."""
+    """Return a serialized summary of one number."""
     return scalar_summary_bytes(tag, scalar_number(tag, value))
 
 
 def histogram_summary(tag: str, values: ArrayLike) -> bytes | None:
-    """Return a summary of a distribution; None, and one warning, if some numbers are not finite."""
+    """Return a serialized summary of a distribution; None and a warning for NaN or infinity."""
     try:
         histogram = encode_histogram(values)
     except ValueError as error:
@@ -78,11 +78,11 @@ def histogram_summary(tag: str, values: ArrayLike) -> bytes | None:
 
 
 def check_images(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
-    """Check that images can be made of an array.
+    """Check shape and dtype of a batch of images.
 
     Raises:
-        ValueError: the shape does not allow it.
-        TypeError: the dtype does not.
+        ValueError: the shape is not supported.
+        TypeError: the dtype is not supported.
     """
     if len(shape) != 4 or shape[3] not in (1, 3, 4, None):
         raise ValueError(
@@ -94,10 +94,10 @@ def check_images(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
 
 
 def image_summary(tag: str, images: NDArray[Any], max_outputs: int) -> bytes:
-    """Return a summary of the first images of a batch ``[batch, height, width, channels]``.
+    """Return a serialized summary of the first images of a batch ``[batch, height, width, channels]``.
 
-    The tags are TF1's: ``tag/image`` if there may be one, else ``tag/image/0`` and so on. With 0 it is
-    one image, under the tag itself.
+    The tags are those of TF1: ``tag/image`` if ``max_outputs`` is 1, else ``tag/image/0`` and so on. If
+    it is 0, the batch has one image, whose tag is ``tag``.
     """
     if max_outputs < 2:
         tags = [f"{tag}/image" if max_outputs else tag]
@@ -108,7 +108,7 @@ def image_summary(tag: str, images: NDArray[Any], max_outputs: int) -> bytes:
 
 
 def batch_of_images(images: NDArray[Any]) -> NDArray[Any]:
-    """Return one image ``[height, width]`` or ``[height, width, channels]`` as a batch."""
+    """Return an image ``[height, width]`` or ``[height, width, channels]`` as a batch."""
     if images.ndim == 2:
         images = images[..., np.newaxis]
     return images[np.newaxis] if images.ndim == 3 else images
@@ -121,11 +121,11 @@ def _image_value(tag: str, image: NDArray[Any]) -> Value:
 
 
 def check_sound(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
-    """Check that sound can be made of an array.
+    """Check shape and dtype of a batch of sounds.
 
     Raises:
-        ValueError: the shape does not allow it.
-        TypeError: the dtype does not.
+        ValueError: the shape is not supported.
+        TypeError: the dtype is not supported.
     """
     if len(shape) not in (2, 3):
         raise ValueError(f"Tensor must be 3-D or 2-D, got: {list(shape)}, for the summary {tag!r}")
@@ -134,12 +134,12 @@ def check_sound(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
 
 
 def audio_summary(tag: str, sounds: NDArray[Any], sample_rate: Any, max_outputs: int) -> bytes:
-    """Return a summary of the first sounds of a batch ``[batch, frames]`` or with channels behind.
+    """Return a serialized summary of the first sounds of a batch ``[batch, frames(, channels)]``.
 
-    The tags are TF1's: ``tag/audio`` if there may be one, else ``tag/audio/0`` and so on.
+    The tags are those of TF1: ``tag/audio`` if ``max_outputs`` is 1, else ``tag/audio/0`` and so on.
 
     Raises:
-        ValueError: the rate is not a positive number.
+        ValueError: the rate is not positive.
     """
     rate = scalar_number(tag, sample_rate)
     if not rate > 0:
@@ -155,20 +155,16 @@ def audio_summary(tag: str, sounds: NDArray[Any], sample_rate: Any, max_outputs:
 
 
 def tensor_summary(tag: str, array: NDArray[Any], metadata: SummaryMetadata) -> bytes:
-    """Return a summary of an array as it is, and what TensorBoard is to do with it.
-
-    Raises:
-        TypeError: its elements are no numbers and no strings.
-    """
+    """Return a serialized summary of an array, with its metadata. Raises as :func:`tensor_proto`."""
     value = Value(tag=tag, tensor=tensor_proto(tag, array), metadata=metadata)
     return Summary(value=(value,)).SerializeToString()
 
 
 def tensor_proto(tag: str, array: NDArray[Any]) -> TensorProto:
-    """Return an array of numbers, or of str and bytes, as a message.
+    """Return an array as a message.
 
     Raises:
-        TypeError: its elements are something else.
+        TypeError: the elements are neither numbers nor strings.
     """
     if array.dtype.kind in "OSU":
         return _tensor("string", array, string_val=[_encoded(tag, item) for item in array.ravel()])
@@ -190,27 +186,27 @@ def _encoded(tag: str, item: Any) -> bytes:
 
 
 TEXT = SummaryMetadata(plugin_data=PluginData(plugin_name="text"))
-"""What makes TensorBoard show strings as text."""
+"""The metadata of strings that TensorBoard displays as text."""
 
 
 def text_summary(tag: str, text: Any) -> bytes:
-    """Return a summary of a string, or of an array of strings, which TensorBoard shows as a table.
+    """Return a serialized summary of a string, or of an array of strings, displayed as a table.
 
     Raises:
-        TypeError: there is something else than strings.
+        TypeError: an element is no string.
     """
     return tensor_summary(tag, np.asarray(text, dtype=object), TEXT)
 
 
 def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
-    """Return the summary that makes a run a session of TensorBoard's HParams page.
+    """Return the serialized summary by which TensorBoard's HParams page lists a run.
 
-    Sessions with equal hyperparameters are in one group.
+    Runs with equal hyperparameters form a group.
 
     Raises:
         TypeError: a value is no bool, number or string.
     """
-    import hashlib  # takes 2 ms, and is for this function only
+    import hashlib  # takes 2 ms, and most programs do not need it
 
     plain = {str(name): _plain(name, value) for name, value in sorted(hparams.items())}
     group = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
@@ -240,12 +236,12 @@ def _any(value: HParam) -> bytes:
 
 
 def summary_bytes(summary: Any) -> bytes:
-    """Return what ``add_summary`` was given as bytes. TypeError if it is no summary."""
+    """Return the argument of ``add_summary`` as bytes. Raises TypeError if it is no summary."""
     if isinstance(summary, bytes):
         return summary
     if isinstance(summary, Summary):
         return summary.SerializeToString()
-    if isinstance(summary, np.ndarray) and summary.ndim == 0:  # a scalar of strings
+    if isinstance(summary, np.ndarray) and summary.ndim == 0:  # the fetched value of a summary op
         return summary_bytes(summary.item())
     raise TypeError(
         f"A Summary, or the bytes that a summary op returned, was expected, not "
@@ -254,10 +250,10 @@ def summary_bytes(summary: Any) -> bytes:
 
 
 def frozen_array(values: Any) -> NDArray[Any]:
-    """Return an array that nobody will change: ``values`` if that is sure, else a copy."""
+    """Return an array that cannot change: ``values`` itself if it is read-only, else a copy."""
     array = np.asarray(values)
     if isinstance(values, list | tuple | int | float):
-        return array  # was made just now
+        return array  # already a copy
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
@@ -267,7 +263,7 @@ def frozen_array(values: Any) -> NDArray[Any]:
 
 
 def operations_of(graph: Any) -> list[Any]:
-    """Return the operations that a graph has now. TypeError if it is none."""
+    """Return the current operations of a graph. Raises TypeError if it is no graph."""
     if not isinstance(graph, GraphLike):
         raise TypeError(
             "The passed graph must be an instance of `Graph` or the deprecated `GraphDef`, "
@@ -277,7 +273,7 @@ def operations_of(graph: Any) -> list[Any]:
 
 
 def serialized(graph: Any) -> Any:
-    """Return the bytes of a ``GraphDef``; anything else as it is."""
+    """Serialize a ``GraphDef``; return any other argument unchanged."""
     return graph.SerializeToString() if isinstance(graph, GraphDef) else graph
 
 
@@ -290,7 +286,7 @@ def meta_graph_field(tags: object, operations: list[Any]) -> bytes:
 
 
 def run_field(tags: object, run: tuple[str, Any]) -> bytes:
-    """Encode a traced step: its tag, and its nodes or the bytes of its ``RunMetadata``."""
+    """Encode a traced step from its tag and its nodes, or its serialized ``RunMetadata``."""
     tag, nodes = run
     data = nodes if isinstance(nodes, bytes) else encode_run_metadata(nodes)
     event = TaggedRunMetadata(tag=tag, run_metadata=data)
@@ -303,5 +299,5 @@ def histogram_field(tag: str, values: Any) -> bytes | None:
 
 
 def images_field(tag: str, images: tuple[Any, int]) -> bytes:
-    """Encode a batch of images, and how many of them at most."""
+    """Encode a batch of images, given with their largest number."""
     return delimited(SUMMARY, image_summary(tag, *images))

@@ -1,4 +1,4 @@
-"""The writer of event files, for one directory."""
+"""Write an event file into a directory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from asyncmon.summary.event_queue import (
     META_GRAPH,
     SESSION_LOG,
     SUMMARY,
-    Backlog,
     Encode,
     Entry,
+    EventQueue,
     Policy,
     as_is,
     scalar_fields,
@@ -43,7 +43,7 @@ from asyncmon.summary.values import (
     summary_bytes,
     text_summary,
 )
-from asyncmon.summary.writer_task import Pump, State
+from asyncmon.summary.writer_task import BackgroundWriter, State
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls
 
@@ -53,38 +53,35 @@ _CALLS = FileCalls()
 class FileWriter:
     """Writes events into one file of a directory, for TensorBoard. TF1: ``tf.summary.FileWriter``.
 
-    ``add_*`` are plain calls: they put an event into a queue and never touch the disk. A task of the
-    writer takes them from there, when ``max_queue`` wait (at most once a second) or one has waited
-    ``flush_secs``, and writes whole records in a worker thread; what is written survives the death of
-    the process.
+    The ``add_*`` methods put an event into a queue and do not block. A background task writes the queue
+    in a worker thread after ``flush_secs``, or when ``max_queue`` events are pending, but then at most
+    once a second. Written events survive a crash of the process, flushed ones a crash of the machine.
 
-    Construction only remembers. The file is made by ``async with``, by ``await open()`` or soon after
-    the first event; what is added before an event loop runs waits for one. ``close`` writes what is
-    left; a loop that ends without it is given a moment to do so.
+    The file is made by ``async with``, by ``await open()`` or soon after the first event. Events that
+    are added before an event loop runs are written once one does. :meth:`close` writes the remaining
+    events. If the loop ends without it, the task tries to write them for up to 5 seconds.
 
-    If the disk refuses, nothing is lost: the events are kept and tried again, the file is repaired if a
-    record was cut, and the error is logged. It is raised by the next ``flush``, ``drain`` or ``close``
-    and, with policy ``"block"``, by the next ``add_*`` (whose event is not taken then); once it was
-    raised the writer goes on, and a next failure is raised again.
+    If a write fails, its events are kept and written again, an incomplete record is removed from the
+    file, and the error is logged. The error is raised once, by the next ``flush``, ``drain`` or
+    ``close``. With policy ``"block"`` the next ``add_*`` raises it, too, and does not add its event.
 
     Args:
         logdir: the directory; made if it is missing.
-        graph: a graph to begin the file with, as :meth:`add_graph` takes it.
-        max_queue: how many events wait at most before they are written, and, while the disk is
-            busy, before ``policy`` decides.
-        flush_secs: how many seconds an event waits at most before it is written.
-        graph_def: a ``GraphDef``, serialized or not, to begin the file with, instead of ``graph``.
+        graph: the first event of the file, see :meth:`add_graph`.
+        max_queue: the number of pending events at which they are written; while the disk is busy, the
+            number at which ``policy`` applies.
+        flush_secs: the longest time in seconds that an event is pending.
+        graph_def: a ``GraphDef``, serialized or not, instead of ``graph``.
         filename_suffix: the end of the file's name.
         session: must be None: events are not written by operations of a graph.
-        policy: what to do with events when the disk is behind. ``"block"`` keeps them all, and
-            ``await writer.drain()`` waits until no more than ``max_queue`` wait; ``"drop_oldest"``
-            drops the oldest values; ``"coalesce"`` keeps the newest of each tag. :attr:`dropped`
-            counts, and the scalar ``asyncmon/dropped_events`` shows, what was lost. Session logs and
-            graphs are always kept.
-        calls: the system calls the file is written with.
+        policy: applies if the disk is slow. ``"block"`` keeps all events, and ``await writer.drain()``
+            waits until no more than ``max_queue`` are pending; ``"drop_oldest"`` drops the oldest
+            values; ``"coalesce"`` keeps the newest value of each tag. :attr:`dropped` and the scalar
+            ``asyncmon/dropped_events`` count dropped events. Session logs and graphs are always kept.
+        calls: the system calls to write with.
 
     Raises:
-        TypeError, ValueError: an argument that cannot be. The directory is looked at when it is opened.
+        TypeError, ValueError: an argument is invalid. The directory is not checked before it is opened.
 
     Example::
 
@@ -118,50 +115,50 @@ class FileWriter:
         if not self._logdir:
             raise ValueError(f"logdir={logdir!r} was passed; expected the path of a directory.")
         file = EventFile(os.path.abspath(self._logdir), filename_suffix or "", calls)
-        self._backlog = Backlog(policy, max_queue)
-        self._pump = Pump(file, self._backlog, flush_secs, report=policy == "block")
+        self._queue = EventQueue(policy, max_queue)
+        self._background = BackgroundWriter(file, self._queue, flush_secs, put_raises=policy == "block")
         self._run_tags: set[str] = set()
-        self._graph: tuple[Any, int] | None = None  # the last one, and how many nodes it had
+        self._graph: tuple[Any, int] | None = None  # the last graph, and its number of nodes
         self._started = False
-        self._last_step = -1  # the greatest one since the last START
+        self._last_step = -1  # the largest one since the last START
         for given in (graph, graph_def):
             if given is not None:
                 entry, self._graph = self._graph_entry(given, None)
-                self._backlog.put(entry)
+                self._queue.put(entry)
 
     @property
     def dropped(self) -> int:
-        """How many events a dropping policy has cost so far."""
-        return self._backlog.dropped
+        """The number of events that the policy has dropped."""
+        return self._queue.dropped
 
     @property
     def closed(self) -> bool:
-        """True after :meth:`close`, until :meth:`reopen`."""
-        return self._pump.state in (State.CLOSING, State.CLOSED)
+        """Whether the writer is closed and not reopened."""
+        return self._background.state in (State.CLOSING, State.CLOSED)
 
     @property
     def path(self) -> str | None:
-        """The event file, once it is open."""
-        return self._pump.path
+        """The path of the event file, once it is open."""
+        return self._background.path
 
     def get_logdir(self) -> str:
-        """Return the directory, as it was given. TF1: same name."""
+        """Return the ``logdir`` argument. TF1: same name."""
         return self._logdir
 
     def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
-        """Add one number, a Python or numpy scalar; stored as float32."""
-        self._pump.put(
+        """Add one number, a Python or numpy scalar, which is stored as float32."""
+        self._background.put(
             (clock.wall(), self._step(global_step), tag, scalar_number(tag, value), scalar_fields)
         )
 
     def add_histogram(self, tag: str, values: Any, global_step: int | None = None) -> None:
         """Add the distribution of numbers of any shape.
 
-        It is computed in the writer's thread, from a copy, unless the array is one that nobody can
-        write to. NaN or an infinity among the numbers leaves it out, with one warning a tag.
+        The histogram is computed in the writer's thread, from a copy unless the array is read-only. An
+        array with NaN or infinity is skipped, with one warning per tag.
 
         Raises:
-            TypeError: these are no real numbers.
+            TypeError: the values are no real numbers.
         """
         array = frozen_array(values)
         check_numbers(array.dtype)
@@ -170,19 +167,18 @@ class FileWriter:
     def add_image(
         self, tag: str, image: Any, global_step: int | None = None, max_outputs: int = 3
     ) -> None:
-        """Add an image, as a PNG that is made in the writer's thread.
+        """Add an image or a batch of images, encoded as PNG in the writer's thread.
 
         Args:
-            tag: the tag; those of a batch are ``tag/image/0`` and so on, as TF1's op has them.
-            image: uint8, or floats, which are scaled (see
-                :func:`~asyncmon.summary.media.to_pixels`), of shape ``[height, width]``,
-                ``[height, width, channels]`` or, a batch,
-                ``[n, height, width, channels]``; 1, 3 or 4 channels.
+            tag: the tag. The tags of a batch are ``tag/image/0`` and so on, as in TF1's op.
+            image: of shape ``[height, width]``, ``[height, width, channels]`` or
+                ``[batch, height, width, channels]`` with 1, 3 or 4 channels; uint8, or floats, which
+                are scaled (:func:`~asyncmon.summary.media.to_pixels`).
             global_step: the step.
-            max_outputs: how many of a batch are written.
+            max_outputs: the largest number of images of a batch.
 
         Raises:
-            TypeError, ValueError: the dtype or the shape is another one.
+            TypeError, ValueError: the dtype or the shape is not supported.
         """
         array = frozen_array(image)
         images = batch_of_images(array)
@@ -191,7 +187,7 @@ class FileWriter:
         self._put(tag, (images, limit), global_step, images_field)
 
     def add_text(self, tag: str, text: Any, global_step: int | None = None) -> None:
-        """Add a string, which TensorBoard renders as Markdown, or nested lists of strings, a table."""
+        """Add a string, rendered as Markdown, or nested lists of strings, rendered as a table."""
         self._put(tag, delimited(SUMMARY, text_summary(tag, text)), global_step)
 
     def add_hparams(
@@ -200,12 +196,12 @@ class FileWriter:
         """Add the hyperparameters of this run, for TensorBoard's HParams page.
 
         Args:
-            hparams: by name; bools, numbers or strings.
-            metrics: the run's results by tag, added as scalars. Every scalar of the run is a metric
-                there, so this is for what is not added anyway.
+            hparams: names to bools, numbers or strings.
+            metrics: tags to results of the run, added as scalars. TensorBoard uses all scalars of the
+                run as metrics, so others need not be repeated.
 
         Raises:
-            TypeError: a value is none of these.
+            TypeError: a value has another type.
         """
         summary = hparams_summary(hparams, clock.wall())
         self._put(None, delimited(SUMMARY, summary), None)
@@ -213,10 +209,10 @@ class FileWriter:
             self.add_scalar(tag, value)
 
     def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
-        """Add a :class:`Summary`, or the bytes that running a summary op returned. TF1: same name.
+        """Add a :class:`Summary`, or the value of a summary op. TF1: same name.
 
         Raises:
-            TypeError: something else was passed, for example a str.
+            TypeError: the argument is neither.
             ValueError: the bytes are no summary.
         """
         data = summary_bytes(summary)
@@ -225,29 +221,28 @@ class FileWriter:
             self._put(tags, delimited(SUMMARY, data), global_step)
 
     def add_event(self, event: Event) -> None:
-        """Add an event as it is, with its own time and step. TF1: same name."""
+        """Add an event with its own time and step. TF1: same name."""
         if not isinstance(event, Event):
             raise TypeError(f"An Event was expected, not {type(event).__name__}: {event!r}.")
         content = Event.FromString(event.SerializeToString())
         content.ClearField("wall_time")
         content.ClearField("step")
         what = content.SerializeToString()
-        self._pump.put((event.wall_time, self._step(event.step), None, what, as_is))
+        self._background.put((event.wall_time, self._step(event.step), None, what, as_is))
         self._note(event.session_log, event.step)
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
-        """Add the begin or the end of a session, or a checkpoint. TF1: same name."""
+        """Add the start or stop of a session, or a checkpoint. TF1: same name."""
         if not isinstance(session_log, SessionLog):
             raise TypeError(f"A SessionLog was expected, not {type(session_log).__name__}.")
         self._put(None, delimited(SESSION_LOG, session_log.SerializeToString()), global_step)
         self._note(session_log, global_step)
 
     def start(self, global_step: int | None = None) -> None:
-        """Say that a session begins, having done ``global_step`` steps. Any number of callers may.
+        """Record the start of a session after ``global_step`` steps, once for all callers.
 
-        Writes ``START``, with the step that comes next, once; and once more when the session begins
-        anew at an earlier step than was written since, after a recovery: TensorBoard then forgets what
-        the lost steps wrote.
+        Adds ``START`` with the next step. It is added again after a recovery to an earlier step, so
+        that TensorBoard discards the values of the lost steps.
         """
         first = 0 if global_step is None else int(global_step) + 1
         if not self._started or (global_step is not None and self._last_step >= first):
@@ -256,28 +251,29 @@ class FileWriter:
     def add_graph(
         self, graph: Any = None, global_step: int | None = None, graph_def: Any = None
     ) -> None:
-        """Add a graph, for TensorBoard's graph page; the same one only once. TF1: same name.
+        """Add a graph for TensorBoard's graph page, unless it was the last one. TF1: same name.
 
         Args:
-            graph: an object with ``get_operations()`` (see :mod:`asyncmon.protobuf.graph_def`), taken
-                as it is now and encoded in the writer's thread; or a ``GraphDef``, serialized or not.
-            global_step: the step the event belongs to.
-            graph_def: the graph, by TF1's older name.
+            graph: an object with ``get_operations()`` (see :mod:`asyncmon.protobuf.graph_def`), whose
+                current operations are encoded in the writer's thread; or a ``GraphDef``, serialized or
+                not.
+            global_step: the step of the event.
+            graph_def: TF1's older name of ``graph``.
 
         Raises:
-            TypeError: it is neither.
-            ValueError: both are given.
+            TypeError: the argument is no graph.
+            ValueError: both arguments are given.
         """
         if graph is not None and graph_def is not None:
             raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
         graph = graph_def if graph is None else graph
-        entry, graph_as_it_is = self._graph_entry(graph, global_step)
-        if graph_as_it_is is None or graph_as_it_is != self._graph:
-            self._pump.put(entry)
-            self._graph = graph_as_it_is
+        entry, identity = self._graph_entry(graph, global_step)
+        if identity is None or identity != self._graph:
+            self._background.put(entry)
+            self._graph = identity
 
     def add_meta_graph(self, meta_graph_def: Any, global_step: int | None = None) -> None:
-        """Add a serialized ``MetaGraphDef``, or a graph, which becomes one. TF1: same name."""
+        """Add a serialized ``MetaGraphDef``, or that of a graph. TF1: same name."""
         if isinstance(meta_graph_def, bytes):
             self._put(None, delimited(META_GRAPH, meta_graph_def), global_step)
         else:
@@ -286,11 +282,11 @@ class FileWriter:
     def add_run_metadata(
         self, run_metadata: RunMetadata | bytes, tag: str, global_step: int | None = None
     ) -> None:
-        """Add what a traced step took. TF1: same name.
+        """Add the times of a traced step. TF1: same name.
 
         Args:
-            run_metadata: ``am.graph.RunMetadata`` as a traced run filled it, or a serialized one.
-            tag: under which TensorBoard's graph page offers it.
+            run_metadata: the ``am.graph.RunMetadata`` of a traced run, or a serialized one.
+            tag: the name of the step on TensorBoard's graph page.
             global_step: the traced step.
 
         Raises:
@@ -298,58 +294,58 @@ class FileWriter:
         """
         if tag in self._run_tags:
             raise ValueError("The provided tag was already used for this event type")
-        # a caller may pass the same object to the next run, which fills it anew
+        # the caller may pass the object to the next run, which overwrites it
         nodes = run_metadata if isinstance(run_metadata, bytes) else tuple(run_metadata.nodes)
         self._put(None, (tag, nodes), global_step, run_field)
         self._run_tags.add(tag)
 
     async def open(self) -> None:
-        """Make the directory and the file now. A second call does nothing.
+        """Make the directory and the file. A second call does nothing.
 
         Raises:
             OSError: the directory or the file cannot be made; the message names it.
         """
-        await self._pump.open()
+        await self._background.open()
 
     def write_soon(self) -> None:
-        """Begin to write what waits now, but at most once a second. Raises nothing."""
-        self._pump.write_soon()
+        """Start to write pending events, at most once a second. Raises nothing."""
+        self._background.write_soon()
 
     async def flush(self) -> None:
-        """Wait until everything added so far is on the disk (fsync).
+        """Wait until all events added so far are on the disk (fsync).
 
         Raises:
-            OSError: the disk refused; the events are kept, and tried again.
+            OSError: a write failed. The events are kept and written again.
         """
-        await self._pump.flush()
+        await self._background.flush()
 
     async def drain(self) -> None:
-        """Wait until no more than ``max_queue`` events wait. Returns at once when that is so.
+        """Wait until no more than ``max_queue`` events are pending.
 
         Raises:
-            OSError: the disk refused; the events are kept, and tried again.
+            OSError: a write failed. The events are kept and written again.
         """
-        await self._pump.drain()
+        await self._background.drain()
 
     async def close(self) -> None:
-        """Write what is left, ``STOP`` if a session was started, and close the file.
+        """Write the pending events, and ``STOP`` if a session was started, and close the file.
 
-        Closes even when it fails or is cancelled: a cancelled close leaves the disk to its thread and
-        does not wait. A second call does nothing; later ``add_*`` do nothing and warn.
+        Closes even if it fails or is cancelled. A cancelled close does not wait for a running write. A
+        second call does nothing. Later ``add_*`` calls only warn.
 
         Raises:
-            OSError: the disk refused; a note says how many events were lost.
+            OSError: a write failed. A note has the number of lost events.
         """
         if self._started and not self.closed:
             stop = delimited(SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
-            self._pump.put((clock.wall(), 0, None, stop, as_is), told=False)
+            self._background.put((clock.wall(), 0, None, stop, as_is), raises=False)
         self._started, self._graph = False, None
         self._run_tags.clear()
-        await self._pump.close()
+        await self._background.close()
 
     async def reopen(self) -> None:
-        """Begin a new file after :meth:`close`; an open writer goes on. TF1: same name."""
-        await self._pump.open()
+        """Start a new file after :meth:`close`. Does nothing if the writer is open. TF1: same name."""
+        await self._background.open()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -361,7 +357,7 @@ class FileWriter:
     def _put(
         self, tags: Hashable | None, payload: Any, global_step: int | None, encode: Encode = as_is
     ) -> None:
-        self._pump.put((clock.wall(), self._step(global_step), tags, payload, encode))
+        self._background.put((clock.wall(), self._step(global_step), tags, payload, encode))
 
     def _step(self, global_step: int | None) -> int:
         if global_step is None:
@@ -379,19 +375,19 @@ class FileWriter:
             self._started = False
 
     def _graph_entry(self, graph: Any, global_step: int | None) -> tuple[Entry, tuple[Any, int] | None]:
-        """Return the entry of a graph, and what it is known by."""
+        """Return the entry of a graph, and its identity (None for a serialized one)."""
         now, step, graph = clock.wall(), self._step(global_step), serialized(graph)
         if isinstance(graph, bytes):
             return (now, step, None, delimited(GRAPH, graph), as_is), None
-        operations = operations_of(graph)  # those added later are not of this event
+        operations = operations_of(graph)  # a snapshot: the graph may grow before it is encoded
         return (now, step, None, operations, graph_field), (_reference(graph), len(operations))
 
     def __repr__(self) -> str:
-        return f"<FileWriter {self._logdir!r}, {self._pump.state.value}>"
+        return f"<FileWriter {self._logdir!r}, {self._background.state.value}>"
 
 
 def _reference(graph: Any) -> Any:
     try:
         return ref(graph)
-    except TypeError:  # cannot be referred to weakly
+    except TypeError:  # no weak references
         return graph

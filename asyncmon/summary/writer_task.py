@@ -1,4 +1,4 @@
-"""From the queue to the disk: the writer's task, its states, and what becomes of its errors."""
+"""Write queued events in a background task: its states, retries and errors."""
 
 from __future__ import annotations
 
@@ -13,86 +13,89 @@ from enum import Enum
 import anyio
 
 from asyncmon.summary.event_file import EventFile
-from asyncmon.summary.event_queue import Backlog, Entry, scalar_fields
+from asyncmon.summary.event_queue import Entry, EventQueue, scalar_fields
 from asyncmon.system import clock, files
 from asyncmon.system.error_text import add_note
 
 logger = logging.getLogger(__name__)
 
 DROPPED_TAG = "asyncmon/dropped_events"
-"""The scalar under which a dropping policy shows what it has cost."""
+"""The tag of a scalar that counts the events a dropping policy has dropped."""
 
-_PAUSE_SECS = 1.0  # between two writes that nobody asked for: each costs a busy loop some milliseconds
-_RETRY_SECS = 1.0  # the least time between two tries of a disk that refused
-_LAST_SECS = 5.0  # how long a task that is cancelled from outside may write what is left
+_PAUSE_SECS = 1.0  # least interval of writes by a full queue: each costs a busy loop milliseconds
+_RETRY_SECS = 1.0  # least delay before a failed write is retried
+_SHUTDOWN_SECS = 5.0  # time limit of the last write when the loop shuts down
 
 
 class State(Enum):
-    """The life of a writer."""
+    """The lifecycle of a writer."""
 
     NEW = "new"
-    """Nothing on disk. What is added waits."""
+    """No file exists. Added events are queued."""
     OPEN = "open"
-    """The task runs."""
+    """The task is running."""
     CLOSING = "closing"
-    """The task writes what is left."""
+    """The task is writing the remaining events."""
     CLOSED = "closed"
-    """The task is gone. What is added is refused with a warning."""
+    """The task has ended. Added events are discarded with a warning."""
 
 
-class Pump:
-    """Takes entries and writes them in a task of its own, batch by batch, in a worker thread.
+class BackgroundWriter:
+    """Writes the entries of a queue to a file, in batches, by a task and a worker thread.
+
+    The error of a failed write is raised once: by a waiting :meth:`flush`, or else by the next call
+    that raises errors. The entries are kept and written again.
 
     Args:
-        file: where they go.
-        backlog: where they wait.
-        flush_secs: the longest time an entry waits for a fuller batch.
-        report: whether a failed write is raised by the next :meth:`put` too.
+        file: the event file.
+        queue: the pending entries.
+        flush_secs: the longest time an entry is pending.
+        put_raises: whether :meth:`put` raises the error of an earlier write, too.
     """
 
-    def __init__(self, file: EventFile, backlog: Backlog, flush_secs: float, report: bool) -> None:
+    def __init__(self, file: EventFile, queue: EventQueue, flush_secs: float, put_raises: bool) -> None:
         self.state = State.NEW
         self._file = file
-        self._backlog = backlog
+        self._queue = queue
         self._flush_secs = flush_secs
-        self._report = report
-        self._error: Exception | None = None  # of a write, that nobody has been told of
-        self._failing = False  # the last write failed
-        self._in_thread = False
+        self._put_raises = put_raises
+        self._error: Exception | None = None  # of a failed write, not yet raised to a caller
+        self._failing = False  # whether the last write failed
+        self._writing = False
         self._waiters: list[tuple[asyncio.Future[None], bool]] = []
-        self._written_at = float("-inf")  # when the last entries were taken, on the loop's clock
-        self._dropped = 0  # as last shown
+        self._written_at = float("-inf")  # the loop's time of the last batch
+        self._dropped = 0  # the count in the last DROPPED_TAG event
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._thread: int | None = None
-        self._arrived: asyncio.Event  # something waits
-        self._urgent: asyncio.Event  # and it should be written now
+        self._pending: asyncio.Event  # there are entries or waiters
+        self._write_now: asyncio.Event  # do not wait for a fuller batch
 
     @property
     def path(self) -> str | None:
-        """The file, once it is open."""
+        """The path of the file, once it is open."""
         return self._file.path
 
-    def put(self, entry: Entry, told: bool = True) -> None:
-        """Add an entry; never waits. From a thread too.
+    def put(self, entry: Entry, raises: bool = True) -> None:
+        """Add an entry without blocking. Thread-safe.
 
         Args:
-            entry: what to write.
-            told: whether the caller can be told of an earlier failure.
+            entry: the entry.
+            raises: whether the caller can handle the error of an earlier write.
 
         Raises:
-            OSError: an earlier write failed and nobody has been told; this entry was not added.
+            OSError: an earlier write failed. The entry is not added.
         """
         if self.state is not State.OPEN and not self._admit():
             return
-        if self._report and told:
+        if self._put_raises and raises:
             self._raise_if_failed()
-        waiting = self._backlog.put(entry)
-        if self.state is State.OPEN and (waiting == 1 or waiting >= self._backlog.bound):
-            self._wake(urgent=waiting >= self._backlog.bound and self._may_write())
+        pending = self._queue.put(entry)
+        if self.state is State.OPEN and (pending == 1 or pending >= self._queue.bound):
+            self._wake(now=pending >= self._queue.bound and self._may_write())
 
     async def open(self) -> None:
-        """Open the file now, and start the task."""
+        """Open the file and start the task."""
         if self.state is State.CLOSED:
             self.state = State.NEW
         if self.state is State.NEW:
@@ -100,19 +103,19 @@ class Pump:
         try:
             await self._written(sync=False)
         except BaseException:
-            if not self._file.is_open:  # nobody closes what could not be opened
+            if not self._file.is_open:  # the caller does not close a writer that failed to open
                 self.state = State.NEW
                 with anyio.CancelScope(shield=True):
                     await self._stop()
             raise
 
     def write_soon(self) -> None:
-        """Begin to write what waits, unless that was done a moment ago. An error is kept for others."""
-        if self.state is State.OPEN and len(self._backlog) and self._may_write():
-            self._wake(urgent=True)
+        """Start to write pending entries, at most once a second. Errors are raised by later calls."""
+        if self.state is State.OPEN and len(self._queue) and self._may_write():
+            self._wake(now=True)
 
     async def flush(self) -> None:
-        """Wait until what was added before is on the disk."""
+        """Wait until all entries added so far are on the disk."""
         if self.state is State.NEW:
             self._start()
         if self.state is State.OPEN:
@@ -123,32 +126,32 @@ class Pump:
             await asyncio.wait([self._task])
 
     async def drain(self) -> None:
-        """Wait while more than ``max_queue`` entries wait."""
+        """Wait while more than ``max_queue`` entries are pending."""
         self._raise_if_failed()
-        while self.state is State.OPEN and len(self._backlog) > self._backlog.bound:
+        while self.state is State.OPEN and len(self._queue) > self._queue.bound:
             await self._written(sync=False)
 
     async def close(self) -> None:
-        """Write what is left, close the file, end the task. Closes even when cancelled or failing."""
-        if self.state is State.NEW and len(self._backlog):
+        """Write pending entries, close the file and end the task, even if cancelled or failing."""
+        if self.state is State.NEW and len(self._queue):
             self._start()
         if self._task is None:
             self.state = State.CLOSED
             return
         self.state = State.CLOSING
-        self._wake(urgent=True)
+        self._wake(now=True)
         try:
             await asyncio.wait([self._task])
         except asyncio.CancelledError:
             self.state = State.CLOSED
             with anyio.CancelScope(shield=True):
-                await self._stop()  # which does not wait for the disk
+                await self._stop()  # does not wait for the disk
             raise
         self._raise_if_failed()
 
     def _admit(self) -> bool:
         if self.state is State.NEW:
-            with contextlib.suppress(RuntimeError):  # no loop is running yet: it waits for one
+            with contextlib.suppress(RuntimeError):  # no running loop: a later put() starts the task
                 self._start()
             return True
         self._warn_closed()
@@ -162,34 +165,34 @@ class Pump:
             "Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter "
             "is explicitly reopened.",
             UserWarning,
-            stacklevel=depth,  # the line outside of this room that called
+            stacklevel=depth,  # the first caller outside of this package
         )
 
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._file = self._file.usable()
-        self._backlog.busy = self._in_thread = False
+        self._queue.busy = self._writing = False
         self._written_at = float("-inf")
-        self._arrived, self._urgent = asyncio.Event(), asyncio.Event()
+        self._pending, self._write_now = asyncio.Event(), asyncio.Event()
         self.state = State.OPEN
         self._task = self._loop.create_task(self._serve(), name=f"FileWriter {self._file.directory!r}")
-        if len(self._backlog) or self._file.unwritten:
-            self._arrived.set()
+        if len(self._queue) or self._file.unwritten:
+            self._pending.set()
 
     def _may_write(self) -> bool:
         return not self._failing and self._loop.time() - self._written_at >= _PAUSE_SECS
 
-    def _wake(self, urgent: bool) -> None:
+    def _wake(self, now: bool) -> None:
         if self._thread != threading.get_ident():
-            self._loop.call_soon_threadsafe(self._set, urgent)
+            self._loop.call_soon_threadsafe(self._set, now)
         else:
-            self._set(urgent)
+            self._set(now)
 
-    def _set(self, urgent: bool) -> None:
-        self._arrived.set()
-        if urgent:
-            self._urgent.set()
+    def _set(self, now: bool) -> None:
+        self._pending.set()
+        if now:
+            self._write_now.set()
 
     def _raise_if_failed(self) -> None:
         error, self._error = self._error, None
@@ -199,7 +202,7 @@ class Pump:
     async def _written(self, sync: bool) -> None:
         waiter = self._loop.create_future()
         self._waiters.append((waiter, sync))
-        self._wake(urgent=True)
+        self._wake(now=True)
         await waiter
 
     async def _stop(self) -> None:
@@ -211,14 +214,14 @@ class Pump:
         try:
             while True:
                 await self._wait_for_work()
-                last = self.state is State.CLOSING  # now, for the batch may be long
+                last = self.state is State.CLOSING  # read before the batch, during which it may change
                 await self._write_batch()
                 if last:
                     break
             await files.in_thread_abandonable(self._file.close)
         except asyncio.CancelledError:
             try:
-                if self.state is State.OPEN:  # the loop is being shut down
+                if self.state is State.OPEN:  # cancelled by the shutdown of the loop
                     await self._write_last()
             finally:
                 self._file.abandon()
@@ -228,25 +231,25 @@ class Pump:
 
     async def _wait_for_work(self) -> None:
         if self.state is State.OPEN and not self._waiters:
-            await self._arrived.wait()
+            await self._pending.wait()
             delay = max(self._flush_secs, _RETRY_SECS) if self._failing else self._flush_secs
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
-                    await self._urgent.wait()
-        self._arrived.clear()
-        self._urgent.clear()
+                    await self._write_now.wait()
+        self._pending.clear()
+        self._write_now.clear()
 
     async def _write_batch(self) -> None:
         waiters, self._waiters = self._waiters, []
         sync = self.state is State.CLOSING or any(sync for _, sync in waiters)
-        self._backlog.busy = True  # and stays so while the disk refuses, so that the policy decides
+        self._queue.busy = True  # stays true after a failure, so that the policy bounds the queue
         try:
-            if self._file.unwritten:  # what was refused comes first; the rest waits within its bound
+            if self._file.unwritten:  # retry failed entries first; the others stay in the queue
                 await self._write([], sync=False)
-            entries = self._backlog.take()
+            entries = self._queue.take()
             if entries:
                 self._written_at = self._loop.time()
-            self._show_dropped(entries)
+            self._add_dropped(entries)
             await self._write(entries, sync)
         except Exception as error:
             self._failed(error, waiters)
@@ -258,22 +261,22 @@ class Pump:
             self._succeeded(waiters)
 
     async def _write(self, entries: list[Entry], sync: bool) -> None:
-        self._file.take(entries)  # here: the call of a cancelled write may never reach its thread
-        self._in_thread = True
+        self._file.take(entries)  # not in the thread: a cancelled call may never start there
+        self._writing = True
         try:
             await files.in_thread_abandonable(self._file.write, sync, clock.wall())
-        except Exception:  # not a cancellation: then the thread still writes
-            self._in_thread = False
+        except Exception:  # after a cancellation the thread may still be writing
+            self._writing = False
             raise
-        self._in_thread = False
+        self._writing = False
 
     def _failed(self, error: Exception, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
-        self._arrived.set()  # tried again after a while, even if nothing is added
+        self._pending.set()  # retry after _RETRY_SECS, even without new entries
         self._error = error
         for waiter, _ in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
-                self._error = None  # told
+                self._error = None  # raised to a waiter
         if self._error is not None and not self._failing:
             logger.error("%s. The events are kept and tried again.", error)
         self._failing = True
@@ -281,14 +284,14 @@ class Pump:
     def _succeeded(self, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
         if self._failing:
             logger.info("Events are written to %r again.", self._file.path)
-        self._failing = self._backlog.busy = False
+        self._failing = self._queue.busy = False
         self._error = None
         for waiter, _ in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _show_dropped(self, entries: list[Entry]) -> None:
-        dropped = self._backlog.dropped
+    def _add_dropped(self, entries: list[Entry]) -> None:
+        dropped = self._queue.dropped
         if dropped == self._dropped:
             return
         if self._dropped == 0:
@@ -303,16 +306,16 @@ class Pump:
 
     async def _write_last(self) -> None:
         try:
-            async with asyncio.timeout(_LAST_SECS):
-                await self._write(self._backlog.take(), sync=False)  # after one that is under way
+            async with asyncio.timeout(_SHUTDOWN_SECS):
+                await self._write(self._queue.take(), sync=False)  # after a running write
         except TimeoutError:
-            return  # is said when the task has ended
+            return  # logged by _ended
         except OSError as error:
             logger.error("%s", error)
 
     def _ended(self) -> None:
-        lost = len(self._backlog) + self._file.unwritten
-        if lost and self._in_thread:
+        lost = len(self._queue) + self._file.unwritten
+        if lost and self._writing:
             logger.error(
                 "The disk of %r hangs; up to %d events are lost there.", self._file.directory, lost
             )
@@ -326,5 +329,5 @@ class Pump:
         self._task = None
         if self.state is State.CLOSING:
             self.state = State.CLOSED
-        elif self.state is State.OPEN:  # the loop ended without close(); there may be a next one
+        elif self.state is State.OPEN:  # the loop ended without close(); another one may start it again
             self.state = State.NEW
