@@ -32,7 +32,7 @@ from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.create import zeros, zeros_like
-from asyncmon.graph.ops.linalg import float_product, product_gradients
+from asyncmon.graph.ops.linalg import half_product, product, product_gradients
 from asyncmon.graph.ops.shape_ops import broadcast_like, like, sum_to_shape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
 
@@ -368,7 +368,7 @@ def _stacked_product(
         return found
     left, right = _joined_rows(a, int(not transpose_a)), _joined_rows(b, int(transpose_b))
     left, right = left.T if transpose_a else left, right.T if transpose_b else right
-    return float_product(left, right, out)
+    return half_product(left, right) if left.dtype.char == "e" else product(left, right, out)
 
 
 def _stacked_product_spec(a: Spec, b: Spec, *, shape: Shape, **_attrs: Any) -> Spec:

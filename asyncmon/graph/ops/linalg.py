@@ -72,19 +72,19 @@ def _even(size: int, parts: int) -> list[slice]:
     return [slice(i, min(i + step, size)) for i in range(0, size, step)]
 
 
+def half_product(a: Array, b: Array) -> Array:
+    """Return :func:`product` of float16, computed in float32: numpy multiplies halves one by one."""
+    return product(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
+
+
 def _matmul(
     a: Array, b: Array, out: Array | None = None, *, transpose_a: bool, transpose_b: bool
 ) -> Any:
-    return float_product(
-        a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b, out
-    )
-
-
-def float_product(a: Array, b: Array, out: Array | None = None) -> Array:
-    """Return :func:`product`, of float16 computed in float32."""
-    if a.dtype.char == "e":  # numpy multiplies halves one by one
-        return product(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
-    return product(a, b, out)
+    if transpose_a:
+        a = a.swapaxes(-1, -2)
+    if transpose_b:
+        b = b.swapaxes(-1, -2)
+    return half_product(a, b) if a.dtype.char == "e" else product(a, b, out)
 
 
 def _flops(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
