@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.call_scope import inside_run
@@ -53,7 +53,7 @@ class Hooked:
         return self.raw.run(*run)
 
     def run(self, run: Run) -> Awaitable[Any]:
-        """Run once. Where no hook is called around it, this is the raw run."""
+        """Run once. If no hook is called around it, this is the raw run."""
         hooks, alone, step = self._hooks, not self.samples.waiting, None
         if alone and not hooks.steps:
             return self.raw.run(*run)
@@ -77,77 +77,53 @@ class Hooked:
     async def _run_with_hooks(
         self,
         run: Run,
-        steps: tuple[RunCalls, ...],
+        calls: tuple[RunCalls, ...],
         before: int | None = None,
         results: tuple[Any, ...] | None = None,
     ) -> Any:
-        """Run from the step ``before`` on with some hooks, or tell them of the ``results`` of a run.
+        """Run once, and call hooks before and after it.
 
-        Where the others idle and the run wakes them, it tells those that asked for nothing before it;
-        hooks with a ``before_run`` are left to the next one.
+        Args:
+            run: of the caller.
+            calls: of the hooks that are called before it. If others are idle and this run wakes them,
+                they are called after it.
+            before: the global step before the run; None if no hook is idle.
+            results: of a run that has been made already.
         """
+        hooks, scopes, boundary = self._hooks, self._scopes, self._boundary
         fetches, feeds, options, run_metadata = run
-        hooks, scopes, raw, boundary = self._hooks, self._scopes, self.raw, self._boundary
-        all_steps = hooks.steps
         args = _make(SessionRunArgs, (fetches, feeds, options))
-        context = SessionRunContext(args, raw, self._request_stop)
+        context = SessionRunContext(args, self.raw, self._request_stop)
         token, outer = inside_run.set(context), scopes.run
         scopes.run = context
         boundary.running = True
         boundary.began_at = self._step if before is None else before
+        present, places = hooks.steps, [0] * len(calls)
         try:
-            places = [0] * len(steps)  # of each hook's fetches; 0 where it has none
             if results is None:
-                wanted, others = [fetches], []
-                for i, step in enumerate(steps):
-                    if step.before is not None:
-                        hooks.running = step.hook
-                        asked = await step.before(context)
-                        if asked is None:
-                            continue
-                        if not isinstance(asked, SessionRunArgs):
-                            raise TypeError(
-                                f"{hook_name(step.hook)}.before_run must return None or SessionRunArgs("
-                                f"fetches, feed_dict, options), got {asked!r}."
-                            )
-                        if asked[0] is not None:
-                            places[i] = len(wanted)
-                            wanted.append(asked[0])
-                        if asked[1] or asked[2] is not None:
-                            others.append(asked)
-                hooks.running = None
-                if others:
-                    feeds = merge_feeds(feeds, [o[1] for o in others if o[1]], self._canonical_feed)
-                    options = merge_options(options, [o[2] for o in others if o[2] is not None])
+                wanted, requests = await self._call_before(calls, places, context)
+                if requests:
+                    feeds = merge_feeds(feeds, [r[1] for r in requests if r[1]], self._canonical_feed)
+                    options = merge_options(options, [r[2] for r in requests if r[2] is not None])
                 if options is not None and run_metadata is None:
                     run_metadata = RunMetadata()
-                if self.samples.waiting:
-                    results = await self._run_with_samples(wanted, feeds, options, run_metadata)
-                elif len(wanted) == 1:
-                    results = (await raw.run(fetches, feeds, options, run_metadata),)
-                else:
-                    results = await raw.run(tuple(wanted), feeds, options, run_metadata)
-            number = self._step = raw.global_step if self._counts_steps else None
+                results = await self._compute(wanted, feeds, options, run_metadata)
+            step = self._step = self.raw.global_step if self._counts_steps else None
             if before is not None:
-                self._last_step = number if number is not None and number > before else math.inf
-                wakes = number is None or not before <= number < hooks.wake_step
-                if wakes and steps is not all_steps:
-                    place = {id(step): place for step, place in zip(steps, places, strict=True)}
-                    steps = tuple(s for s in all_steps if s.before is None or id(s) in place)
-                    places = [place.get(id(step), 0) for step in steps]
+                calls, places = self._with_woken(calls, places, before, present)
             if options is None:
                 options = self._no_options
             if run_metadata is None:
                 run_metadata = RunMetadata()
-            for i, step in enumerate(steps):
-                if step.after is None:
+            for call, place in zip(calls, places, strict=True):
+                if call.after is None:
                     continue
-                if hooks.steps is not all_steps and not hooks.has(step.hook):
+                if hooks.steps is not present and not hooks.has(call.hook):
                     continue  # detached in this very run
-                hooks.running = step.hook
-                result = results[places[i]] if places[i] else None
-                values = _make(SessionRunValues, (result, options, run_metadata, number))
-                await step.after(context, values)
+                hooks.running = call.hook
+                result = results[place] if place else None
+                values = _make(SessionRunValues, (result, options, run_metadata, step))
+                await call.after(context, values)
             return results[0]
         except Exception as error:
             if hooks.running is not None:
@@ -157,23 +133,76 @@ class Hooked:
             hooks.running = None
             scopes.run = outer
             inside_run.reset(token)
-            if steps is not hooks.always:
+            if calls is not hooks.always:
                 hooks.find_wake_step()
             boundary.run_ends()
 
-    async def _run_with_samples(self, wanted: list[Any], *args: Any) -> tuple[Any, ...]:
+    async def _call_before(
+        self, calls: tuple[RunCalls, ...], places: list[int], context: SessionRunContext
+    ) -> tuple[list[Any], list[SessionRunArgs]]:
+        """Call ``before_run`` of hooks. Return all fetches, and the requests with feeds or options.
+
+        ``places`` gets the place of each hook's fetches among all, and keeps 0 for a hook without any.
+        """
+        hooks, requests = self._hooks, []
+        wanted = [context.original_args[0]]
+        for i, call in enumerate(calls):
+            if call.before is None:
+                continue
+            hooks.running = call.hook
+            request = await call.before(context)
+            if request is None:
+                continue
+            if not isinstance(request, SessionRunArgs):
+                raise TypeError(
+                    f"{hook_name(call.hook)}.before_run must return None or SessionRunArgs("
+                    f"fetches, feed_dict, options), got {request!r}."
+                )
+            if request[0] is not None:
+                places[i] = len(wanted)
+                wanted.append(request[0])
+            if request[1] or request[2] is not None:
+                requests.append(request)
+        hooks.running = None
+        return wanted, requests
+
+    async def _compute(self, wanted: list[Any], *args: Any) -> tuple[Any, ...]:
+        """Return the results of all fetches, and complete the samples that join them."""
+        raw = self.raw
+        if not self.samples.waiting:
+            if len(wanted) == 1:
+                return (await raw.run(wanted[0], *args),)
+            return cast("tuple[Any, ...]", await raw.run(tuple(wanted), *args))
         samples = self.samples.take()
-        fetches = (*wanted, *[sample.fetches for sample in samples])
         try:
-            results: tuple[Any, ...] = await self.raw.run(fetches, *args)
+            results = await raw.run((*wanted, *[sample.fetches for sample in samples]), *args)
         except BaseException as error:
             self.samples.put_back(samples, error)
             raise
-        number = self.raw.global_step if self._counts_steps else None
+        step = raw.global_step if self._counts_steps else None
         for sample, result in zip(samples, results[len(wanted) :], strict=True):
             if not sample.result.done():
-                sample.result.set_result((result, number))
-        return results
+                sample.result.set_result((result, step))
+        return cast("tuple[Any, ...]", results)
+
+    def _with_woken(
+        self,
+        calls: tuple[RunCalls, ...],
+        places: list[int],
+        before: int,
+        present: tuple[RunCalls, ...],
+    ) -> tuple[tuple[RunCalls, ...], list[int]]:
+        """Return the calls after a run, with those of the idle hooks that it wakes, and their places.
+
+        An idle hook with a ``before_run`` is left to the next run.
+        """
+        step = self._step
+        self._last_step = step if step is not None and step > before else math.inf
+        if calls is present or (step is not None and before <= step < self._hooks.wake_step):
+            return calls, places
+        place = {id(call): place for call, place in zip(calls, places, strict=True)}
+        calls = tuple(call for call in present if call.before is None or id(call) in place)
+        return calls, [place.get(id(call), 0) for call in calls]
 
     async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
         """Call a step function, plain or async, and return what it returns."""
