@@ -1,4 +1,4 @@
-"""An awaited call that can be ended from outside with an error, without a task of its own."""
+"""Interrupt an awaited call from outside with an error, without a task of its own."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ RUNS: tuple[Kind, ...] = ("run", "bare run")
 
 inside_run: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
 """The run that this code is part of, compared with :attr:`CallScopes.run`. Tasks that a hook starts
-inherit it, so that waiting for the very run that waits for them is an error and not a deadlock."""
+inherit it: if they wait for the run that waits for them, that is an error and not a deadlock."""
 
 _MESSAGE = "asyncmon: this call is interrupted, its error follows"
 
 
 class CallScope:
-    """One awaited call that :meth:`interrupt` may end with an error. Can be entered again.
+    """One awaited call that :meth:`interrupt` ends with an error. Can be entered again.
 
     The interruption cancels the task, and the end of the ``with`` block raises the error instead of the
     cancellation. It counts ``Task.cancelling`` as ``asyncio.timeout`` does, so that a cancellation by
-    other code at the same time stays one, and scopes nest. A call that completes nevertheless keeps its
-    result.
+    other code at the same time is kept, and scopes nest. A call that completes anyway keeps its result.
 
     Args:
-        scopes: those of the session, in which it is while it is entered.
-        kind: of call.
+        scopes: the open scopes of the session.
+        kind: the kind of call.
 
     Example::
 
@@ -47,14 +46,14 @@ class CallScope:
         self._base = self._cancels = 0
         self.kind = kind
         self.task: asyncio.Task[Any] | None = None
-        """The task that is inside, or None. Set before ``with`` where it is known: looking it up takes
-        as long as the rest."""
+        """The task inside the block, or None. Set before ``with`` if it is known: the lookup takes as
+        long as the rest."""
         self.error: BaseException | None = None
         """The error of the interruption."""
         self.deadline: float | None = None
-        """When the grace period of the call is over; None where it has none."""
+        """The end of the grace period of the call, or None."""
         self.exempt = False
-        """Whether the stop was requested inside of the call, which has no grace period then."""
+        """Whether the stop was requested inside the call, which then has no grace period."""
         self.timer: asyncio.TimerHandle | None = None
         """Cancelled at the end of the call."""
 
@@ -95,37 +94,37 @@ class CallScope:
                 del reason, error
 
     def interrupt(self, error: BaseException) -> None:
-        """End the call with an error, unless it is interrupted already or is what calls this."""
+        """End the call with an error, unless it is interrupted already or is the caller of this."""
         task = self.task
         if task is not None and self.error is None and task is not current_task():
             self.error, self._cancels = error, 1
             task.cancel(_MESSAGE)
 
     def interrupt_again(self) -> None:
-        """Cancel a call once more that goes on in spite of its interruption."""
-        assert self.task is not None, "its timer is cancelled at the end of the call"
+        """Cancel a call again that ignores its interruption."""
+        assert self.task is not None, "the timer is cancelled at the end of the call"
         self._cancels += 1
         self.task.cancel(_MESSAGE)
 
 
 class CallScopes:
-    """The calls under way in one session, outer ones first."""
+    """The open calls of one session, outer ones first."""
 
     __slots__ = ("on_enter", "open", "run")
 
     def __init__(self) -> None:
         self.run: object = None
-        """The run with hooks, or the step function, that is under way."""
+        """The current run with hooks, or the current step function."""
         self.open: dict[CallScope, None] = {}
         self.on_enter: Callable[[CallScope], None] | None = None
-        """Called with each call that begins."""
+        """Called with each scope that is entered."""
 
     def interrupt(self, error: BaseException, *kinds: Kind) -> None:
-        """End the calls of some kinds."""
+        """Interrupt the open calls of some kinds."""
         for scope in list(self.open):
             if scope.kind in kinds:
                 scope.interrupt(error)
 
     def inside(self, task: asyncio.Task[Any] | None, *kinds: Kind) -> bool:
-        """Return whether a task is inside a call of one of some kinds."""
+        """Return whether a task is inside a call of some kinds."""
         return any(scope.task is task and scope.kind in kinds for scope in self.open)

@@ -1,4 +1,4 @@
-"""Bounded channels between the tasks of one event loop."""
+"""Bounded channels between tasks of one event loop."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ class ChannelStatistics(NamedTuple):
 
     capacity: int
     size: int
-    """Items that are there now, stale ones included."""
+    """Items in the channel, stale ones included."""
     sent: int
     received: int
     dropped: int
-    """Items that were pushed out by newer ones."""
+    """Items that newer ones replaced."""
     stale: int
-    """Items that were too old when they were to be received."""
+    """Items that were too old to be received."""
 
 
 class Channel(Generic[T]):
     """A bounded queue of items, each with the version of its origin. Made by ``Coordinator.channel``.
 
-    For loops whose data is made by workers from a state that changes meanwhile, a policy for example:
-    the trainer counts :attr:`version` up, workers send an item with the version it was made from, and
-    an item that is too old when it is to be received is left out.
+    For workers that make data from a state that changes, such as a policy. The trainer increments
+    :attr:`version`, workers send each item with the version they used, and receivers skip items that
+    are too old.
 
     When the coordinator stops, the channel is closed: nothing more can be sent, pending sends continue,
-    and the items in it can be received; then the channel is at its end. Cancelling a ``send`` or a
-    ``receive`` loses nothing.
+    and its items can still be received. Cancelling a ``send`` or a ``receive`` loses no item.
 
     Args:
-        capacity: how many items it holds, 1 or more.
-        overflow: what :meth:`send` does when full: ``"block"``, ``"drop_oldest"`` or ``"error"``.
-        max_staleness: leave out items whose version is this far behind; None for none.
+        capacity: the most items it holds, 1 or more.
+        overflow: the policy of :meth:`send` on a full channel: ``"block"``, ``"drop_oldest"`` or
+            ``"error"``.
+        max_staleness: skip items whose version is further behind; None for no limit.
         name: for messages.
 
     Raises:
-        ValueError: a wrong value.
+        ValueError: an argument has a wrong value.
 
     Example::
 
@@ -99,15 +99,15 @@ class Channel(Generic[T]):
         return f"<Channel {self.name!r}: {len(self._items)} of {self._capacity}>"
 
     async def send(self, item: T, version: int | None = None) -> None:
-        """Send an item. On a full channel: wait, drop the oldest, or fail, as ``overflow`` says.
+        """Send an item. On a full channel, wait, drop the oldest item or fail, by ``overflow``.
 
         Args:
-            item: anything.
-            version: of its origin. Default: the current one.
+            item: any object.
+            version: the version of its origin. Default: the current one.
 
         Raises:
-            CancelledError: the channel is closed (``am.errors.CancelledError``). In a worker of a
-                coordinator that is stopping it is no failure.
+            CancelledError: the channel is closed (``am.errors.CancelledError``). In a task of a
+                coordinator that stops, this is not a failure.
             ResourceExhaustedError: it is full, with ``overflow="error"``.
         """
         if self._overflow == "block" and not self.closed and not self._has_room():
@@ -134,7 +134,7 @@ class Channel(Generic[T]):
         self._put(item, version)
 
     async def receive(self) -> T:
-        """Wait for the next item that is not too old, and return it.
+        """Wait for the next item that is not too old.
 
         Raises:
             OutOfRangeError: the channel is closed and empty.
@@ -143,7 +143,7 @@ class Channel(Generic[T]):
         return item
 
     async def receive_versioned(self) -> tuple[T, int]:
-        """Like :meth:`receive`, and return its version too."""
+        """Wait for the next item like :meth:`receive`. Return it with its version."""
         task = asyncio.current_task()
         if task is not None:
             self._receivers.add(task)
@@ -234,7 +234,7 @@ class Channel(Generic[T]):
         """Refuse further items. Twice is fine.
 
         Args:
-            cancel_pending: end pending sends with ``CancelledError``; else they continue.
+            cancel_pending: whether pending sends raise ``CancelledError`` or continue.
         """
         self.closed = True
         while cancel_pending and self._senders:
@@ -244,7 +244,7 @@ class Channel(Generic[T]):
         self._match()
 
     def receivers(self) -> set[_Task]:
-        """Return the tasks that have received from it and have not ended."""
+        """Return the running tasks that have received from the channel."""
         return {task for task in self._receivers if not task.done()}
 
     def statistics(self) -> ChannelStatistics:
@@ -255,10 +255,10 @@ class Channel(Generic[T]):
 
 
 class Channels:
-    """The channels of a coordinator. At a stop they are closed in the order in which they were made.
+    """The channels of a coordinator. A stop closes them in the order in which they were made.
 
-    Each is closed when the coordinator's tasks that receive from the one before have ended, so that
-    items sent before the stop pass through all of them.
+    A channel is closed when the tasks that receive from the previous one have ended, so that items sent
+    before the stop pass through all channels.
     """
 
     def __init__(self, stop: StopEvent, running: Set[_Task], register: Callable[[_Task], None]) -> None:
@@ -275,7 +275,7 @@ class Channels:
     def make(
         self, capacity: int, overflow: Overflow, max_staleness: int | None, name: str
     ) -> Channel[Any]:
-        """Return a new channel, the last of them."""
+        """Return a new channel, which is closed last."""
         channel: Channel[Any] = Channel(capacity, overflow, max_staleness=max_staleness, name=name)
         self._channels.append(channel)
         if not self._watching:
@@ -301,7 +301,7 @@ class Channels:
                 channel.close()
 
     def leave(self, task: _Task | None) -> None:
-        """Cancel pending sends on channels whose only receiver is this task, which is ending."""
+        """Cancel pending sends on channels whose only receiver is this task, which ends."""
         self._left = {task}
         for channel in self._channels:
             self._cancel_sends(channel)

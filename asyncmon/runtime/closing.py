@@ -24,20 +24,20 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LAST_WAIT_SECS = 5.0
-"""How long an interrupted run may take to end."""
+"""The time that an interrupted run has to end."""
 
 
 @dataclass(slots=True)
 class Closing:
-    """The close of a session: everything in order, whatever fails meanwhile.
+    """The ordered close of a session. An error in one part does not skip the next ones.
 
     Attributes:
         current: returns the session in use, None during a recovery.
         hooks: their ``end`` is called when the body ended successfully, their ``cleanup`` always.
         lock: runs of other tasks finish first, or are interrupted after the grace period.
-        stops: of the session; has the grace period for runs and tasks.
+        stops: of the session, with the grace period of runs and tasks.
         body: the exception of the body.
-        caller: the task that waits for this, which is therefore not waited for.
+        caller: the task that awaits the close, which is not joined.
     """
 
     current: Callable[[], Coordinated | None]
@@ -47,15 +47,15 @@ class Closing:
     body: BaseException | None
     caller: asyncio.Task[Any] | None
     outcome: Outcome | None = field(default=None, init=False)
-    """How the session ended, once it has."""
+    """Set once the session has ended."""
     step: int | None = field(default=None, init=False)
-    """The last global step, where there is one."""
+    """The last global step, if steps are counted."""
     _errors: list[BaseException] = field(default_factory=list, init=False)  # that leave the session
 
     async def run(self) -> Outcome:
-        """Close, and return how the session ended.
+        """Close the session in a task of its own, and return the outcome.
 
-        Runs in a task of its own. A cancellation of that task cuts the current part short, and only it.
+        A cancellation of that task cancels the current part only.
         """
         with self.hooks.observers.span("closing", "close"):
             return await self._run()
@@ -78,7 +78,7 @@ class Closing:
         return outcome
 
     async def _close(self) -> Outcome:
-        """Do everything but the hooks' ``cleanup``."""
+        """Close all but the hooks, whose ``cleanup`` follows."""
         body, hooks, stops, errors = self.body, self.hooks, self.stops, self._errors
         if stops.is_abandoned(body) and isinstance(body, Exception):
             body = None
@@ -118,7 +118,7 @@ class Closing:
     async def _take_lock(self, grace: float) -> None:
         """Wait for the runs of other tasks, and interrupt them after the grace period.
 
-        The lock is never released: no run comes any more.
+        The lock is never released: there are no more runs.
         """
         budget = self.stops.budget
         try:
@@ -142,9 +142,9 @@ class Closing:
         self.stops.scopes.interrupt(error, *RUNS)
 
     async def _part(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await a part of the closing, so that the next part follows whatever it raises.
+        """Await a part of the closing and log its errors, so that the next part follows.
 
-        An exit or a keyboard interrupt leaves at the end.
+        An exit or a keyboard interrupt is raised at the end.
         """
         try:
             return await work
@@ -160,7 +160,7 @@ class Closing:
         return None
 
     async def _clean_up(self, outcome: Outcome) -> Outcome:
-        """Call the hooks' ``cleanup``. An error there leaves the session where no other one does."""
+        """Call the hooks' ``cleanup``. An error in it is raised if there is no other one."""
         while self.hooks.begun:
             hook, self._errors = self.hooks.begun[-1], []
             work = self._clean_up_one(hook, outcome.error)
@@ -177,7 +177,7 @@ class Closing:
 def _unseen_errors(
     session: Coordinated, recovered: tuple[type[Exception], ...], body: BaseException | None
 ) -> list[BaseException]:
-    """Return the errors of background tasks that no caller has seen."""
+    """Return the errors of background tasks that no call has raised yet."""
     coord = session.coord
     if body is not None and body is coord.error:
         return []  # the others are attached to it

@@ -20,7 +20,7 @@ A = TypeVar("A")
 
 
 class Inner(Protocol):
-    """What is used of the layer below."""
+    """The members of the layer below that are used here."""
 
     raw: Any
     samples: Samples
@@ -29,8 +29,8 @@ class Inner(Protocol):
 class Coordinated:
     """A session with the coordinator of its background tasks.
 
-    An error reported to the coordinator ends a run that is waiting, and every later one. Where a run
-    has an error of its own, the root cause of the two is raised.
+    An error reported to the coordinator interrupts the current run, and is raised by every later one.
+    If a run has an error of its own, the root cause of the two is raised.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Coordinated:
         self.samples = inner.samples
         self.coord = coord
         self.delivered = False
-        """Whether a run has raised the coordinator's error to the caller."""
+        """Whether a run has raised the coordinator's error."""
         self._inner = inner
         self._errors = coord._errors
         self._scopes = scopes
@@ -57,9 +57,9 @@ class Coordinated:
         """Return ``await attempt(inner, argument)``, unless a background task has failed.
 
         Args:
-            kind: of call.
+            kind: the kind of call.
             attempt: a method of the layer below, such as ``Hooked.run``.
-            argument: of that method.
+            argument: the argument of that method.
         """
         cause = self._errors.primary
         if cause is not None:
@@ -83,10 +83,8 @@ class Coordinated:
         raise cause
 
     def _explains(self, cause: BaseException, error: BaseException) -> bool:
-        """Return whether the coordinator's error is the root cause of the run's.
-
-        It is when exactly one of the two is a preemption.
-        """
+        """Return whether the coordinator's error is the root cause of the run's error."""
+        # It is when exactly one of the two is a preemption.
         return isinstance(error, Exception) and (
             isinstance(cause, self._preemption) != isinstance(error, self._preemption)
         )
@@ -94,11 +92,11 @@ class Coordinated:
     async def close(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> None:
         """Stop and join the tasks, then close the raw session. Raises nothing.
 
-        Errors of tasks are in the coordinator, one of the raw session's ``close`` is logged.
+        Errors of tasks are kept by the coordinator; an error of the raw session's ``close`` is logged.
 
         Args:
-            grace: seconds for tasks to end by themselves.
-            exclude: a task that is not waited for, as it waits for this.
+            grace: the grace period of the tasks, in seconds.
+            exclude: a task that is not joined, as it awaits this.
         """
         try:
             await self.coord._shut_down(grace, exclude)
@@ -107,7 +105,7 @@ class Coordinated:
 
 
 def log_failed_close(error: BaseException) -> None:
-    """Log the preemption of a background task, which no caller has seen."""
+    """Log the preemption of a background task that no run has raised."""
     logger.error(
         "An error occurred when attempting to close the session. This may be due to a "
         "preemption in a connected worker or parameter server. Error: %s",

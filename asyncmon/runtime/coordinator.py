@@ -84,7 +84,7 @@ class Coordinator:
         self._session: CreatedSession | None = None
         """The session whose background tasks these are, or None. Hooks use it."""
         self.joined = False
-        """Whether :meth:`join` has returned or raised."""
+        """Whether :meth:`join` has ended."""
 
     # -- stopping -----------------------------------------------------------------------------------
 
@@ -103,7 +103,8 @@ class Coordinator:
             reason: why, for :attr:`stop_reason`. The first one given stays.
 
         Raises:
-            BaseException: ``ex``, when the coordinator is joined already and could not raise it.
+            BaseException: ``ex``, if the coordinator is joined already, so that ``join`` cannot raise
+            it.
             TypeError: ``ex`` is neither an exception nor an ``exc_info``.
         """
         error = as_exception(ex)
@@ -128,9 +129,9 @@ class Coordinator:
             self._session.stops.task_failed(self._errors)
 
     def clear_stop(self) -> None:
-        """Withdraw the stop and forget its reason and the errors: the coordinator can be used again.
+        """Clear the stop, its reason and the errors, so that the coordinator can be used again.
 
-        The stop of a monitored session, which a request to its coordinator is too, is not withdrawn.
+        A request to the coordinator of a monitored session also stops the session. That stop stays.
         """
         self._stop.clear()
         self._errors.clear()
@@ -140,7 +141,7 @@ class Coordinator:
         """Return whether a stop was requested. Safe in any thread.
 
         Raises:
-            RuntimeError: a loop asks this and calls a coroutine function without ``await``.
+            RuntimeError: a loop calls this, and a coroutine function without ``await``.
         """
         if self._stop.is_set:
             return True
@@ -154,26 +155,25 @@ class Coordinator:
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
-        """Every error reported, in order, those of clean types included."""
+        """All reported errors in order, including those of clean types."""
         return tuple(self._errors.all)
 
     @property
     def error(self) -> BaseException | None:
-        """The primary error: the first one reported that is not of a clean type, or None."""
+        """The primary error: the first reported error that is not of a clean type, or None."""
         return self._errors.primary
 
     def raise_requested_exception(self) -> None:
-        """Raise the primary error, if there is one. It stays."""
+        """Raise the primary error, if there is one, without clearing it."""
         if self.error is not None:
             raise self.error
 
     @contextlib.contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """Report an ``Exception`` of the block to the coordinator and go on behind the block.
+        """Report an ``Exception`` of the block to the coordinator, and continue after the block.
 
-        A cancellation, an interrupt by keyboard or an exit is never held back. Usable with a plain
-        ``with`` in ``async`` functions and in threads.
-        """
+        A cancellation, a keyboard interrupt or an exit is always raised. Usable with a plain ``with``
+        in ``async`` functions and in threads."""
         try:
             yield
         except Exception as error:
@@ -183,7 +183,7 @@ class Coordinator:
     # -- waiting ------------------------------------------------------------------------------------
 
     async def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Wait until a stop is requested. Return whether it was within ``timeout`` seconds.
+        """Wait until a stop is requested. Return False after ``timeout`` seconds without one.
 
         With 0 or less it checks once, after an iteration of the event loop.
         """
@@ -197,11 +197,10 @@ class Coordinator:
         It does not drift and never overlaps itself; ticks missed by a slow body are skipped.
 
         Args:
-            secs: between ticks, on the loop's clock. None or 0: back to back.
+            secs: the interval, on the loop's clock. None or 0: back to back.
             immediately: whether there is a tick at the start; else the first comes after ``secs``.
-            continuing: what this returned in an earlier session. Its ticks go on, so that recoveries
-                that come oftener than every ``secs`` do not keep all ticks from coming; the last one
-                that passed in between comes at once.
+            continuing: the iterator of an earlier session, whose ticks continue, so that frequent
+                recoveries do not suppress all ticks. A tick that was missed in between comes at once.
 
         Example::
 
@@ -215,13 +214,13 @@ class Coordinator:
         return ticks
 
     async def sample(self, fetches: Any) -> Any:
-        """Fetch something together with the next run of the monitored session this belongs to.
+        """Fetch values together with the next run of the coordinator's monitored session.
 
-        Costs the steps nothing until it is called, and the next one only its fetches.
+        The only cost is that of the fetches, in that run.
 
         Raises:
             RuntimeError: the session ended before another run was complete; this is called from inside
-                of a run, which would wait for the next one; or the coordinator belongs to no session.
+                a run, which would wait for the next one; or the coordinator belongs to no session.
         """
         if self._session is None:
             raise RuntimeError("sample() needs the coordinator of a monitored session: `sess.coord`.")
@@ -240,16 +239,16 @@ class Coordinator:
         """Run ``fn(*args)`` as a task of this coordinator. An error in it requests a stop.
 
         Args:
-            fn: an ``async def`` function, or anything that returns an awaitable.
+            fn: an ``async def`` function, or another callable that returns an awaitable.
             *args: its arguments.
             name: for messages. Default: the name of ``fn``.
             cancel_on_stop: cancel it at :meth:`join` without a grace period, for tasks that wait
                 without end and do not check :meth:`should_stop`.
-            restart: how often to call ``fn`` again, after a pause, before its error counts.
+            restart: the number of failures after which ``fn`` is called again, after a pause.
 
         Raises:
-            RuntimeError: the coordinator is joined, and would not see an error of the task.
-            TypeError: ``fn`` is no function, but a coroutine object for example.
+            RuntimeError: the coordinator is joined, and could not report an error of the task.
+            TypeError: ``fn`` is not a function, but a coroutine object for example.
         """
         check_function(fn)
         if self.joined:
@@ -265,25 +264,26 @@ class Coordinator:
         max_staleness: int | None = None,
         name: str = "channel",
     ) -> Channel[Any]:
-        """Return a bounded channel for the tasks, which the stop closes. See :class:`Channel`."""
+        """Return a bounded channel for the tasks, closed by the stop. See :class:`Channel`."""
         return self._channels.make(capacity, overflow, max_staleness, name)
 
     def register_task(self, task: asyncio.Task[Any]) -> None:
-        """Own a task that was created elsewhere: :meth:`join` waits for it, its error stops all."""
+        """Adopt a task that other code created: :meth:`join` waits for it, its error requests a
+        stop."""
         if not isinstance(task, asyncio.Future):
             raise TypeError(f"register_task takes an asyncio.Task, got {task!r}.")
         self._tasks.register(task)
 
     def register_thread(self, thread: Any) -> None:
-        """Own a task, or a real thread, which :meth:`join` waits for. TF1: same name.
+        """Adopt a task or a thread, so that :meth:`join` waits for it. TF1: same name.
 
         Args:
-            thread: a task, a ``LooperTask``, or a ``threading.Thread``. One that is not started (yet)
-                is not waited for. A thread cannot be cancelled, and an error in it is not seen, unless
-                it reports it: ``with coord.stop_on_exception():``.
+            thread: a task, a ``LooperTask``, or a ``threading.Thread``. It is not joined unless it was
+                started. A thread cannot be cancelled, and has to report its errors itself:
+                ``with coord.stop_on_exception():``.
 
         Raises:
-            TypeError: it is something else.
+            TypeError: it is another object.
         """
         if isinstance(thread, threading.Thread):
             self._threads.register(thread)
@@ -311,11 +311,11 @@ class Coordinator:
     ) -> None:
         """Wait for the tasks to end, then raise the primary error if there is one.
 
-        Until a stop is requested this waits without limit. From then on the tasks have the grace
-        period; those that remain are cancelled; those that ignore their cancellation are named.
+        There is no limit until a stop is requested. Then the tasks have the grace period, and the
+        remaining ones are cancelled. Stragglers, which ignore their cancellation, are named.
 
         Args:
-            tasks: to wait for in addition to the coordinator's own; see :meth:`register_thread`.
+            tasks: more tasks to join; see :meth:`register_thread`.
             stop_grace_period_secs: counted from the stop. 0 or less: cancel at once.
             ignore_live_tasks: log stragglers instead of raising.
             threads, ignore_live_threads: TF1's names of these.
@@ -323,7 +323,7 @@ class Coordinator:
         Raises:
             BaseException: the primary error, each time; for a ``StopIteration``, which no coroutine can
                 raise, a ``RuntimeError`` from it.
-            RuntimeError: there is no such error, but tasks ignored their cancellation, or threads run.
+            RuntimeError: there is no error, but tasks ignored their cancellation or threads still run.
         """
         for task in (*(tasks or ()), *(threads or ())):
             self.register_thread(task)
@@ -337,9 +337,10 @@ class Coordinator:
     # -- for the session or supervisor that owns this
 
     async def _shut_down(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:
-        """Request a stop and join; return a sentence about stragglers, which is logged too.
+        """Request a stop and join all tasks but ``exclude``. Log and return a sentence about
+        stragglers.
 
-        Raises nothing: the errors are in :attr:`errors`. The task ``exclude`` is not waited for.
+        Raises nothing: the errors are in :attr:`errors`.
         """
         self._request_stop(None, None, None)
         if stragglers := await self._join(grace, exclude):

@@ -1,4 +1,4 @@
-"""Iteration over a source of data that ends with the session, and whose position is saved with it."""
+"""Iteration over a source of data, ended by the session's stop, with a position in checkpoints."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 class DataIterator(Generic[T]):
     """The async iterator behind ``MonitoredSession.iterate``.
 
-    A stop ends it, also while it waits for the source; an error of a background task is raised there.
-    An async generator it made is closed when it ends early.
+    A stop ends it, also while it waits for the source. It raises an error of a background task. If it
+    ends early, it closes the source's iterator.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DataIterator(Generic[T]):
             raise
 
     async def _end(self) -> None:
-        """Close the source's iterator, and raise the error of a background task if there is one."""
+        """Close the source's iterator, and raise the error of a background task, if any."""
         await self.aclose()
         self._stops.raise_pending()
 
@@ -85,17 +85,17 @@ class DataIterator(Generic[T]):
 
 
 class ResumableSource:
-    """The position of a source that belongs to the session's state: after the last item that was used.
+    """The position of a source after the last item that was used, as the session's state has it.
 
-    An item counts as used once the global step has changed since the body got it. A save may be ordered
-    before that, in the middle of a step for example; the saved state has not seen the item then, and
-    the position must not have either. Items that the body collects for one step count together.
+    An item counts as used once the global step has changed since the body received it. A save that is
+    ordered earlier, for example during the step, has a state without the item, and therefore the
+    position before it. Items that the body collects for one step count together.
 
-    Costs two numbers an item where the source can go back by one (``state_dict(unread=1)``, as
-    ``am.data`` can), else a ``state_dict()`` an item.
+    Each item costs two numbers if the source can step back by one (``state_dict(unread=1)``, as in
+    ``am.data``), else a ``state_dict()``.
 
-    A recovery that lost no step leaves the source where it is: the body holds the next item, and the
-    run that is repeated uses it. One that lost steps takes the source back with the state.
+    A recovery that lost no step does not move the source: the body holds the next item, which the
+    repeated run uses. A recovery that lost steps restores the position that belongs to the state.
 
     Args:
         source: has ``state_dict()`` and ``load_state_dict(state)``.
@@ -111,7 +111,7 @@ class ResumableSource:
         self._fetching = False
 
     def fetching(self) -> None:
-        """Note that the body waits for an item."""
+        """Record the position before an item that the body waits for."""
         if self._is_unused():
             if self._before is None:  # another one for the same step
                 self._before = self.source.state_dict(unread=1)
@@ -120,7 +120,7 @@ class ResumableSource:
         self._fetching = True
 
     def fetched(self, given: bool) -> None:
-        """Note that the body gets it, or none."""
+        """Record whether the body received the item."""
         self._fetching = False
         if given:
             self._given_at = self._steps()
@@ -149,10 +149,10 @@ class ResumableSource:
 def resumable_source(
     stateful: StatefulObjects, source: Any, name: str | None, steps: Callable[[], int | None]
 ) -> ResumableSource | None:
-    """Have the position of a source saved along, and return it; None where it has no state to save.
+    """Register the position of a source with the saver; return None for a source without a state.
 
-    Its name in checkpoints is by default ``data``, ``data_1`` and so on; ``steps`` returns how many are
-    completed. Raises ``ValueError`` where another source has the name.
+    The default name in checkpoints is ``data``, ``data_1`` and so on. ``steps`` returns the number of
+    completed steps. A name that another source has is a ``ValueError``.
     """
     if not stateful.saves(source):
         return None

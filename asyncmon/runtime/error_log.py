@@ -1,4 +1,4 @@
-"""Errors reported to a coordinator: the first one is raised, none is lost."""
+"""Errors reported to a coordinator: the first one is primary, the others are attached to it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 class ErrorLog:
-    """The errors of one coordinator. Written by any thread: each change is one append or store.
+    """The errors of one coordinator. Thread-safe: each change is one append or store.
 
     Args:
-        clean_types: errors of these types are kept but not raised; cancellations likewise.
+        clean_types: errors of these types, and cancellations, are kept but not raised.
 
     Raises:
         TypeError: a member is not an exception type.
@@ -36,7 +36,7 @@ class ErrorLog:
     def clear(self) -> None:
         """Forget all errors."""
         self.all: list[BaseException] = []
-        """Every error, in order."""
+        """All errors, in order."""
         self.primary: BaseException | None = None
         """The first error that is not of a clean type."""
 
@@ -47,18 +47,18 @@ class ErrorLog:
         )
 
     def add(self, error: BaseException, source: str | None) -> None:
-        """Keep and log an error. An error that is known already is ignored.
+        """Keep and log an error, once.
 
         Args:
-            error: the first one becomes the primary, later ones are attached to it as notes.
-            source: where it comes from, for the log.
+            error: the first one becomes the primary error, later ones are attached to it as notes.
+            source: its origin, for the log.
         """
         if any(error is known for known in self.all):
             return
         clean = self.is_clean(error)
         error = _raisable(error, source, clean=clean)
         self.all.append(error)
-        # Found in the list, in which it has its place whatever other threads append meanwhile.
+        # Taken from the list, whose order is the same for all threads.
         first = next((one for one in self.all if not self.is_clean(one)), None)
         self.primary = first
         kind, text, where = type(error), text_of(error), f" (from {source})" if source else ""
@@ -74,7 +74,7 @@ class ErrorLog:
 
 
 def is_pep_479(error: BaseException | None) -> bool:
-    """Return whether this is the ``RuntimeError`` that a ``StopIteration`` becomes in a coroutine."""
+    """Return whether an error is the ``RuntimeError`` made of a coroutine's ``StopIteration``."""
     cause = error.__cause__ if isinstance(error, RuntimeError) else None
     return (
         error is not None
@@ -96,10 +96,10 @@ def _raisable(error: BaseException, source: str | None, *, clean: bool) -> BaseE
 
 
 def as_exception(ex: Any) -> BaseException | None:
-    """Return the exception of an exception or a ``sys.exc_info()``.
+    """Return an exception, or the exception of a ``sys.exc_info()``.
 
     Raises:
-        TypeError: it is neither, nor None.
+        TypeError: ``ex`` is neither of these, nor None.
     """
     if isinstance(ex, tuple) and len(ex) == 3:
         ex = ex[1]
@@ -109,5 +109,5 @@ def as_exception(ex: Any) -> BaseException | None:
 
 
 def describe(error: BaseException, source: str | None) -> str:
-    """Return one phrase about an error."""
+    """Return a phrase about an error and its source."""
     return phrase(error) + (f" in {source}" if source else "")

@@ -17,10 +17,10 @@ _WATCHED = 8
 
 
 class ForgottenAwait:
-    """Counts how often a loop asks whether it is to stop while the event loop does not run.
+    """Count the calls of ``should_stop`` while the event loop is blocked.
 
-    A step that is awaited lets the event loop run each millisecond, so only a loop that awaits nothing
-    asks often for a quarter of a second. The coroutines that are then dropped are looked at.
+    An awaited step lets the event loop run each millisecond. A loop that calls often for a quarter of a
+    second therefore awaits nothing. Coroutines that it drops then are reported.
     """
 
     __slots__ = ("_asked", "_since", "_warned", "_watch", "_watched")
@@ -32,17 +32,17 @@ class ForgottenAwait:
         self._watch: _Watch | None = None
 
     def asked(self) -> None:
-        """Note that a loop asked, in any thread.
+        """Count a call. Safe in any thread.
 
         Raises:
-            RuntimeError: a coroutine is made in the loop and not awaited. It names call and place.
+            RuntimeError: a coroutine was made in the loop and not awaited. The error names both.
         """
         self._asked += 1
         if self._asked > _MANY:
             self._look()
 
     def _reset(self) -> None:
-        """Begin anew: the event loop runs, or there is none."""
+        # The event loop runs.
         self._asked = self._watched = 0
         self._since = None
         self._end_watch()
@@ -86,7 +86,7 @@ class ForgottenAwait:
 
 
 class _Watch:
-    """Collect the warnings of Python about coroutines that nobody awaited, with their origins."""
+    """Record Python's warnings about coroutines that were not awaited, with their origins."""
 
     def __init__(self) -> None:
         self._depth = sys.get_coroutine_origin_tracking_depth()
@@ -96,7 +96,7 @@ class _Watch:
         warnings.simplefilter("always")
 
     def dropped(self) -> str:
-        """Return what was called where, or "" if nothing was dropped yet."""
+        """Return the call of a dropped coroutine and its place, or "" if there is none yet."""
         for warning in self._caught:
             coroutine = warning.source
             if inspect.iscoroutine(coroutine) and coroutine.cr_origin:
@@ -105,7 +105,7 @@ class _Watch:
         return ""
 
     def end(self, *, named: bool) -> None:
-        """Let warnings be as before, and give those that were caught, but for calls an error names."""
+        """Restore the warnings, and issue the recorded ones unless an error names their calls."""
         sys.set_coroutine_origin_tracking_depth(self._depth)
         self._catcher.__exit__(None, None, None)
         for warning in self._caught:

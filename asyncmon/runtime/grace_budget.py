@@ -1,4 +1,4 @@
-"""The time that is left after a signal, and the parts of the end that share it."""
+"""The grace period after a signal, and the parts of the shutdown that share it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LEAST_SAVE_SECS = 1.0  # a disk may be busy
 
 
 class Part(Enum):
-    """A part of the end of a session, and until when it may take: see :class:`GraceBudget`."""
+    """A part of a session's shutdown, which ends before the next one: see :class:`GraceBudget`."""
 
-    RUNS = "the runs under way, until they are abandoned"
+    RUNS = "current runs, until they are interrupted"
     ENDS = "the hooks' end"
     SAVES = "the end of hooks that save"
     TASKS = "background tasks, until they are cancelled"
@@ -24,12 +24,11 @@ class Part(Enum):
 
 
 class GraceBudget:
-    """One deadline for everything that a session still does after a signal.
+    """One deadline for the whole shutdown of a session after a signal.
 
-    Each part has to end before the next ones need their time. For the last save that is the time it is
-    expected to take, one second at least and half of the grace period at most; for each other part 4 %
-    of the grace period, one second at most. Without a signal there is no deadline.
-    """
+    Each part ends early enough for the later ones. The last save has the time it is expected to take,
+    at least one second and at most half of the grace period. Each other part has 4 % of the grace
+    period, at most one second. Without a signal there is no deadline."""
 
     def __init__(self) -> None:
         self.deadline = math.inf
@@ -39,20 +38,20 @@ class GraceBudget:
 
     @property
     def is_running(self) -> bool:
-        """Whether a signal came."""
+        """Whether there is a deadline, after a signal."""
         return self.deadline < math.inf
 
     def is_over(self, part: Part) -> bool:
-        """Return whether a part can not begin any more."""
+        """Return whether the time of a part is over."""
         return self.is_running and asyncio.get_running_loop().time() >= self.until(part)
 
     def start(self, deadline: float, secs: float, save_secs: float) -> None:
-        """Begin, or move the deadline to an earlier time.
+        """Set the deadline, or move it to an earlier time.
 
         Args:
             deadline: on the loop's clock.
             secs: the grace period.
-            save_secs: expected of the last save.
+            save_secs: the expected time of the last save.
         """
         if deadline >= self.deadline:
             return
@@ -64,15 +63,15 @@ class GraceBudget:
                 timeout.reschedule(self.until(of))
 
     def until(self, part: Part) -> float:
-        """Return when a part has to be over, on the loop's clock; ``math.inf`` without a signal."""
+        """Return the deadline of a part on the loop's clock; ``math.inf`` without a signal."""
         return self.deadline - self._left[part]
 
     @contextlib.asynccontextmanager
     async def limit(self, part: Part) -> AsyncIterator[asyncio.Timeout]:
-        """Cancel the block when its part has to be over, also where the signal comes meanwhile.
+        """Cancel the block at the deadline of its part, also if the signal comes during the block.
 
         Raises:
-            TimeoutError: it was.
+            TimeoutError: the deadline was exceeded.
         """
         when = self.until(part)
         async with asyncio.timeout_at(when if when < math.inf else None) as timeout:

@@ -63,14 +63,14 @@ class GraphProgram:
         return GraphSession(target, self.graph, config)
 
     def init_op(self) -> Any:
-        """Return what initialises global variables, and the initialisers of saved models."""
+        """Return the operation that initialises global variables and saved models."""
         more = self.graph.get_collection(SAVED_MODEL_INITIALIZERS)
         return self._get(
             "init_op", GraphKeys.INIT_OP, lambda: group(global_variables_initializer(), *more)
         )
 
     def local_init_op(self) -> Any:
-        """Return what initialises local variables and tables."""
+        """Return the operation that initialises local variables and tables."""
         return self._get("local_init_op", GraphKeys.LOCAL_INIT_OP, default_local_init_op)
 
     def ready_op(self) -> Any:
@@ -115,7 +115,7 @@ class GraphProgram:
         return self.global_step() is not None
 
     def canonical_feed(self, key: Any) -> Hashable:
-        """Return the tensor that is meant, given by itself or by name; for a tuple, all of them."""
+        """Return the tensor of a key, which is a tensor, a name or a tuple of these."""
         if isinstance(key, tuple):
             return tuple(map(self.canonical_feed, key))
         return feed_tensor(self.graph, key)
@@ -150,7 +150,7 @@ def saver_of(graph: Graph) -> Any:
 
 
 def graph_program(program: Any) -> GraphProgram | None:
-    """Return the program of a graph, or of the default graph for None; None for anything else."""
+    """Return the program of a graph, or of the default graph for None; None for another object."""
     graph = get_default_graph() if program is None else program
     return GraphProgram(graph) if isinstance(graph, Graph) else None
 
@@ -161,7 +161,7 @@ def get_or_default(
     default_constructor: Callable[[], Any],
     graph: Graph | None = None,
 ) -> Any:
-    """Return the item of a collection, or make one and remember it there unless it is None.
+    """Return the item of a collection, or make one and add it to the collection.
 
     Raises:
         RuntimeError: the collection has more than one item; or one has to be made and the graph is
@@ -183,11 +183,11 @@ def get_or_default(
 
 
 def default_local_init_op() -> Any:
-    """Return what initialises the local variables and tables of the default graph."""
+    """Return the operation that initialises local variables and tables of the default graph."""
     tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
     return group(local_variables_initializer(), *tables)
 
 
 def variables_under_construction() -> list[str] | None:
-    """Return the names of the default graph's variables, for savers; None where nothing is built."""
+    """Return the names of the default graph's variables; None if the graph is empty."""
     return [name_of(v) for v in global_variables()] if get_default_graph().get_operations() else None

@@ -14,7 +14,7 @@ from asyncmon.system.members import members_of
 
 
 class SessionRunArgs(NamedTuple):
-    """What ``before_run`` adds to the coming run. TF1: ``tf.train.SessionRunArgs``.
+    """The fetches and feeds that ``before_run`` adds to a run. TF1: ``tf.train.SessionRunArgs``.
 
     Example::
 
@@ -23,33 +23,33 @@ class SessionRunArgs(NamedTuple):
     """
 
     fetches: Any
-    """Anything the program can fetch, in any nesting; the results come back in the same shape."""
+    """Fetches of the program in any nesting; the results have the same structure."""
     feed_dict: Mapping[Any, Any] | None = None
-    """Values to feed. A key that the caller or another hook feeds too is refused before the run."""
+    """Values to feed. A key that the caller or another hook also feeds is refused before the run."""
     options: Any = None
     """A ``RunOptions``, merged with the caller's: maximum, logical or, or appended, by field."""
 
 
 class SessionRunValues(NamedTuple):
-    """What ``after_run`` gets of the run. TF1: ``tf.train.SessionRunValues``."""
+    """The results of a run for ``after_run``. TF1: ``tf.train.SessionRunValues``."""
 
     results: Any
-    """The values of this hook's fetches, in their shape; None when it has none."""
+    """The values of this hook's fetches, in their structure; None without fetches."""
     options: Any
     """The merged ``RunOptions`` of this run, never None."""
     run_metadata: Any
     """The ``RunMetadata`` of this run, never None; the same object for all hooks."""
     step: int | None = None
-    """The global step after this run's commit (how many steps are complete), or None where the
+    """The global step after this run's commit, which is the number of completed steps; None if the
     program counts none. Always exact, unlike a fetched step tensor."""
 
 
 class SessionRunContext:
-    """The run that is under way, one object for all hooks. TF1: ``tf.train.SessionRunContext``.
+    """The current run, one object for all hooks. TF1: ``tf.train.SessionRunContext``.
 
     Args:
-        original_args: what the caller of ``run`` passed, as :class:`SessionRunArgs`.
-        session: the raw session; running something in it triggers no hooks.
+        original_args: the arguments of the caller of ``run``, as :class:`SessionRunArgs`.
+        session: the raw session, whose runs call no hooks.
         on_stop: called with the reason when a hook requests a stop.
     """
 
@@ -70,11 +70,11 @@ class SessionRunContext:
     def request_stop(self, reason: str | None = None) -> None:
         """Request a stop of the session after this run. One-way; further calls change nothing.
 
-        The run that is under way completes, with all its hooks. The request survives a failure of the
-        run and a recovery.
+        The current run completes, with all its hooks. The request survives a failure of the run and a
+        recovery.
 
         Args:
-            reason: why, for the log and ``stop_reason``. Default: the name of the hook.
+            reason: for the log and ``stop_reason``. Default: the name of the hook.
         """
         self.stop_requested = True
         if self._on_stop is not None:
@@ -82,9 +82,9 @@ class SessionRunContext:
 
 
 class SessionRunHook:
-    """Base class of hooks: override what you need, all of it ``async def``. TF1: same name.
+    """Base class of hooks, with ``async def`` methods to override. TF1: same name.
 
-    The moments of a life, in the order of the hooks' priorities, awaited one after another::
+    The methods are called in the order of the hooks' priorities, and awaited one after another::
 
         begin                                   once, before the program is finalized
         after_create_session   background       for each created session, again after a recovery
@@ -96,9 +96,9 @@ class SessionRunHook:
     ``save_now(session)``, and ``state_dict()`` with ``load_state_dict(state)``, plain functions over
     values that JSON or numpy can hold: the state of the hook is then saved in checkpoints.
 
-    An error raised by a hook leaves the call that ran it (``start``, ``run``, ``close``), unless
-    ``on_error`` says otherwise. A preemption error out of ``before_run`` or ``after_run`` makes the
-    session recover and repeat the run: what ``after_run`` does happens at least once.
+    An error of a hook is raised by the call that ran it (``start``, ``run``, ``close``), unless
+    ``on_error`` says otherwise. After a preemption error out of ``before_run`` or ``after_run`` the
+    session recovers and repeats the run, so that ``after_run`` may be called again for a step.
 
     Attributes:
         priority: the place of the hook in every phase: lower comes earlier, equal keeps the order
@@ -145,7 +145,7 @@ class SessionRunHook:
     _logged_errors: tuple[int, Exception | None] = 0, None  # how many, and the last one
 
     async def begin(self) -> None:
-        """Prepare, once, before the program is finalized: operations may still be added to it."""
+        """Prepare, once, before the program is finalized, so that operations can still be added."""
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """A raw session was created, initialised or restored: at the start and at each recovery.
@@ -156,28 +156,27 @@ class SessionRunHook:
         """
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Before each run. Return what to fetch and feed in addition, or None."""
+        """Before each run. Return additional fetches and feeds, or None."""
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """After each run that succeeded; its writes are committed."""
+        """After each successful run, when its writes are committed."""
 
     async def end(self, session: Session) -> None:
         """The session ends successfully; ``session`` is still open. Not called at other ends."""
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Run as a background task for the life of each created session, then be cancelled.
+        """Run as a task beside each created session, which is cancelled at its end.
 
-        An error in it interrupts the run that is being awaited and ends the session.
+        An error in it interrupts the current run and ends the session.
         """
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Release what this hook holds, always and last, once; the session is closed already.
+        """Release the hook's resources, once, at every end; the session is closed already.
 
-        Called on every hook whose ``begin`` was called, in reverse order, shielded from
-        cancellation.
+        Called on every hook whose ``begin`` was called, in reverse order, shielded from cancellation.
 
         Args:
-            error: what ended the session, or None for a successful end.
+            error: the error that ended the session, or None for a successful end.
         """
 
 
@@ -204,13 +203,13 @@ SAVER = 100
 
 
 def hook_name(hook: object) -> str:
-    """Return how messages call a hook: its ``name`` if it has one, else its class."""
+    """Return the name of a hook in messages: its ``name``, or else its class."""
     name: object = members_of(HookMembers, hook).name
     return name if isinstance(name, str) else type(hook).__name__
 
 
 def overrides(hook: object, moment: str) -> bool:
-    """Return whether a hook does anything at a moment. If not, it is not called."""
+    """Return whether a hook has a method of its own, which is then called."""
     method = getattr(hook, moment, None)
     if method is None:
         return False

@@ -1,4 +1,4 @@
-"""Refuse wrong hooks by name when they are added, not at step 40,000."""
+"""Refuse wrong hooks when they are added, with an error that names hook and method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOMENTS: dict[str, tuple[str, ...]] = {
 """The methods of a hook with the arguments they are called with."""
 
 _OPTIONAL = frozenset({"background", "cleanup"})
-_ALIKE = 0.87  # how alike two names are, where 1 is the same; "send" is no "end"
+_ALIKE = 0.87  # the least ratio of two names, where 1 is equal; "send" is no "end"
 _POLICIES = ("raise", "log", "detach")
 
 
@@ -31,7 +31,7 @@ def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
 
     Raises:
         TypeError: they are no list; one is a class, lacks a method, or has a wrong one.
-        ValueError: an object is there twice, or an attribute has a wrong value.
+        ValueError: an object occurs twice, or an attribute has a wrong value.
     """
     if hooks is not None and not isinstance(hooks, Iterable):
         raise TypeError(f"hooks must be a list of hooks, got {hooks!r}. Write `hooks=[...]`.")
@@ -59,13 +59,13 @@ def check_methods(
 
     Args:
         one: the object.
-        kind: what it should be, for messages.
-        base: the public class that its class should derive from. What is inherited is right.
-        methods: names and arguments.
-        optional: the names of those it may lack.
+        kind: of object, for messages.
+        base: the public class that its class should derive from. Inherited methods are not checked.
+        methods: their names and arguments.
+        optional: the names of methods that it may lack.
 
     Raises:
-        TypeError: it cannot work, or is a class.
+        TypeError: a method is missing or wrong, or the object is a class.
     """
     if isinstance(one, type):
         raise TypeError(
@@ -86,7 +86,7 @@ def check_methods(
 
 
 def _check_spelling(one: Any, kind: str, base: type, methods: Mapping[str, Any]) -> None:
-    """Refuse a public method whose name is nearly that of one which the class does not override."""
+    """Refuse a public method whose name resembles that of a method the class does not override."""
     inherited = [m for m in methods if getattr(type(one), m, None) is getattr(base, m)]
     for cls in type(one).__mro__:
         if cls is base:

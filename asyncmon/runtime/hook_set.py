@@ -1,4 +1,4 @@
-"""The hooks of one session: ordered calls, deadlines, and what their errors do."""
+"""The hooks of one session: the order of their calls, deadlines, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from asyncmon.system.members import members_of
 logger = logging.getLogger(__name__)
 
 CLEANUP_SECS = 120.0
-"""How long a hook's ``cleanup`` may take when the hook itself sets no deadline."""
+"""The deadline of ``cleanup`` of a hook without a deadline."""
 
 NOTICE_SECS = 10.0
-"""After this time the log says which hook's ``end`` is being waited for."""
+"""After this time the log names the hook whose ``end`` is still awaited."""
 
 
 class RunCalls(NamedTuple):
-    """The calls of one hook around a run; one of the two at least."""
+    """The calls of one hook around a run, at least one of the two."""
 
     hook: Any
     before: Callable[[Any], Awaitable[Any]] | None
@@ -40,7 +40,7 @@ class RunCalls(NamedTuple):
 
 
 class AttachedHook:
-    """What ``MonitoredSession.attach`` returns. Leaving ``async with`` detaches the hook.
+    """The result of ``MonitoredSession.attach``. Leaving ``async with`` detaches the hook.
 
     Example::
 
@@ -53,9 +53,9 @@ class AttachedHook:
         self._detach = detach
 
     async def detach(self) -> None:
-        """Remove the hook after the run that is under way: ``end``, then ``cleanup``.
+        """Remove the hook after the current run: ``end``, then ``cleanup``.
 
-        Does nothing a second time, nor after the session was closed, which has done it.
+        A second call does nothing, nor does a call after the close of the session.
         """
         await self._detach(self.hook)
 
@@ -67,10 +67,10 @@ class AttachedHook:
 
 
 class HookSet:
-    """Checked hooks in the order of their priorities, and the calls of each moment.
+    """Checked hooks in the order of their priorities, and their calls.
 
-    Calls are bound once, when the set changes: a method that a hook does not override is in no list
-    and costs nothing.
+    Calls are bound when the set changes. A method that a hook does not override is in no list and costs
+    nothing.
     """
 
     def __init__(self, hooks: Sequence[Any]) -> None:
@@ -78,24 +78,24 @@ class HookSet:
         self.observers = Observers()
         self.observers.when_changed(self._bind)
         self.failures: dict[str, tuple[int, BaseException]] = {}
-        """How often a hook has raised around runs or where that was tolerated, and the last error."""
+        """The number of errors of a hook that were raised in runs or tolerated, and the last error."""
         self._labels: dict[int, str] = {}
         self._named: Counter[str] = Counter()
         self.running: Any = None
-        """The hook that is being awaited in a run, for reports."""
+        """The hook that is awaited in a run, for reports."""
         self.stop_requested = False
-        """Whether a hook requested a stop; it stays true over recoveries."""
+        """Whether a hook requested a stop. A recovery does not reset it."""
         self.wake_step: float = -math.inf
-        """Runs that end before this global step need not call the hooks that idle."""
+        """Runs that end before this global step need not call idle hooks."""
         self.begun: list[Any] = []
-        """The hooks whose ``begin`` was called and ``cleanup`` not yet, in this order."""
+        """The hooks whose ``begin`` was called, and ``cleanup`` not yet, in order."""
         self._backgrounds: dict[int, asyncio.Task[Any]] = {}
         self._bind()
 
     def label(self, hook: Any) -> str:
-        """Return the name of a hook, with a number where an earlier one of this session has it.
+        """Return the name of a hook, with a number if an earlier one of this session has it.
 
-        It stays until the hook's ``cleanup``, and no later hook gets the same one.
+        The label is kept until the hook's ``cleanup``. No later hook gets the same one.
         """
         label = self._labels.get(id(hook))
         if label is None:
@@ -116,18 +116,18 @@ class HookSet:
             calls for calls in self.steps if _members(calls.hook).idle_until_step is not None
         )
         self.always = self.steps
-        """Those of ``steps`` that every run calls."""
+        """The calls of ``steps`` that every run makes."""
         if self._idling:
             self.always = tuple(calls for calls in self.steps if calls not in self._idling)
         self.find_wake_step()
 
     def find_wake_step(self) -> None:
-        """Find the first step that a hook waits for. Called where hooks may have changed theirs."""
+        """Find the lowest step of the idle hooks. Called when they may have changed it."""
         steps = [calls.hook.idle_until_step for calls in self._idling]
         self.wake_step = min((-math.inf if step is None else step for step in steps), default=-math.inf)
 
     def _call(self, hook: Any, moment: str) -> Callable[..., Awaitable[Any]] | None:
-        """Return a method of a hook, with its deadline and its policy for errors around it."""
+        """Return a method of a hook, wrapped in its deadline and its policy for errors."""
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
@@ -144,7 +144,7 @@ class HookSet:
     def _observed(
         self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]]
     ) -> Callable[..., Awaitable[Any]]:
-        """Return a method of a hook, with a span around it where there are observers."""
+        """Return a method of a hook, wrapped in a span if there are observers."""
         if not self.observers:
             return method
         label, span = self.label(hook), self.observers.span
@@ -173,7 +173,7 @@ class HookSet:
         return None
 
     def failed(self, hook: Any, error: BaseException) -> None:
-        """Note an error of a hook."""
+        """Count an error of a hook."""
         label = self.label(hook)
         self.failures[label] = self.failures.get(label, (0, error))[0] + 1, error
 
@@ -192,7 +192,7 @@ class HookSet:
     # -- the moments --------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Call ``begin`` of each hook, in order; the first error leaves."""
+        """Call ``begin`` of each hook, in order, up to the first error."""
         for hook in self.hooks:
             await self._begin(hook)
 
@@ -220,16 +220,16 @@ class HookSet:
             )
 
     async def end(self, session: Session, stops: StopControl, errors: list[BaseException]) -> None:
-        """Call ``end`` of every hook, in order, and add what they raise to ``errors``.
+        """Call ``end`` of every hook, in order, and add their errors to ``errors``.
 
-        A cancellation of this task cuts short the call that is under way, and only it, as the grace
-        budget of a signal does. That is no error where the session was to stop for the signal, unless
-        the hook saves and has not saved the last step.
+        A cancellation of this task cancels the current call only, as the grace budget of a signal does.
+        If the session stops for that signal this is no error, unless the hook saves and has not saved
+        the last step.
         """
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is None:
                 continue
-            saves = end_secs(hook) > 0
+            saves = _members(hook).end_secs > 0
             part = Part.SAVES if saves else Part.ENDS
             seen = len(errors)
             if over := stops.budget.is_over(part):
@@ -247,11 +247,11 @@ class HookSet:
 
     @property
     def end_secs(self) -> float:
-        """The seconds that the ``end`` of hooks that save is expected to take."""
-        return sum(map(end_secs, self.hooks))
+        """The expected time of ``end`` of all hooks that save, in seconds."""
+        return sum(_members(hook).end_secs for hook in self.hooks)
 
     async def end_on_cancel(self, session: Session, secs: float, errors: list[BaseException]) -> None:
-        """Call ``end`` of the hooks with ``ends_on_cancel``, each for some seconds at most."""
+        """Call ``end`` of the hooks with ``ends_on_cancel``, each with a timeout."""
         for hook in self.hooks:
             if _members(hook).ends_on_cancel and (call := self._call(hook, "end")) is not None:
                 async with asyncio.timeout(secs):
@@ -268,7 +268,7 @@ class HookSet:
             errors.append(error)
         except GeneratorExit:
             raise
-        except BaseException as error:  # an exit leaves after the other hooks have saved
+        except BaseException as error:  # an exit is raised after the other hooks have saved
             logger.exception("%s.end failed.", hook_name(hook))
             self.failed(hook, error)
             errors.append(error)
@@ -297,7 +297,7 @@ class HookSet:
     # -- changes while the session runs -------------------------------------------------------------
 
     async def attach(self, hook: Any, session: Session, coord: Coordinator) -> None:
-        """Add a checked hook to an open session, with the calls it has missed."""
+        """Add a checked hook to an open session, and make the calls it has missed."""
         running = self.running
         self.hooks = in_order((*self.hooks, hook))
         self.running = hook
@@ -306,7 +306,7 @@ class HookSet:
             if (call := self._call(hook, "after_create_session")) is not None:
                 await call(session, coord)
         except BaseException as error:
-            self._remove(hook)  # alone: others may have come or gone meanwhile
+            self._remove(hook)  # other hooks may have been added or removed since
             await self._clean_up_shielded(hook, error)
             raise
         finally:
@@ -316,7 +316,7 @@ class HookSet:
             self._bind()
 
     async def detach(self, hook: Any, session: Session) -> None:
-        """Remove a hook, with the calls of a successful end. Does nothing a second time."""
+        """Remove a hook with the calls of a successful end. A second call does nothing."""
         if not self.has(hook):
             return
         background = self._remove(hook)
@@ -343,11 +343,6 @@ class HookSet:
             return None
         background.cancel()
         return background
-
-
-def end_secs(hook: Any) -> float:
-    """Return the seconds that ``end`` of a hook is expected to take; 0 for one that does not save."""
-    return _members(hook).end_secs
 
 
 def _members(hook: Any) -> HookMembers:

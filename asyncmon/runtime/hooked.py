@@ -1,4 +1,4 @@
-"""The innermost layer: one raw run for the caller and all hooks."""
+"""The inner layer: one raw run for the caller and all hooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, cast
+from typing import Any
 
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.call_scope import inside_run
@@ -18,11 +18,11 @@ from asyncmon.runtime.protocols import ProgramMembers, Run
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
 from asyncmon.system.members import members_of
 
-_make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
+_make = tuple.__new__  # takes half the time of a named tuple's call, and there is one for each hook
 
 
 class Hooked:
-    """Call the hooks around a raw run, with their fetches and feeds in it.
+    """Call hooks around each raw run, and add their fetches and feeds to it.
 
     ``on_stop`` is called with the reason when a hook or a step function requests a stop.
     """
@@ -39,14 +39,14 @@ class Hooked:
         self.samples = created.samples
         self._boundary = created.boundary
         self._coord = coord
-        self._scopes = created.stops.scopes  # whose run is the one under way
+        self._scopes = created.stops.scopes  # their run is the current one
         self._on_stop = on_stop
         self._counts_steps = hasattr(raw, "global_step")  # else it is read in each run
         program = members_of(ProgramMembers, program_of(raw))
         self._canonical_feed = program.canonical_feed or (lambda key: key)
         self._no_options = RunOptions()
-        self._step = raw.global_step if self._counts_steps else None  # that the hooks have seen
-        self._last_step: float = 0  # after the last run; inf where it did not advance the step
+        self._step = raw.global_step if self._counts_steps else None  # seen by all hooks
+        self._last_step: float = 0  # after the last run; inf if it did not advance the step
 
     def run_bare(self, run: Run) -> Awaitable[Any]:
         """Run once without hooks."""
@@ -66,7 +66,7 @@ class Hooked:
         return self._run_with_hooks(run, hooks.steps, step)
 
     async def _run_idle(self, run: Run, before: int) -> Any:
-        """Run without hooks, and call afterwards those that this very run wakes."""
+        """Run without hooks, then call the idle hooks that this run wakes."""
         result = await self.raw.run(*run)
         step = self._step = self.raw.global_step
         if step is not None and before <= step < self._hooks.wake_step:
@@ -107,10 +107,18 @@ class Hooked:
                     options = merge_options(options, [r[2] for r in requests if r[2] is not None])
                 if options is not None and run_metadata is None:
                     run_metadata = RunMetadata()
-                results = await self._compute(wanted, feeds, options, run_metadata)
+                if self.samples.waiting:
+                    results = await self._run_with_samples(wanted, feeds, options, run_metadata)
+                elif len(wanted) == 1:
+                    results = (await self.raw.run(fetches, feeds, options, run_metadata),)
+                else:
+                    results = await self.raw.run(tuple(wanted), feeds, options, run_metadata)
             step = self._step = self.raw.global_step if self._counts_steps else None
             if before is not None:
-                calls, places = self._with_woken(calls, places, before, present)
+                self._last_step = step if step is not None and step > before else math.inf
+                is_idle = step is not None and before <= step < hooks.wake_step
+                if not is_idle and calls is not present:
+                    calls, places = _with_woken(calls, places, present)
             if options is None:
                 options = self._no_options
             if run_metadata is None:
@@ -166,49 +174,26 @@ class Hooked:
         hooks.running = None
         return wanted, requests
 
-    async def _compute(self, wanted: list[Any], *args: Any) -> tuple[Any, ...]:
+    async def _run_with_samples(self, wanted: list[Any], *args: Any) -> tuple[Any, ...]:
         """Return the results of all fetches, and complete the samples that join them."""
-        raw = self.raw
-        if not self.samples.waiting:
-            if len(wanted) == 1:
-                return (await raw.run(wanted[0], *args),)
-            return cast("tuple[Any, ...]", await raw.run(tuple(wanted), *args))
         samples = self.samples.take()
+        fetches = (*wanted, *[sample.fetches for sample in samples])
         try:
-            results = await raw.run((*wanted, *[sample.fetches for sample in samples]), *args)
+            results: tuple[Any, ...] = await self.raw.run(fetches, *args)
         except BaseException as error:
             self.samples.put_back(samples, error)
             raise
-        step = raw.global_step if self._counts_steps else None
+        step = self.raw.global_step if self._counts_steps else None
         for sample, result in zip(samples, results[len(wanted) :], strict=True):
             if not sample.result.done():
                 sample.result.set_result((result, step))
-        return cast("tuple[Any, ...]", results)
-
-    def _with_woken(
-        self,
-        calls: tuple[RunCalls, ...],
-        places: list[int],
-        before: int,
-        present: tuple[RunCalls, ...],
-    ) -> tuple[tuple[RunCalls, ...], list[int]]:
-        """Return the calls after a run, with those of the idle hooks that it wakes, and their places.
-
-        An idle hook with a ``before_run`` is left to the next run.
-        """
-        step = self._step
-        self._last_step = step if step is not None and step > before else math.inf
-        if calls is present or (step is not None and before <= step < self._hooks.wake_step):
-            return calls, places
-        place = {id(call): place for call, place in zip(calls, places, strict=True)}
-        calls = tuple(call for call in present if call.before is None or id(call) in place)
-        return calls, [place.get(id(call), 0) for call in calls]
+        return results
 
     async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
-        """Call a step function, plain or async, and return what it returns."""
+        """Return the result of a step function, plain or async."""
         hooks, before = self._hooks, self._hooks.stop_requested
 
-        def stopped() -> bool:  # a repeated attempt may run although the first one requested the stop
+        def stopped() -> bool:  # a repeated attempt may run even if the first one requested the stop
             return hooks.stop_requested and not before
 
         context = StepContext(self.raw, self.run, self._on_stop, stopped)
@@ -222,7 +207,7 @@ class Hooked:
             inside_run.reset(token)
 
     async def attach(self, hook: Any) -> None:
-        """Add a hook between two runs, or in the middle of one."""
+        """Add a hook, between two runs or during a run."""
         await self._hooks.attach(hook, self.raw, self._coord)
 
     def _request_stop(self, reason: str | None) -> None:
@@ -230,15 +215,27 @@ class Hooked:
         self._on_stop(reason or f"{'a hook' if hook is None else hook_name(hook)} requested a stop")
 
 
+def _with_woken(
+    calls: tuple[RunCalls, ...], places: list[int], present: tuple[RunCalls, ...]
+) -> tuple[tuple[RunCalls, ...], list[int]]:
+    """Return the calls after a run that wakes the idle hooks, and the places of their fetches.
+
+    An idle hook with a ``before_run`` is left to the next run.
+    """
+    place = {id(call): place for call, place in zip(calls, places, strict=True)}
+    calls = tuple(call for call in present if call.before is None or id(call) in place)
+    return calls, [place.get(id(call), 0) for call in calls]
+
+
 def merge_feeds(
     own: Mapping[Any, Any] | None,
     others: Sequence[Mapping[Any, Any]],
     canonical: Callable[[Any], Hashable],
 ) -> Mapping[Any, Any] | None:
-    """Return the feeds of the caller and of all hooks, in a new dict where hooks have some.
+    """Return the feeds of the caller and of all hooks, in a new dict if hooks have feeds.
 
-    ``canonical`` returns the same value for each way of naming the same thing. Something that is fed
-    twice is a ``RuntimeError``.
+    ``canonical`` returns the same value for all keys of one tensor. A tensor that is fed twice is a
+    ``RuntimeError``.
     """
     if not others:
         return own
@@ -257,10 +254,10 @@ def merge_feeds(
 
 
 def merge_options(own: Any, others: Sequence[Any]) -> Any:
-    """Return the options of the caller with those of the hooks merged in, if any, as a new object.
+    """Return the options of the caller, merged with those of the hooks into a new object.
 
-    Of numbers the maximum is taken, booleans are or-ed, lists appended; other fields of hooks are
-    ignored. So a hook can only lengthen a timeout, but its finite one replaces the caller's none.
+    Numbers become the maximum, booleans are or-ed, lists appended; other fields of hooks are ignored. A
+    hook can only lengthen a timeout, but its finite one replaces a missing one of the caller.
     """
     if not others:
         return own

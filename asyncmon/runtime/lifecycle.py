@@ -1,4 +1,4 @@
-"""The life of a monitored session: its state, and the ways from one to the next."""
+"""The phases of a monitored session: opening, running, pauses, closing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ A = TypeVar("A")
 
 
 class Lifecycle:
-    """The parts of a monitored session, its opening and its closing. One for each session.
+    """The layers and services of one monitored session, with its opening and its closing.
 
     ``creator`` is any object with the method of a ``SessionCreator``.
     """
@@ -61,9 +61,9 @@ class Lifecycle:
         self.stateful = StatefulObjects(None)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.started: float | None = None
-        """When it was opened, in seconds since 1970."""
+        """The time of the opening, in seconds since 1970."""
         self.thread = 0
-        """Of the loop. Comparing it takes less time than looking up the running loop."""
+        """The thread of the loop. A comparison takes less time than looking up the running loop."""
         self._forgotten = ForgottenAwait()
         self.budget: LoopBudget
         self.lock = RunLock(self.stops.scopes)
@@ -71,12 +71,12 @@ class Lifecycle:
         self.observers.when_changed(self._set_call)
         self.sessions = Recoverable(self._create, recovery, self.stops, self.lock, self.observers)
         self.call = self.sessions.call
-        """Makes a run, in a span where there are observers."""
+        """Make a run, in a span if there are observers."""
         self.gated = False
-        """Whether runs are refused or wait: after a hook's stop, and in a pause."""
-        self._resumed: asyncio.Event | None = None  # there is one in a pause
+        """Whether runs are refused or held: after a hook's stop, and in a pause."""
+        self._resumed: asyncio.Event | None = None  # set during a pause only
         self.raw: Any = None
-        """The raw session made last, from its creation on."""
+        """The latest raw session, from its creation on."""
         self.coord: Coordinator | None = None
         """The coordinator of the background tasks; a recovery brings a new one."""
         self.end_reason: str | None = None
@@ -92,7 +92,7 @@ class Lifecycle:
     # -- opening
 
     async def open(self) -> None:
-        """Call the hooks' ``begin``, then create the first session. See ``MonitoredSession.start``."""
+        """Call hooks' ``begin``, then create the first session. See ``MonitoredSession.start``."""
         if self.state is not SessionState.NEW:
             raise self._not_open()
         self.state = SessionState.OPENING
@@ -128,7 +128,7 @@ class Lifecycle:
         await self.sessions.open()
 
     def save_states_of(self, hooks: Iterable[Any]) -> None:
-        """Have the states of hooks saved along, as ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
+        """Save the states of hooks in checkpoints: ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
         for hook in hooks:
             if self.stateful.saves(hook):
                 self.stateful.add(hook, f"hooks/{hook_name(hook)}")
@@ -151,7 +151,7 @@ class Lifecycle:
         except BaseException:
             await shielded(session.close, 0.0, name="closing a session that did not open")
             raise
-        if self.state not in (SessionState.OPENING, SessionState.OPEN):  # closed meanwhile
+        if self.state not in (SessionState.OPENING, SessionState.OPEN):  # closed during the creation
             await shielded(session.close, 0.0, name="closing a session that came too late")
             raise self._not_open()
         if self._created is not None:
@@ -175,12 +175,12 @@ class Lifecycle:
 
     @property
     def paused(self) -> bool:
-        """Whether the next run waits. A stop and the close end a pause."""
+        """Whether the next run is held. A stop and the close end a pause."""
         is_open = self.state is SessionState.OPEN
         return is_open and self._resumed is not None and not self.stops.is_requested()
 
     def pause(self, reason: str | None) -> None:
-        """Let runs wait. See ``MonitoredSession.pause``."""
+        """Hold runs. See ``MonitoredSession.pause``."""
         self.check_open()
         if self.stops.is_requested():
             raise RuntimeError(
@@ -191,7 +191,7 @@ class Lifecycle:
             self._resumed, self.gated = asyncio.Event(), True
 
     def resume(self) -> None:
-        """Let runs go on. See ``MonitoredSession.resume``."""
+        """Release held runs. See ``MonitoredSession.resume``."""
         resumed, self._resumed = self._resumed, None
         if resumed is not None:
             logger.info("Resumed.")
@@ -199,11 +199,10 @@ class Lifecycle:
             self.gated = self.hooks.stop_requested
 
     async def acquire_lock(self) -> None:
-        """Take the run lock after all earlier runs, and without a pause.
+        """Take the run lock after all earlier runs, outside a pause.
 
-        Runs reach the pause through the lock, so that it keeps their order. They leave the lock to
-        whatever else needs it in a pause.
-        """
+        Runs acquire the lock before they wait for the end of a pause, so that it keeps their order.
+        They release it during the pause, for other users of the lock."""
         await self.lock.acquire()
         while (resumed := self._resumed) is not None and self.paused:
             self.lock.release()
@@ -215,7 +214,7 @@ class Lifecycle:
     # -- stopping
 
     def should_stop(self) -> bool:
-        """Return whether the body is to end. See ``MonitoredSession.should_stop``."""
+        """Return whether the body should end. See ``MonitoredSession.should_stop``."""
         if self.state is not SessionState.OPEN or self.stops.is_requested():
             return True
         self._forgotten.asked()
@@ -233,7 +232,7 @@ class Lifecycle:
         self.stops.preempt(name, at, signal_stops.grace, self.hooks.end_secs)
 
     def _count_stop(self, closing: Closing) -> None:
-        """Note a stop for a signal, and whether the last state was saved."""
+        """Count a stop by a signal, and record a last state that was not saved."""
         error = None if closing.outcome is None else closing.outcome.error
         if not (self.stops.is_preempted() or (error is not None and signal_stops.received is not None)):
             return
@@ -249,9 +248,9 @@ class Lifecycle:
         signal_stops.unsaved.append(f"{what} is not saved: {last}")
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
-        """Return what a call is, and where it waits."""
+        """Return the name of a call, and where it waits."""
         task, run, hook = scope.task, self.stops.scopes.run, self.hooks.running
-        assert task is not None, "it is under way"
+        assert task is not None, "the scope is open"
         if scope.kind in ("opening", "creation"):
             subject = "The opening of a session"
         elif scope.kind == "bare run":
@@ -275,8 +274,8 @@ class Lifecycle:
         session = self.current()
         if self.lock.is_mine():
             raise RuntimeError(
-                "save() waits for the run that is under way and was called from inside of it. Start it "
-                "as a task, or give a CheckpointSaverHook save_steps=1 or a listener."
+                "save() waits for the current run and was called from inside it. Start it as a task, "
+                "or give a CheckpointSaverHook save_steps=1 or a listener."
             )
         for hook in self.hooks.hooks:
             if (save_now := members_of(HookMembers, hook).save_now) is not None:
@@ -289,7 +288,7 @@ class Lifecycle:
     # -- closing
 
     async def close(self, body: BaseException | None) -> bool:
-        """Close, and return whether the body's exception is handled. See ``MonitoredSession.close``."""
+        """Close, and return whether to suppress the body's exception."""
         if self.state is SessionState.NEW:
             self.state = SessionState.CLOSED
             self._closed.set()
@@ -325,7 +324,7 @@ class Lifecycle:
         finally:
             if closing.outcome is not None:
                 self.end_reason = closing.outcome.reason
-            self.lock.holder = sessions.current = None  # the holder's result has the body's error
+            self.lock.holder = sessions.current = None  # the holder refers to the body's error
             self._undo.close()
             self._count_stop(closing)
             self._forget_signals()
@@ -335,14 +334,14 @@ class Lifecycle:
     # -- misuse
 
     def check_open(self) -> None:
-        """Refuse a call that comes too early or too late, or in another event loop."""
+        """Refuse a call before the opening, after the close, or in another event loop."""
         if self.state is not SessionState.OPEN:
             raise self._not_open()
         if self.loop is not asyncio.get_running_loop():
             raise RuntimeError(OTHER_LOOP)
 
     def check_run(self) -> None:
-        """Refuse a run likewise, and one after a hook's stop."""
+        """Refuse a run in the same cases, and after a hook's stop."""
         self.check_open()
         if self.hooks.stop_requested:
             raise RuntimeError(AFTER_STOP)

@@ -1,4 +1,4 @@
-"""A task that calls something at a fixed rate."""
+"""A task that calls a function at a fixed rate."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 
 class LooperTask:
-    """Call something every so many seconds until the coordinator stops. TF1: ``LooperThread``.
+    """Call a function at a fixed interval until the coordinator stops. TF1: ``LooperThread``.
 
     The first call comes at once, the others at a fixed rate on the loop's clock; a call that takes
     longer than the interval skips the ticks it misses. A stop wakes the task at once. Override
     :meth:`start_loop`, :meth:`run_loop` and :meth:`stop_loop`, plain or async, or give a ``target``.
 
     Args:
-        coord: the coordinator that owns the task; an error in the loop stops it.
-        timer_interval_secs: between calls. None or 0: back to back.
-        target: what to call, plain or ``async def``.
+        coord: the coordinator of the task; an error in the loop requests its stop.
+        timer_interval_secs: the interval in seconds. None or 0: back to back.
+        target: the function, plain or ``async def``.
         args: positional arguments of ``target``.
         kwargs: keyword arguments of ``target``.
 
@@ -88,23 +88,23 @@ class LooperTask:
         return self.task is not None and not self.task.done()
 
     async def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, at most so many seconds. TF1: as threads have.
+        """Wait for the end of the task, or for ``timeout`` seconds. TF1: as threads have.
 
-        An error in it is not raised here: ``await coord.join()`` does that.
+        An error of the task is not raised here, but by ``await coord.join()``.
         """
         if self.task is not None:
             await asyncio.wait([self.task], timeout=timeout)
 
     async def start_loop(self) -> None:
-        """Called once, before the first call."""
+        """Start the loop: called once, before the first tick."""
 
     async def run_loop(self) -> None:
-        """Called at each tick. The default calls the target."""
+        """Make one call: called at each tick. The default calls the target."""
         if self._target is not None:
             await _call(self._target, *self._args, **self._kwargs)
 
     async def stop_loop(self) -> None:
-        """Called once after the last call, also when a call failed or the task is cancelled."""
+        """Stop the loop: called once, at the end, also after an error or a cancellation."""
 
     async def _run(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Observers of a session, and the spans of time that they are called with."""
+"""Observers of a session, and the spans that they are called with."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """A piece of a session's work, with its begin and its end.
+    """A unit of a session's work, with its start and its end.
 
     ``kind`` is one of
 
-    - ``"run"``: a call of ``run`` or ``run_step_fn``, from the moment it has its turn, recoveries and
-      hooks included; ``"bare run"``: a run with ``hooks=False``;
+    - ``"run"``: a call of ``run`` or ``run_step_fn`` once it has the lock, recoveries and hooks
+      included; ``"bare run"``: a run with ``hooks=False``;
     - ``"hook"``: a call of a hook's method, with ``attributes["hook"]``, the hook's label, and
-      ``["method"]``; ``"background"``: the same for the task that runs as long as the session does;
-    - ``"save"``: a save of a ``CheckpointSaverHook`` from its begin to its commit, with
-      ``attributes["step"]`` and ``["bytes"]``, the size of the tensor files, None until then;
-    - ``"opening"``: from ``start()`` to the first session; ``"closing"``: all that ``close()`` does;
-    - ``"creation"``: the making of a raw session; ``"restore"``: the reading of a checkpoint in it;
+      ``["method"]``; ``"background"``: the same for the hook's background task;
+    - ``"save"``: a save of a ``CheckpointSaverHook`` up to its commit, with ``attributes["step"]`` and
+      ``["bytes"]``, the size of the tensor files, None until the commit;
+    - ``"opening"``: from ``start()`` to the first session; ``"closing"``: the whole of ``close()``;
+    - ``"creation"``: the creation of a raw session; ``"restore"``: the restore of a checkpoint in it;
     - ``"recovery"``: the replacement of a session, from the failure to the new one.
     """
 
@@ -40,30 +40,30 @@ class Span:
     name: str
     """The hook's label and method, the prefix of the checkpoint, the type of the failure and so on."""
     step: int | None
-    """The global step at the begin; None where there is none, or no observer."""
+    """The global step at the start; None without a count of steps, or without observers."""
     started: float
     """Seconds on the loop's clock, ``asyncmon.system.clock.monotonic``."""
     attributes: Mapping[str, Any]
     ended: float | None = None
-    """Likewise; None until it is over."""
+    """On the same clock; None until the end."""
     end_step: int | None = None
     """The global step at the end."""
     error: BaseException | None = None
-    """What the work raised, a cancellation included."""
+    """The exception of the work, or a cancellation."""
 
 
 class Observer(Protocol):
-    """What :meth:`MonitoredSession.observe` takes.
+    """An object for :meth:`MonitoredSession.observe`.
 
-    Both methods are plain functions, called in the loop's thread and in the task that does the work, so
-    that context variables set in ``began`` hold for it. They must not block.
+    Both methods are plain functions, called in the loop's thread and in the task that does the work:
+    context variables set in ``began`` are visible to the work. They must not block.
     """
 
     def began(self, span: Span) -> None:
-        """Work begins."""
+        """A span has started."""
 
     def ended(self, span: Span) -> None:
-        """It is over. Called for each span that began, in reverse order where spans are nested."""
+        """A span has ended. Called for each span that started; nested spans end in reverse order."""
 
 
 class Observers:
@@ -73,7 +73,7 @@ class Observers:
         self.raw: Any = None
         """The raw session, for the steps of spans."""
         self.under_way: list[Span] = []
-        """Those but for runs and hooks that have not ended, observed or not."""
+        """The spans that have not ended, observed or not, but those of runs and hooks."""
         self._observers: tuple[Observer, ...] = ()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -81,11 +81,11 @@ class Observers:
         return bool(self._observers)
 
     def when_changed(self, callback: Callable[[], None]) -> None:
-        """Call something whenever the first observer comes or the last one goes."""
+        """Call a function whenever the first observer is added or the last one removed."""
         self._callbacks.append(callback)
 
     def add(self, observer: Observer) -> Callable[[], None]:
-        """Add an observer. Return a function that removes it. See ``MonitoredSession.observe``."""
+        """Add an observer, and return a function that removes it. See ``MonitoredSession.observe``."""
         for method in ("began", "ended"):
             if not callable(getattr(observer, method, None)):
                 raise TypeError(
@@ -110,7 +110,7 @@ class Observers:
         attributes: Mapping[str, Any] = _NO_ATTRIBUTES,
         started: float | None = None,
     ) -> AbstractContextManager[Span]:
-        """Return a context manager around a piece of work, which gives its span."""
+        """Return a context manager around a unit of work, which yields its span."""
         if started is None:
             started = clock.monotonic()
         return _Scope(self, Span(kind, name, self._step(), started, attributes))
@@ -124,14 +124,14 @@ class Observers:
 
 
 class _Scope:
-    """One span under way. A class of its own, as a generator would be part of each traceback."""
+    # Not a generator, which would be a frame of each traceback.
 
     __slots__ = ("_called", "_observers", "_span")
 
     def __init__(self, observers: Observers, span: Span) -> None:
         self._observers = observers
         self._span = span
-        self._called: Sequence[Observer] = ()  # which also get the end
+        self._called: Sequence[Observer] = ()  # their ``ended`` is called, too
 
     def __enter__(self) -> Span:
         observers, span = self._observers, self._span
@@ -169,7 +169,7 @@ _creating: ContextVar[Observers | None] = ContextVar("asyncmon_creating", defaul
 
 @contextlib.contextmanager
 def creation(observers: Observers, name: str) -> Iterator[None]:
-    """Observe the creation of a raw session, and what :func:`restore` observes inside of it."""
+    """Observe the creation of a raw session, and a :func:`restore` inside it."""
     token = _creating.set(observers)
     try:
         with observers.span("creation", name):
@@ -180,7 +180,7 @@ def creation(observers: Observers, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def restore(place: str) -> Iterator[Span | None]:
-    """Observe the restoring of a checkpoint from a directory or a prefix, inside of a creation."""
+    """Observe the restore of a checkpoint from a directory or a prefix, inside a creation."""
     observers = _creating.get()
     if observers is None:
         yield None

@@ -1,4 +1,4 @@
-"""How a session ended: which error leaves it, and what the last line of the log says. No effects."""
+"""The outcome of a session: the error that it raises, and the last line of the log. No side effects."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from asyncmon.system.error_text import add_note, phrase
 
 
 class Outcome(NamedTuple):
-    """How a session ended."""
+    """The outcome of a session."""
 
     reason: str
     """One phrase for the log and ``stop_reason``."""
     error: BaseException | None
-    """The error that leaves the session, or None for a successful end."""
+    """The error that the session raises, or None for a successful end."""
 
 
 def is_end_of_data(error: BaseException | None) -> bool:
     """Return whether an exception means the end of the data.
 
-    That is one of :data:`~asyncmon.errors.END_OF_DATA`; the ``RuntimeError`` that a ``StopIteration``
-    becomes in a coroutine; or a group of nothing but these.
+    That is one of :data:`~asyncmon.errors.END_OF_DATA`, the ``RuntimeError`` that a ``StopIteration``
+    becomes in a coroutine, or a group of such errors only.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_end_of_data(one) for one in error.exceptions)
@@ -32,12 +32,12 @@ def is_end_of_data(error: BaseException | None) -> bool:
 
 
 def is_clean(error: BaseException | None) -> bool:
-    """Return whether a body that raised this (or None) ended successfully."""
+    """Return whether a body with this exception, or None, ended successfully."""
     return error is None or is_end_of_data(error)
 
 
 def is_exit(error: BaseException | None) -> TypeGuard[KeyboardInterrupt | SystemExit]:
-    """Return whether an exception is to end the program."""
+    """Return whether an exception ends the program."""
     return isinstance(error, EXITS)
 
 
@@ -47,15 +47,15 @@ def decide_outcome(
     closing: Sequence[BaseException],
     stop_reason: str | None,
 ) -> Outcome:
-    """Return which error leaves a session. The others are attached to it as notes.
+    """Return the outcome of a session. The other errors are attached to its error as notes.
 
-    Exits come before cancellations, those before other errors. A part of the closing that was cut short
-    counts as cancelled. Among the others the first error of a background task explains that of the
-    body. Then comes the body's, and after a clean body the first one of the hooks' ``end``.
+    Exits come before cancellations, and these before other errors. A cancelled part of the closing
+    counts as a cancellation. Of the other errors, the first one of a background task comes before that
+    of the body, as it explains it, and errors of the hooks' ``end`` come last.
 
     Args:
-        body: raised by the body of the session.
-        background: errors of background tasks that no caller has seen, in order.
+        body: the exception of the session's body.
+        background: errors of background tasks that no call has raised yet, in order.
         closing: errors of the hooks' ``end``, in order, and exits out of other parts of the closing.
         stop_reason: the reason of a requested stop, or None.
     """
@@ -79,9 +79,9 @@ def decide_outcome(
 
 
 def with_failure(outcome: Outcome, what: str, error: BaseException) -> Outcome:
-    """Return the outcome after a later failure, which ``what`` says in one phrase.
+    """Return the outcome after a later failure, described by ``what``.
 
-    Its error leaves the session if no other does, or if it is an exit and the other is not.
+    Its error is raised if there is no other one, or if it is an exit and the other one is not.
     """
     before = outcome.error
     if before is None:

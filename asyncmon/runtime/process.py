@@ -1,4 +1,4 @@
-"""``am.run``: a program whose exit status tells how it ended, and that ends in time."""
+"""``am.run``: run a program with an exit status for each kind of end, and a deadline after signals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAILED, PREEMPTED, ABORTED = 1, 75, 130
 """Exit statuses; 75 is ``EX_TEMPFAIL`` of ``sysexits.h``: try again later."""
 
 DEFAULT_SECS = 120.0
-"""The grace period where none is given and no session is open."""
+"""The default grace period without open sessions."""
 
 
 def run(
@@ -40,25 +40,25 @@ def run(
     stop_grace_period_secs: float | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> T:
-    """Run an async main function, and end the process with a status that tells how it went.
+    """Run an async main function, and end the process with an exit status for the kind of end.
 
-    For scripts: ``asyncio.run`` with an orderly end for SIGTERM and SIGINT. The statuses:
+    For scripts: ``asyncio.run`` with an orderly shutdown for SIGTERM and SIGINT. The statuses:
 
     ====  ==========================================================================================
-    0     done: this returns what ``main`` returned. So does a run that was done when the signal came.
-    75    preempted: stopped by a signal, and the last state of every session is saved. Start it again.
-    1     an error, which leaves as it is; or a signal stopped a session that was not saved, because it
-          has no ``checkpoint_dir``, the save failed, or the grace period was over before it.
+    0     done: the result of ``main`` is returned, also if it was done when the signal came.
+    75    preempted: stopped by a signal, with the last state of every session saved. Start it again.
+    1     an error, which is raised; or a signal stopped a session whose last state was not saved: it
+          has no ``checkpoint_dir``, the save failed, or the grace period was too short.
     130   aborted by SIGINT after an earlier signal, at once, without saving.
     ====  ==========================================================================================
 
-    The first signal requests a stop of all sessions with ``signals="auto"``. Where none is open, as
-    during a warm-up, or where ``main`` waits outside of runs when they would have to be abandoned,
-    ``main`` is cancelled. A later SIGTERM has no effect. At the end of the grace period the process
-    ends, whatever still holds it: a blocked loop, threads, a ``main`` that ignores its cancellation.
+    The first signal requests a stop of all sessions with ``signals="auto"``. ``main`` is cancelled if
+    no session is open, as during a warm-up, or if it still waits outside of runs when these would be
+    interrupted. A later SIGTERM has no effect. At the end of the grace period the process ends, even
+    with a blocked loop, running threads, or a ``main`` that ignores its cancellation.
 
-    Only handlers that are the default ones are replaced, in the main thread, until this returns.
-    Logging is left to the caller; a stop by a signal is logged as a warning.
+    Only default signal handlers are replaced, in the main thread, until this returns. Logging is left
+    to the caller; a stop by a signal is logged as a warning.
 
     Args:
         main: an ``async def`` function.
@@ -126,13 +126,13 @@ def _check(main: Any, grace: Any) -> None:
 
 
 def _ignore_sigterm() -> None:
-    """Let a process that is done end with its status. At the end, handlers in Python are taken back."""
+    # Python restores the default handlers at exit. A process that is done then keeps its status.
     if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, signal_stops._handle):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _says_stopped(error: BaseException) -> bool:
-    """Return whether an error only says that a stop has cancelled what it comes from."""
+    """Return whether an error is only the cancellation by a stop."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_says_stopped, error.exceptions))
     return isinstance(error, asyncio.CancelledError | CancelledError)
@@ -153,10 +153,10 @@ def _lost() -> str:
 
 
 class _Process:
-    """The end of a process after a signal. A thread ends it when the grace period is over.
+    """Ends the process after a signal, from a thread, when the grace period is over.
 
     Args:
-        grace: seconds, or None for that of the sessions.
+        grace: seconds, or None for the grace period of the sessions.
     """
 
     def __init__(self, grace: float | None) -> None:
@@ -168,11 +168,11 @@ class _Process:
         threading.Thread(target=self._watch, name="asyncmon grace period", daemon=True).start()
 
     def release(self) -> None:
-        """End the thread: the process goes on."""
+        """End the thread: the process continues."""
         self._left.put(None)
 
     async def call(self, main: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Return ``await main(*args)``, which a signal cancels where no session is open."""
+        """Return ``await main(*args)``. A signal cancels it if no session is open."""
         task = asyncio.current_task()
         assert task is not None, "a runner makes one"
         self._main = task
@@ -189,7 +189,7 @@ class _Process:
         self._main.get_loop().call_soon(self._plan)  # after the sessions
 
     def _plan(self) -> None:
-        """Cancel ``main`` now, or where sessions are open, after their runs were to end."""
+        """Cancel ``main`` now, or with open sessions after the deadline of their runs."""
         self._cancel_main_at([
             (one.budget.until(Part.RUNS) + one.budget.until(Part.ENDS)) / 2
             for one in signal_stops.sessions.values()
@@ -218,7 +218,7 @@ class _Process:
         self._left.put(at + secs - clock.monotonic())
 
     def second(self, number: int) -> None:
-        """Leave at once for SIGINT."""
+        """Exit at once for SIGINT."""
         if number == signal.SIGINT:
             os.write(2, f"Aborted by SIGINT, without saving. Exit status {ABORTED}.\n".encode())
             with contextlib.suppress(RuntimeError, OSError, ValueError):  # interrupted, or closed
