@@ -14,8 +14,7 @@
     if __name__ == "__main__":
         tf.app.run(main)
 
-What is here and nowhere else is what only ports need, made of the public names below. What TF1 has and
-this has not says on access what to use instead.
+A name of TF1 that is missing here raises an AttributeError with the replacement.
 """
 
 import sys as _sys

@@ -16,18 +16,21 @@ from asyncmon.tf1.logging import get_logger, leave_out
 def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:
     """Parse the flags, run ``main(argv)`` and end the program. TF1: ``tf.app.run``.
 
-    An ``async def main`` runs in an event loop of its own (``asyncio.run``), so SIGINT and SIGTERM stop
-    monitored sessions inside, and Ctrl-C elsewhere is a KeyboardInterrupt. absl parses the flags that
-    were defined with :mod:`asyncmon.tf1.flags`, ``--help`` included; without absl there are none, and
-    main has all arguments. Lines of level INFO are shown from here on, unless
-    ``tf.logging.set_verbosity`` was called.
+    An ``async def main`` runs in a new event loop (``asyncio.run``): SIGINT and SIGTERM stop monitored
+    sessions in it, and Ctrl-C elsewhere raises KeyboardInterrupt. absl parses the flags defined with
+    :mod:`asyncmon.tf1.flags`, and ``--help``. Without absl there are no flags, and ``main`` receives
+    all arguments. The level of ``tf.logging`` becomes INFO unless ``tf.logging.set_verbosity`` was
+    called.
 
-    ``main`` takes the arguments that are no flags, with the program's name first; by default it is
-    ``main`` of the program. ``argv`` is the command line, by default ``sys.argv``.
+    Args:
+        main: called with the program's name and the arguments that are no flags. By default the
+        function
+            ``main`` of the program.
+        argv: the command line, by default ``sys.argv``.
 
     Raises:
-        SystemExit: always, with what main returned (None is success), or 1 where the flags are wrong.
-        RuntimeError: main is async, and an event loop is running already.
+        SystemExit: always, with the result of ``main`` (None for success), or 1 for wrong flags.
+        RuntimeError: ``main`` is async, and an event loop is running already.
     """
     given = list(sys.argv if argv is None else argv)
     chosen = main or sys.modules["__main__"].main
@@ -43,7 +46,7 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
     before = root.level
 
     def call(arguments: list[str]) -> Any:
-        leave_out(absl_logging.get_absl_handler())  # which absl has given to the root logger
+        leave_out(absl_logging.get_absl_handler())  # a handler of the root logger
         _show(root.level if root.level != before else logging.INFO)  # by --verbosity
         return _result(chosen, arguments)
 
@@ -51,7 +54,7 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
 
 
 def _parse(argv: list[str]) -> Any:
-    """Parse the flags that are defined; the others stay in main's arguments, as in TF1."""
+    """Parse the defined flags; unknown ones stay in the arguments of ``main``, as in TF1."""
     from absl import flags as absl_flags
 
     try:

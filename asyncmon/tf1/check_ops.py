@@ -1,14 +1,14 @@
 """Assertions about tensors. TF1: ``tf.assert_equal`` and its kin.
 
-What is known when the graph is built fails there: InvalidArgumentError for values, ValueError for
-ranks, TypeError for dtypes. The rest fails in the run, with InvalidArgumentError, where the returned
-operation is run: make it a control dependency.
+An assertion that is false for static values, ranks or dtypes fails when the graph is built, with
+InvalidArgumentError, ValueError or TypeError. Otherwise the returned operation checks it in the run and
+raises InvalidArgumentError: make that operation a control dependency.
 
-The assertions have these arguments in common:
+Common arguments:
 
-* ``data``: what the error prints; by default the tensors.
-* ``summarize``: how many elements of each are printed, 3 by default.
-* ``message``: stands before the text of the error.
+* ``data``: the tensors that the error prints, by default the arguments.
+* ``summarize``: the number of elements to print of each, 3 by default.
+* ``message``: a prefix of the error's text.
 * ``name``: the name of the ops.
 """
 
@@ -39,7 +39,7 @@ _COMMON = {"data": None, "summarize": None, "message": None, "name": None}
 
 # --- values ---------------------------------------------------------------------------------------
 def _checked(condition: Any, static: Any, data: list[Any], message: Any, summarize: Any) -> Operation:
-    """Assert, at once where the static value of the condition is known."""
+    """Assert a condition, immediately if its static value is known."""
     data = data if message is None else [message, *data]
     if static is not None and not np.all(static):
         parts = [part if isinstance(part, str) else _known(part) for part in data]
@@ -170,9 +170,9 @@ assert_rank_in = _has_rank("assert_rank_in", "in ", _among, "one of several rank
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return a tensor, whose shape is checked in the run and known afterwards. TF1: same name.
+    """Return a tensor with a static shape that the run checks. TF1: same name.
 
-    ValueError where the static shape contradicts.
+    ValueError if the static shapes are incompatible.
     """
     same = g.identity(g.convert_to_tensor(x), name or "EnsureShape")
     same.set_shape(shape)
@@ -202,11 +202,11 @@ def _of_dtype(fits: bool, text: str, message: str | None, name: str) -> Operatio
     return g.no_op(name)
 
 
-# --- numbers that are none ------------------------------------------------------------------------
+# --- NaN and infinity -----------------------------------------------------------------------------
 def verify_tensor_all_finite(
     t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: Any = None
 ) -> Tensor:
-    """Return a tensor; the run fails where it holds a NaN or an infinity. TF1: same name."""
+    """Return a tensor; the run fails if it has a NaN or an infinity. TF1: same name."""
     if t is not None and x is not None:
         raise ValueError("Cannot specify both 't' and 'x'.")
     value, text = (t if x is None else x), (msg if message is None else message)
@@ -216,9 +216,9 @@ def verify_tensor_all_finite(
 
 
 def add_check_numerics_ops() -> Operation:
-    """Return an operation that fails where any tensor of floats built so far is not finite.
+    """Return an operation that fails if any float tensor of the graph so far is not finite.
 
-    TF1: same name. The error names the tensor. ValueError where there are branches or loops.
+    TF1: same name. The error names the tensor. ValueError if the graph has branches or loops.
     """
     operations = [op for op in g.get_default_graph().get_operations() if op.type != "VariableV2"]
     for op in operations:

@@ -17,14 +17,14 @@ complex_types = (numbers.Complex, np.number)
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
-    """Return bytes: text is encoded. TypeError: it is neither."""
+    """Return bytes; text is encoded. TypeError for other types."""
     if isinstance(bytes_or_text, bytes | bytearray):
         return bytes(bytes_or_text)
     return _checked(bytes_or_text).encode(encoding)
 
 
 def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
-    """Return text: bytes are decoded. TypeError: it is neither."""
+    """Return text; bytes are decoded. TypeError for other types."""
     if isinstance(bytes_or_text, bytes):
         return bytes_or_text.decode(encoding)
     return _checked(bytes_or_text)
@@ -34,7 +34,7 @@ as_str = as_text
 
 
 def as_str_any(value: Any, encoding: str = "utf-8") -> str:
-    """Return text: bytes are decoded, anything else is converted by ``str``."""
+    """Return text; bytes are decoded, other types converted by ``str``."""
     return value.decode(encoding) if isinstance(value, bytes) else str(value)
 
 

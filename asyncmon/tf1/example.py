@@ -16,7 +16,7 @@ from asyncmon.protobuf.message import Map, Message, Repeated, proto
 
 
 class _Message(Message):
-    """Copies what it is given, and takes no assignments, as protobuf's classes."""
+    """A message that copies its arguments and refuses assignment, as protobuf's classes do."""
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
@@ -64,7 +64,7 @@ class Features(_Message):
 
 
 class FeatureList(_Message):
-    """The features of one name, step by step. TF1: ``tf.train.FeatureList(feature=[...])``."""
+    """A feature for each step. TF1: ``tf.train.FeatureList(feature=[...])``."""
 
     feature: Repeated[Feature] = proto(1, Feature, repeated=True)
 
@@ -82,7 +82,7 @@ class Example(_Message):
 
 
 class SequenceExample(_Message):
-    """A record of steps. TF1: ``tf.train.SequenceExample(context=..., feature_lists=...)``."""
+    """A record of a sequence. TF1: ``tf.train.SequenceExample(context=..., feature_lists=...)``."""
 
     context: Features = proto(1, Features)
     feature_lists: FeatureLists = proto(2, FeatureLists)

@@ -20,7 +20,7 @@ from asyncmon.system.files import in_thread
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Raise the OSError of a block as the OpError that TF1 raises, with the file's name."""
+    """Raise an OSError of the block as TF1's OpError, with the file's name."""
     try:
         yield
     except OSError as error:
@@ -29,17 +29,17 @@ def file_errors(path: str) -> Iterator[None]:
 
 
 def read_file(filename: Any, name: str | None = None) -> g.Tensor:
-    """Return the bytes of a file, a string scalar. TF1: ``tf.read_file``. Read in a worker thread.
+    """Return the bytes of a file, a string scalar. TF1: ``tf.read_file``.
 
-    In the run: NotFoundError where there is no such file.
+    The run reads the file in a worker thread; NotFoundError if it does not exist.
     """
     return g.create_op("ReadFile", (filename,), None, name)
 
 
 def matching_files(pattern: Any, name: str | None = None) -> g.Tensor:
-    """Return the names of the files that match, sorted, a string vector. TF1: ``tf.matching_files``.
+    """Return the sorted names of matching files, a string vector. TF1: ``tf.matching_files``.
 
-    Patterns are a string scalar or vector; their ``*``, ``?`` and ``[...]`` match no ``/``.
+    ``pattern`` is a string scalar or vector; ``*``, ``?`` and ``[...]`` do not match ``/``.
     """
     return g.create_op("MatchingFiles", (pattern,), None, name)
 

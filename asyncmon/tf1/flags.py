@@ -1,9 +1,8 @@
-"""TF1: ``tf.flags``: flags of the command line, which absl parses.
+"""TF1: ``tf.flags``: command-line flags, parsed by absl.
 
-Everything in ``absl.flags`` is here, imported when it is first used: ``DEFINE_string``,
-``DEFINE_integer``, ``DEFINE_float``, ``DEFINE_boolean``, ``DEFINE_bool``, ``DEFINE_enum``,
-``DEFINE_list``, ..., ``mark_flag_as_required``, ``FLAGS``. Without ``pip install 'asyncmon[tf1]'`` the
-first use raises ImportError.
+The names are those of ``absl.flags``, imported at the first use: ``DEFINE_string``, ``DEFINE_integer``,
+``mark_flag_as_required``, ``FLAGS``, ... Without ``pip install 'asyncmon[tf1]'`` the first use raises
+ImportError.
 """
 
 from __future__ import annotations
@@ -17,23 +16,21 @@ from typing import Any
 from asyncmon.system.missing_names import missing_name
 
 _RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"}
-"""What the first releases of TF1 called the arguments of ``DEFINE_...``."""
+"""The arguments of ``DEFINE_...`` in the first releases of TF1."""
 
 
 class _Flags:
     """``tf.flags.FLAGS``: the values of all flags, by name.
 
-    The first value that is read parses ``sys.argv``, unless ``tf.app.run`` has parsed it before.
-
-    Raises:
-        absl.flags.Error: while it is parsed, for flags that are not defined or have wrong values.
+    The first access to a value parses ``sys.argv``, unless ``tf.app.run`` did. absl.flags.Error for
+    undefined flags or wrong values.
     """
 
     def __init__(self, values: Any) -> None:
         self.__dict__["_values"] = values
 
     def _parse_flags(self) -> None:
-        """Parse ``sys.argv``, as programs of TF1 before 1.5 do."""
+        """Parse ``sys.argv``. Programs of TF1 before 1.5 call it."""
         self._values(sys.argv)
 
     def __getattr__(self, name: str) -> Any:
@@ -77,7 +74,7 @@ def __getattr__(name: str) -> Any:
     if name == "FLAGS":
         value = _Flags(value)
     elif name.startswith("DEFINE_"):
-        absl.disclaim_key_flags()  # the flags belong to the module that defines them, not to this one
+        absl.disclaim_key_flags()  # flags belong to the calling module
         value = _with_old_names(value)
     globals()[name] = value
     return value

@@ -1,7 +1,7 @@
 """Functions of functions. TF1: ``tf.map_fn``, ``tf.scan``, ``tf.foldl``, ``tf.foldr``, ``tf.case``.
 
-The first four take the elements along the first axis, in a structure of tensors, and have gradients.
-``parallel_iterations`` and ``swap_memory`` are without effect: iterations run one after another.
+The first four iterate over the first axis of a structure of tensors, and have gradients.
+``parallel_iterations`` and ``swap_memory`` have no effect: iterations run one after another.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ def map_fn(
     infer_shape: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Return what ``fn`` makes of each element, stacked. TF1: ``tf.map_fn``.
+    """Apply a function to each element and stack the results. TF1: ``tf.map_fn``.
 
     Args:
-        fn: takes an element, or the structure of elements; returns tensors of any structure.
-        elems: tensors of shape ``[n, ...]``, in any structure.
-        dtype: the dtypes of what ``fn`` returns, in its structure; needed where that is not ``elems``'.
+        fn: takes an element, or a structure of elements; returns a structure of tensors.
+        elems: a structure of tensors of shape ``[n, ...]``.
+        dtype: the dtypes of the results of ``fn``, in their structure; required if they differ from
+            those of ``elems``.
         back_prop: false stops gradients.
-        infer_shape: false says nothing of the shape of the result. All elements of it must be of one
-            shape in the run even so.
-        name: the scope of the new ops.
+        infer_shape: false leaves the static shape of the result unknown. In the run all results have
+            the same shape even so.
+        name: the scope of the ops.
 
-    TypeError where ``fn`` is no function, or returns another dtype; ValueError for a scalar in elems
+    TypeError if ``fn`` is no function or returns another dtype; ValueError for a scalar in ``elems``
     or another structure.
     """
     _check_callable(fn)
@@ -66,17 +67,17 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Return all values that ``fn(value, element)`` takes one after another, stacked. TF1: ``tf.scan``.
+    """Fold the elements by ``fn(value, element)`` and stack all values. TF1: ``tf.scan``.
 
     Args:
-        fn: takes the value so far and an element, returns the next value in the same structure.
-        initializer: the value before the first element; by default it begins with the first element.
-        reverse: begin with the last element. Each value lies in the result where its element does.
+        fn: takes the current value and an element, returns the next value in the same structure.
+        initializer: the initial value; by default the first element.
+        reverse: start with the last element. Each value has the index of its element.
 
     The other arguments are those of :func:`map_fn`.
 
-    TypeError where ``fn`` is no function, or the value's dtype changes; ValueError for a scalar in
-    ``elems``, or where the value's structure or shape changes.
+    TypeError if ``fn`` is no function or changes the dtype; ValueError for a scalar in ``elems``, or if
+    ``fn`` changes the structure or the shape.
     """
     stacks, value, first = _begin(fn, elems, initializer, reverse=reverse)
 
@@ -120,14 +121,14 @@ foldr = _fold("foldr", "last")
 
 
 def _after(fn: Any, value: Any, element: Any) -> Any:
-    """Return the next value, in the structure of the one before."""
+    """Return the next value, in the structure of the current one."""
     after = fn(value, element)
     _check_structure(value, after)
     return nest.pack_like(value, nest.flatten(after))
 
 
 def _begin(fn: Any, elems: Any, initializer: Any, *, reverse: bool) -> tuple[Any, Any, Any]:
-    """Return the elements, the value before them, and the first value if it is an element itself."""
+    """Return the elements, the initial value, and that value if it is the first element."""
     _check_callable(fn)
     stacks = _stacks(elems)
     if initializer is not None:
@@ -182,18 +183,18 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """Return what the function of the first true predicate builds. TF1: ``tf.case``.
+    """Return the result of the function of the first true predicate. TF1: ``tf.case``.
 
     Args:
-        pred_fn_pairs: pairs of a bool scalar tensor and a function, in a list; or a dict of them, which
-            is tried in the order of the predicates' names. All functions return one structure.
-        default: the function where no predicate is true. Without it, that is an InvalidArgumentError of
-            the run.
-        exclusive: two true predicates are an InvalidArgumentError of the run.
-        strict: keeps a list of one result a list.
-        name: the scope of the new ops.
+        pred_fn_pairs: a list of pairs of a bool scalar tensor and a function; or a dict of them, in the
+            order of the predicates' names. All functions return the same structure.
+        default: the function if no predicate is true. Without it, the run raises
+            InvalidArgumentError then.
+        exclusive: the run raises InvalidArgumentError if two predicates are true.
+        strict: return a list of one result as a list.
+        name: the scope of the ops.
 
-    TypeError for other pairs, ValueError where there is none or structures differ.
+    TypeError for other pairs, ValueError for no pair or different structures.
     """
     pairs = _predicates(pred_fn_pairs)
     if default is not None and not callable(default):
@@ -219,7 +220,7 @@ def case(
 
 
 def _one_of(preds: Sequence[tf.Tensor], fn: Callable[[], Any]) -> Any:
-    """Return what the last function builds, once it is sure that one predicate is true."""
+    """Return the result of the last function; the run asserts that one predicate is true."""
     text = f"None of the conditions evaluated as True. Conditions: {_names(preds)}, Values:"
     with tf.control_dependencies([tf.Assert(tf.reduce_any(tf.stack(preds)), [text, tf.stack(preds)])]):
         return nest.map_structure(lambda x: x if isinstance(x, tf.Operation) else tf.identity(x), fn())

@@ -1,7 +1,7 @@
-"""TF1: ``tf.gfile``: files and directories of this machine.
+"""TF1: ``tf.gfile``: local files and directories.
 
-These are plain calls, as in TF1, and they block: use them before the event loop runs, or in a thread
-(``await asyncio.to_thread(tf.gfile.Glob, pattern)``). Errors are those of ``tf.errors``.
+The calls block, as in TF1: use them before the event loop runs, or in a thread
+(``await asyncio.to_thread(tf.gfile.Glob, pattern)``). They raise the errors of ``tf.errors``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODES = ("r", "w", "a", "r+", "w+", "a+")
 
 
 class FileStatistics(NamedTuple):
-    """What :func:`Stat` returns: bytes, nanoseconds since 1970, and whether it is a directory."""
+    """The result of :func:`Stat`: bytes, nanoseconds since 1970, and whether it is a directory."""
 
     length: int
     mtime_nsec: int
@@ -38,11 +38,11 @@ class FileStatistics(NamedTuple):
 
 
 class GFile:
-    """A file, which is opened at its first read or write. TF1: ``tf.gfile.GFile``, ``Open``.
+    """A file that is opened at its first read or write. TF1: ``tf.gfile.GFile``, ``Open``.
 
-    Text is UTF-8 and line ends stay as they are; positions and the ``n`` of :meth:`read` count bytes.
-    With a "b" in the mode reads return bytes. Methods raise OpError where there is no such file, or
-    where it is not open for this.
+    Text is UTF-8 and line ends are not converted; positions and the ``n`` of :meth:`read` count bytes.
+    With a "b" in the mode reads return bytes. Methods raise OpError if the file does not exist, or is
+    not open for the operation.
     """
 
     def __init__(self, name: PathLike, mode: str = "r") -> None:
@@ -58,11 +58,11 @@ class GFile:
         return self._decoded(self._open(reads=True).read(n))
 
     def readline(self) -> Any:
-        """Return the next line with its end; nothing at the end of the file."""
+        """Return the next line with its end; empty at the end of the file."""
         return self._decoded(self._open(reads=True).readline())
 
     def readlines(self) -> list[Any]:
-        """Return the lines that are left."""
+        """Return the remaining lines."""
         return list(self)
 
     def write(self, file_content: str | bytes) -> None:
@@ -71,7 +71,7 @@ class GFile:
         self._open(writes=True).write(data)
 
     def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
-        """Move to a byte; ``position`` is the old name of ``offset``."""
+        """Move to a byte position; ``position`` is an old name of ``offset``."""
         where = position if offset is None else offset
         if where is None:
             raise TypeError("seek(): offset argument required")
@@ -136,17 +136,17 @@ Open = FastGFile = GFile
 
 
 def Exists(filename: PathLike) -> bool:
-    """Return whether there is a file or directory of this name."""
+    """Return whether a file or directory exists."""
     return os.path.exists(_local(filename))
 
 
 def IsDirectory(dirname: PathLike) -> bool:
-    """Return whether it is a directory."""
+    """Return whether a path is a directory."""
     return os.path.isdir(_local(dirname))
 
 
 def ListDirectory(dirname: PathLike) -> list[str]:
-    """Return the names in a directory, in no order."""
+    """Return the names in a directory, in arbitrary order."""
     path = _local(dirname)
     if not os.path.isdir(path):
         raise NotFoundError(f"Could not find directory {path}")
@@ -154,20 +154,20 @@ def ListDirectory(dirname: PathLike) -> list[str]:
 
 
 def Glob(filename: PathLike | Iterable[PathLike]) -> list[str]:
-    """Return the paths that match a pattern, or any of several. A "*" matches hidden files, too."""
+    """Return the paths that match one of the patterns. A "*" matches hidden files, too."""
     patterns = [filename] if isinstance(filename, str | bytes | os.PathLike) else filename
     return [path for one in patterns for path in _glob.glob(_local(one), include_hidden=True)]
 
 
 def MkDir(dirname: PathLike) -> None:
-    """Create a directory in one that is there; nothing is done where it is there itself."""
+    """Create a directory, whose parent exists; do nothing if it exists."""
     with _checked(dirname) as path:
         if not os.path.isdir(path):
             os.mkdir(path)
 
 
 def MakeDirs(dirname: PathLike) -> None:
-    """Create a directory and its parents where they are missing."""
+    """Create a directory and its missing parents."""
     with _checked(dirname) as path:
         os.makedirs(path, exist_ok=True)
 
@@ -181,13 +181,13 @@ def Remove(filename: PathLike) -> None:
 
 
 def DeleteRecursively(dirname: PathLike) -> None:
-    """Delete a directory with everything in it, or a file."""
+    """Delete a file, or a directory with its contents."""
     with _checked(dirname) as path:
         shutil.rmtree(path) if _is_tree(path) else os.remove(path)
 
 
 def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:
-    """Copy a file. AlreadyExistsError: the target is there, and ``overwrite`` is false."""
+    """Copy a file. AlreadyExistsError if the target exists and ``overwrite`` is false."""
     target = _target(newpath, overwrite=overwrite)
     with _checked(oldpath) as source:
         if os.path.isdir(source):
@@ -196,21 +196,21 @@ def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:
 
 
 def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> None:
-    """Rename a file or directory; errors are those of :func:`Copy`."""
+    """Rename a file or directory. Errors as in :func:`Copy`."""
     target = _target(newname, overwrite=overwrite)
     with _checked(oldname) as source:
         os.replace(source, target)
 
 
 def Stat(filename: PathLike) -> FileStatistics:
-    """Return size, time of the last change and kind of a file or directory."""
+    """Return the size, modification time and kind of a file or directory."""
     with _checked(filename) as path:
         found = os.stat(path)
     return FileStatistics(found.st_size, found.st_mtime_ns, _stat.S_ISDIR(found.st_mode))
 
 
 def Walk(top: PathLike, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield (directory, directories in it, files in it), a directory before or after those in it."""
+    """Yield (directory, subdirectories, files), parents first if ``in_order``, else last."""
     return os.walk(_local(top), topdown=in_order)
 
 

@@ -47,7 +47,7 @@ def _random_flip(image: g.Tensor, axis: int, seed: int | None) -> g.Tensor:
 
 # --- colours --------------------------------------------------------------------------------------
 def adjust_brightness(image: Any, delta: Any) -> g.Tensor:
-    """Return images with ``delta`` added; integers are scaled to [0, 1] meanwhile. TF1: same name."""
+    """Return images with ``delta`` added; integers are scaled to [0, 1] for it. TF1: same name."""
     tensor = g.convert_to_tensor(image)
     adjusted = _floating(tensor)
     return _like(adjusted + g.cast(delta, adjusted.dtype), tensor)
@@ -96,7 +96,7 @@ def convert_image_dtype(
 ) -> g.Tensor:
     """Return images of another dtype: integers are floats in [0, 1]. TF1: same name.
 
-    With ``saturate`` what is out of range becomes the nearest number; else it is undefined.
+    With ``saturate`` values out of range become the nearest value; otherwise they are undefined.
     """
     tensor, wanted = g.convert_to_tensor(image), g.as_dtype(dtype)
     given, to = tensor.dtype, saturate_cast if saturate else g.cast
@@ -127,7 +127,7 @@ def _like(adjusted: g.Tensor, tensor: g.Tensor) -> g.Tensor:
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> g.Tensor:
     """Return the middle of images, with zeros around it where it is too small. TF1: same name.
 
-    Heights and widths may be tensors.
+    The height and the width may be tensors.
     """
     result = tensor = _image_tensor(image)
     known: list[int | None] = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
@@ -153,9 +153,9 @@ def _larger(x: Any, y: Any) -> Any:
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> g.Tensor:
-    """Return a part of a tensor, of the shape ``size``, at a random place. TF1: ``tf.random_crop``.
+    """Return a part of a tensor, of shape ``size``, at a random offset. TF1: ``tf.random_crop``.
 
-    In the run: InvalidArgumentError for a tensor that is smaller.
+    The run raises InvalidArgumentError if the tensor is smaller.
     """
     with g.name_scope(name, "random_crop", [value]) as scope:
         tensor, extents = g.convert_to_tensor(value), g.convert_to_tensor(size)
@@ -181,10 +181,10 @@ def resize_images(
     align_corners: bool = False,
     name: str | None = None,
 ) -> g.Tensor:
-    """Return one image or a batch in another size. TF1: same name, without its aspect ratios.
+    """Resize one image or a batch. TF1: same name, without its aspect ratios.
 
-    ``size`` are height and width, two integers or an int32 tensor. Images that are known to have it
-    stay as they are. Else bilinear gives float32.
+    ``size`` is the height and the width, two integers or an int32 tensor. Images of that static size
+    are returned unchanged; otherwise the bilinear method returns float32.
     """
     if method not in (ResizeMethod.BILINEAR, ResizeMethod.NEAREST_NEIGHBOR):
         raise ValueError(
@@ -227,7 +227,7 @@ g.register(g.OpDef("ResizeImages", _resize, _resize_rule))
 
 
 def _image_tensor(image: Any) -> g.Tensor:
-    """Return one image or several as a tensor. ValueError: it is known to be neither."""
+    """Return one image or a batch as a tensor. ValueError for another static shape."""
     tensor = g.convert_to_tensor(image)
     found = tensor.shape
     if found.ndims not in (None, 3, 4):
@@ -248,11 +248,11 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode_jpeg(
     contents: Any, channels: int = 0, ratio: int = 1, *, dct_method: str = "", name: str | None = None
 ) -> g.Tensor:
-    """Return the uint8 image ``[height, width, channels]`` of a file's bytes. TF1: same name.
+    """Decode a file into a uint8 image ``[height, width, channels]``. TF1: same name.
 
-    Any format that pillow reads is read. ``channels`` is 1, 3, or 0 for those of the file; ``ratio``
-    makes it 2, 4 or 8 times smaller; ``dct_method`` is "", or the name of a method of libjpeg, which
-    the library chooses. In the run: InvalidArgumentError for bytes that are no image.
+    All formats of pillow are accepted. ``channels`` is 1, 3, or 0 for the channels of the file;
+    ``ratio`` reduces the size by 2, 4 or 8; ``dct_method`` has no effect. The run raises
+    InvalidArgumentError for bytes that are no image.
     """
     if dct_method not in ("", "INTEGER_FAST", "INTEGER_ACCURATE") or ratio not in (1, 2, 4, 8):
         raise ValueError(f"Unknown dct_method {dct_method!r} or ratio {ratio!r}.")
@@ -262,9 +262,9 @@ def decode_jpeg(
 def decode_png(
     contents: Any, channels: int = 0, dtype: Any = g.uint8, name: str | None = None
 ) -> g.Tensor:
-    """Return the uint8 image ``[height, width, channels]`` of a file's bytes. TF1: same name.
+    """Decode a file into a uint8 image ``[height, width, channels]``. TF1: same name.
 
-    As :func:`decode_jpeg`, with 1 to 4 channels. (Pillow reads colours in 8 bits.)
+    As :func:`decode_jpeg`, with 1 to 4 channels. (Pillow decodes colours to 8 bits.)
     """
     if g.as_dtype(dtype) is not g.uint8:
         raise ValueError(f"decode_png() gives uint8, got dtype={dtype!r}; use convert_image_dtype().")

@@ -1,4 +1,4 @@
-"""TF1: ``tf.train.init_from_checkpoint``, which changes initializers."""
+"""TF1: ``tf.train.init_from_checkpoint``, which replaces initializers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ async def init_from_checkpoint(
     ckpt_dir_or_file: str | os.PathLike[str],
     assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
 ) -> None:
-    """Let the initializers of variables take their values from a checkpoint. TF1: same name.
+    """Replace the initializers of variables by the values in a checkpoint. TF1: same name.
 
-    Awaited when the graph is built, before its init op is. It looks at names, shapes and dtypes; the
-    values are read in the run that initialises. A session that restores a checkpoint of its own does
-    not need them. With a session at hand, ``asyncmon.init_from_checkpoint`` sets its variables.
+    Await it while the graph is built, before the init op. It checks names, shapes and dtypes; the
+    values are read by the run of the init op, which a session that restores its own checkpoint does not
+    need. For the variables of an open session use ``asyncmon.init_from_checkpoint``.
 
-    ``ckpt_dir_or_file`` is a checkpoint, TensorFlow's too, or a directory whose newest one is taken.
-    ``assignment_map`` has names in the checkpoint and their variables, or names of these; it may be a
-    list of pairs. Names that end with ``/`` are scopes, ``"/"`` is the outermost one; they mean the
-    variables that ``get_variable`` made.
+    ``ckpt_dir_or_file`` is a checkpoint, also one of TensorFlow, or a directory, whose newest
+    checkpoint is used. ``assignment_map`` maps names in the checkpoint to variables or their names; a
+    list of pairs is accepted. A name that ends with ``/`` is a scope and means the variables made by
+    ``get_variable`` in it; ``"/"`` is the outermost scope.
 
     Raises:
         ValueError: the checkpoint lacks a variable, a shape or dtype differs, a scope is mapped to a
             variable, no variable has the name, or a list of parts of a variable is given.
-        TypeError: something that is neither a variable nor a name.
-        NotFoundError: there is no such checkpoint.
+        TypeError: a target is neither a variable nor a name.
+        NotFoundError: the checkpoint does not exist.
 
     Example::
 
@@ -63,7 +63,7 @@ async def init_from_checkpoint(
 
 
 def _targets(entry: str, target: Any, reader: CheckpointReader) -> list[tuple[Variable, str]]:
-    """Return the variables that one pair of the map means, and where their values are."""
+    """Return the variables of one entry of the map, each with its name in the checkpoint."""
     if isinstance(target, list | tuple):
         raise ValueError(f"{entry!r} is mapped to {target!r}; there are no partitioned variables here.")
     if isinstance(target, Variable):

@@ -34,9 +34,9 @@ _Example = Any  # a list or dict of tensors
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> g.Variable:
-    """Return a local variable with the names of the files that match now. TF1: same name.
+    """Return a local variable with the names of matching files. TF1: same name.
 
-    They are found when it is initialised: by the local initialisers of a session.
+    The files are matched when the variable is initialised.
     """
     with g.name_scope(name, "matching_filenames", [pattern]) as scope:
         local = [g.GraphKeys.LOCAL_VARIABLES]
@@ -45,9 +45,9 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> g.Variable:
 
 
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
-    """Return a tensor that can be computed ``num_epochs`` times, None for ever. TF1: same name.
+    """Return a tensor that can be computed ``num_epochs`` times; None means no limit. TF1: same name.
 
-    In the run: OutOfRangeError afterwards. The local variable ``epochs`` counts.
+    Further runs raise OutOfRangeError. The local variable ``epochs`` is the counter.
 
     Raises:
         ValueError: ``num_epochs`` is not positive.
@@ -70,13 +70,13 @@ def input_producer(
     shared_name: str | None = None, summary_name: str | None = None, name: str | None = None,
     cancel_op: Any = None,
 ) -> g.FIFOQueue:
-    """Return a queue that is filled with the rows of a tensor. TF1: same name. See the module.
+    """Return a queue of the rows of a tensor. TF1: same name. See the module.
 
-    ``element_shape`` is that of a row, where the tensor's is not known; ``summary_name`` the name of a
-    summary of how full the queue is, None for no summary.
+    ``element_shape`` is the shape of a row, for a tensor of unknown shape. ``summary_name`` is the name
+    of a summary of the fraction of the queue that is full, None for no summary.
 
     Raises:
-        ValueError: the shape of a row is not known.
+        ValueError: the shape of a row is unknown.
     """
     with g.name_scope(name, "input_producer", [input_tensor]) as scope:
         tensor = g.convert_to_tensor(input_tensor, name="input_tensor")
@@ -101,10 +101,10 @@ def string_input_producer(
     capacity: int = 32, shared_name: str | None = None, name: str | None = None,
     cancel_op: Any = None,
 ) -> g.FIFOQueue:
-    """Return a queue of the strings of a vector, the names of files, say. TF1: same name.
+    """Return a queue of the strings of a vector, such as file names. TF1: same name.
 
     Raises:
-        ValueError: there are no strings. Where that is known in the run only: InvalidArgumentError.
+        ValueError: the vector is empty. In the run: InvalidArgumentError.
     """
     no_strings = "string_input_producer requires a non-null input tensor"
     if isinstance(string_tensor, list | tuple | np.ndarray) and not len(string_tensor):
@@ -136,10 +136,10 @@ def slice_input_producer(
     seed: int | None = None, capacity: int = 32, shared_name: str | None = None,
     name: str | None = None,
 ) -> list[g.Tensor]:
-    """Return one row of each tensor, the same one of all, another one in each run. TF1: same name.
+    """Return one row of each tensor, at the same index, another one in each run. TF1: same name.
 
     Raises:
-        ValueError: there are no tensors.
+        ValueError: ``tensor_list`` is empty.
     """
     with g.name_scope(name, "input_producer", tensor_list):
         tensors = [g.convert_to_tensor(tensor) for tensor in tensor_list]
@@ -191,7 +191,7 @@ def _batch(
     minimum: int | None = None,
     **options: Any,
 ) -> Any:
-    """Return what is dequeued of a new queue of this kind; a minimum means that it shuffles."""
+    """Return the batch dequeued from a new queue of this kind; ``minimum`` is for shuffling."""
     if not examples:
         raise ValueError("Expected at least one set of tensors.")
     if len({len(example) for example in examples if isinstance(example, list | tuple)}) > 1:
@@ -244,7 +244,7 @@ def batch_join(
     dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
     shared_name: str | None = None, name: str | None = None,
 ) -> Any:
-    """Return batches of examples of several sources. TF1: same name. See the module."""
+    """Return batches of examples from several sources. TF1: same name. See the module."""
     return _batch(
         g.PaddingFIFOQueue if dynamic_pad else g.FIFOQueue, tensors_list, batch_size, capacity,
         enqueue_many, shapes, allow_smaller_final_batch, name, "batch_join",
@@ -272,7 +272,7 @@ def shuffle_batch_join(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None, name: str | None = None,
 ) -> Any:
-    """Return random batches of examples of several sources. TF1: same name. See the module."""
+    """Return random batches of examples from several sources. TF1: same name. See the module."""
     return _batch(
         g.RandomShuffleQueue, tensors_list, batch_size, capacity,
         enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch_join", 1,

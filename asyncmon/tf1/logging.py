@@ -5,9 +5,9 @@
     tf.logging.set_verbosity(tf.logging.INFO)
     tf.logging.info("%d examples", 3)      # INFO:tensorflow:3 examples
 
-The first use of a function here adds a handler that prints what is logged below "asyncmon", hooks and
-savers included, to stderr (in an interactive interpreter to stdout, from INFO on). It prints nothing
-while the root logger has handlers: then those print it, as ``logging.basicConfig`` has it.
+The first call of a function here adds a handler to the logger "asyncmon", which hooks and savers use,
+too. It prints to stderr; in an interactive interpreter to stdout, from level INFO. It prints nothing
+while the root logger has handlers of its own, for example after ``logging.basicConfig``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ERROR = _logging.ERROR
 FATAL = _logging.CRITICAL
 
 _counts: dict[tuple[str, int], int] = {}
-"""How often ``log_every_n`` and ``log_first_n`` were called, by the place of the call."""
+"""The number of earlier calls of ``log_every_n`` and ``log_first_n`` at each line."""
 
 
 class _Terminal(_logging.Handler):
@@ -50,7 +50,7 @@ def _is_foreign(record: _logging.LogRecord) -> bool:
 
 
 def leave_out(handler: _logging.Handler) -> None:
-    """Have a handler of the root logger leave to this module what is logged below "asyncmon"."""
+    """Exclude the records of the logger "asyncmon" from a handler of the root logger."""
     handler.addFilter(_is_foreign)
 
 
@@ -71,12 +71,12 @@ def get_logger() -> _logging.Logger:
 
 
 def set_verbosity(v: int) -> None:
-    """Show messages from a level on, those of sessions, hooks and savers included."""
+    """Set the level of the logger "asyncmon", which sessions, hooks and savers use."""
     get_logger().setLevel(v)
 
 
 def get_verbosity() -> int:
-    """Return the level from which on messages are shown."""
+    """Return the lowest level that is shown."""
     return get_logger().getEffectiveLevel()
 
 
@@ -90,7 +90,7 @@ debug = partial(log, DEBUG)
 info = partial(log, INFO)
 warning = warn = partial(log, WARN)
 error = TaskLevelStatusMessage = partial(log, ERROR)
-fatal = partial(log, FATAL)  # the program goes on
+fatal = partial(log, FATAL)  # does not end the program
 
 
 def log_if(level: int, msg: Any, condition: object, *args: Any) -> None:
@@ -100,19 +100,19 @@ def log_if(level: int, msg: Any, condition: object, *args: Any) -> None:
 
 
 def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
-    """Log the first of every ``n`` calls that are made at the same place."""
+    """Log every ``n``-th call at the same line, beginning with the first."""
     if not _calls_before() % n:
         log(level, msg, *args, stacklevel=3)
 
 
 def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
-    """Log the first ``n`` calls that are made at the same place."""
+    """Log the first ``n`` calls at the same line."""
     if _calls_before() < n:
         log(level, msg, *args, stacklevel=3)
 
 
 def _calls_before() -> int:
-    """Return how often the caller of the caller was at this line before."""
+    """Return the number of earlier calls by the caller's caller at its current line."""
     frame = sys._getframe(2)
     place = (frame.f_code.co_filename, frame.f_lineno)
     _counts[place] = _counts.get(place, -1) + 1

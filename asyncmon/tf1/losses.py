@@ -1,19 +1,19 @@
-"""TF1: ``tf.losses``: losses that are weighted, reduced to one number and collected.
+"""TF1: ``tf.losses``: weighted losses, reduced to a scalar and added to a collection.
 
 ::
 
     tf.losses.softmax_cross_entropy(onehot_labels, logits)
     train_op = optimizer.minimize(tf.losses.get_total_loss())
 
-The losses have these arguments in common:
+Common arguments:
 
-* ``weights``: a scalar, or of the rank of the losses with each size that of theirs or 1. ValueError
-  where shapes do not fit; InvalidArgumentError in the run, where they are not known before.
+* ``weights``: a scalar, or a tensor of the rank of the losses, with sizes equal to theirs or 1. Other
+  shapes raise ValueError, or InvalidArgumentError in the run if the static shapes are unknown.
 * ``scope``: the scope of the ops.
-* ``loss_collection``: the collection, or collections, that the loss joins; None for none.
+* ``loss_collection``: the collection, or collections, of the loss; None for none.
 * ``reduction``: one of :class:`Reduction`.
 
-Labels and predictions have one shape and are computed in float32. None for one is a ValueError.
+Labels and predictions have the same shape and are converted to float32. None for one is a ValueError.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _REGULARIZATION = tf.GraphKeys.REGULARIZATION_LOSSES
 
 
 class Reduction:
-    """How weighted losses become the loss: not at all, by their sum, or that by a divisor.
+    """The reductions of weighted losses: none, the sum, or the sum divided.
 
     TF1: ``tf.losses.Reduction``. The divisor is the sum of the weights (MEAN), the number of losses
-    (SUM_OVER_BATCH_SIZE), or of those with a weight that is not 0 (SUM_BY_NONZERO_WEIGHTS).
+    (SUM_OVER_BATCH_SIZE) or the number of nonzero weights (SUM_BY_NONZERO_WEIGHTS).
     """
 
     NONE = "none"
@@ -51,7 +51,7 @@ class Reduction:
 
     @classmethod
     def validate(cls, key: str) -> None:
-        """Raise a ValueError for what is no reduction. TF1: same name."""
+        """Raise ValueError for an unknown reduction. TF1: same name."""
         if key not in cls.all():
             raise ValueError(f"Invalid Reduction Key: Expected one of {cls.all()}, got {key!r}.")
 
@@ -66,7 +66,7 @@ def compute_weighted_loss(
     loss_collection: Any = _LOSSES,
     reduction: str = _BY_WEIGHTS,
 ) -> tf.Tensor:
-    """Return losses weighted and reduced, in their dtype, computed in float32. TF1: same name."""
+    """Weight and reduce losses in float32, and return them in their dtype. TF1: same name."""
     Reduction.validate(reduction)
     with tf.name_scope(scope, "weighted_loss", (losses, weights)):
         values = tf.convert_to_tensor(losses)
@@ -93,7 +93,7 @@ def _mean(total: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 
 
 def _present(losses: tf.Tensor, weights: Any, per_row: bool = False) -> tf.Tensor:
-    """Return the number of losses whose weight is not 0, in all or for each row."""
+    """Return the number of losses with a nonzero weight, in total or for each row."""
     if isinstance(weights, float) and weights != 0 and not per_row:
         return tf.cast(tf.size(losses, name="num_elements"), losses.dtype)
     with tf.name_scope("num_present"):
@@ -111,7 +111,7 @@ def _after_first(x: tf.Tensor) -> list[int]:
 def _pair(
     labels: Any, predictions: Any, names: tuple[str, str], dtype: Any = tf.float32
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the two in a dtype, None for that of predictions, of compatible shapes."""
+    """Return both in a dtype (None: that of the predictions), with compatible shapes."""
     _need(labels, predictions, names)
     x = tf.convert_to_tensor(predictions) if dtype is None else tf.cast(predictions, dtype)
     y = tf.cast(labels, x.dtype)
@@ -131,7 +131,7 @@ _NAMES = "labels", "predictions"
 def _loss(
     own_scope: str, names: tuple[str, str] = _NAMES, dtype: Any = tf.float32, **options: Any
 ) -> Callable[..., Callable[..., tf.Tensor]]:
-    """Return a decorator that makes a loss of the formula of labels, predictions and options."""
+    """Return a decorator that makes a loss from its formula of labels, predictions and options."""
 
     def decorate(formula: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
         def loss(
@@ -165,9 +165,9 @@ def mean_squared_error(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
 @_loss("hinge_loss", ("labels", "logits"))
 def hinge_loss(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Return the loss ``max(0, 1 - y * logits)``, where labels of 0 and 1 give y of -1 and 1.
+    """Return the loss ``max(0, 1 - y * logits)`` with ``y = 2 * labels - 1``. TF1: same name.
 
-    TF1: same name.
+    Labels are 0 or 1.
     """
     return tf.nn.relu(1 - (2 * y - 1) * x)
 
@@ -184,7 +184,7 @@ def huber_loss(y: tf.Tensor, x: tf.Tensor, delta: float) -> tf.Tensor:
 def log_loss(y: tf.Tensor, x: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Return the cross entropy of labels and predicted probabilities. TF1: same name.
 
-    ``epsilon`` is added to both probabilities, to keep the logarithm finite.
+    ``epsilon`` is added to both probabilities so that the logarithm is finite.
     """
     return -(y * tf.log(x + epsilon)) - (1 - y) * tf.log(1 - x + epsilon)
 
@@ -226,7 +226,7 @@ def cosine_distance(
 ) -> tf.Tensor:
     """Return the loss ``1 - labels . predictions`` of unit vectors along an axis. TF1: same name.
 
-    ``dim`` is an old name of ``axis``; neither is a ValueError. The losses have a size of 1 along it.
+    ``dim`` is an old name of ``axis``; one of them is required. The losses have size 1 along the axis.
     """
     if dim is not None and axis is not None:
         raise ValueError("Cannot specify both 'axis' and 'dim'")
@@ -246,9 +246,9 @@ def mean_pairwise_squared_error(
     scope: str | None = None,
     loss_collection: Any = _LOSSES,
 ) -> tf.Tensor:
-    """Return the mean of ``((p[i] - p[j]) - (y[i] - y[j])) ** 2`` over the pairs in each row, summed.
+    """Return the sum over rows of the mean of ``((p[i] - p[j]) - (y[i] - y[j])) ** 2`` over pairs.
 
-    TF1: same name. Labels have a known rank; weights are a scalar, or one for each row.
+    TF1: same name. Labels have a known rank; weights are a scalar, or a value for each row.
     """
     with tf.name_scope(scope, "mean_pairwise_squared_error") as scope:
         y, x = _pair(labels, predictions, _NAMES)
@@ -276,8 +276,8 @@ def sparse_softmax_cross_entropy(
 ) -> tf.Tensor:
     """Return the cross entropy of classes and rows of logits. TF1: same name.
 
-    Labels are int32 or int64, of the shape of ``logits`` without its last dimension, or with 1 in its
-    place; so are weights that are no scalar.
+    Labels are int32 or int64. Their shape, and that of weights that are no scalar, is the shape of
+    ``logits`` without the last dimension, or with size 1 in its place.
     """
     _need(labels, logits, ("labels", "logits"))
     with tf.name_scope(scope, "sparse_softmax_cross_entropy_loss") as scope:
@@ -290,7 +290,7 @@ def sparse_softmax_cross_entropy(
 
 # --- the collections ------------------------------------------------------------------------------
 def add_loss(loss: tf.Tensor, loss_collection: Any = _LOSSES) -> None:
-    """Add a loss to a collection, or to several; None is none. TF1: same name."""
+    """Add a loss to one or several collections; None for none. TF1: same name."""
     if loss_collection:
         tf.add_to_collections(loss_collection, loss)
 
@@ -308,7 +308,7 @@ def get_regularization_losses(scope: str | None = None) -> list[Any]:
 def get_regularization_loss(
     scope: str | None = None, name: str = "total_regularization_loss"
 ) -> tf.Tensor:
-    """Return the sum of the losses of regularizers, 0 without any. TF1: same name."""
+    """Return the sum of the losses of regularizers, 0 if there are none. TF1: same name."""
     losses = get_regularization_losses(scope)
     return tf.add_n(losses, name=name) if losses else tf.constant(0.0)
 
@@ -316,9 +316,9 @@ def get_regularization_loss(
 def get_total_loss(
     add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
 ) -> tf.Tensor:
-    """Return the sum of all losses, and of those of regularizers. TF1: same name.
+    """Return the sum of all losses, including those of regularizers. TF1: same name.
 
-    ValueError where there is none.
+    ValueError if there are none.
     """
     losses = get_losses(scope=scope)
     if add_regularization_losses:

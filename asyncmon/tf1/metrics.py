@@ -1,4 +1,4 @@
-"""TF1: ``tf.metrics``: values that are gathered from run to run in local variables.
+"""TF1: ``tf.metrics``: metrics over many batches, accumulated in local variables.
 
 ::
 
@@ -8,17 +8,18 @@
         await sess.run(update, {images: batch})
     print(await sess.run(accuracy))
 
-Each function returns the value of all batches so far and an op, or a tensor, that adds a batch. The
-value and the update fetched in one run: the value is that before the batch.
+Each function returns the value over all batches so far, and an update op or tensor that adds a batch.
+In a run that fetches both, the value does not include the new batch.
 
-The functions have these arguments in common:
+Common arguments:
 
-* ``weights``: one for each value, of the same rank with sizes of 1 where they are shared, or a scalar.
-* ``metrics_collections``, ``updates_collections``: the value, and the update, join these.
-* ``name``: the scope of the ops and the variables. Those are in ``GraphKeys.LOCAL_VARIABLES`` and
-  ``GraphKeys.METRIC_VARIABLES``, zeros at first.
+* ``weights``: a scalar, or a tensor of the rank of the values, with sizes equal to theirs or 1.
+* ``metrics_collections``, ``updates_collections``: collections for the value, and for the update.
+* ``name``: the scope of the ops and of the variables. The variables are initially zero and in
+  ``GraphKeys.LOCAL_VARIABLES`` and ``GraphKeys.METRIC_VARIABLES``.
 
-ValueError where shapes do not fit; InvalidArgumentError in the run, where they are not known before.
+Incompatible shapes raise ValueError, or InvalidArgumentError in the run if the static shapes are
+unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Metric = tuple[Any, Any]
 
 
 def _of_labels(name: str, doc: str, compute: Callable[..., Metric]) -> Callable[..., Metric]:
-    """Return the function of labels and predictions that has no arguments of its own."""
+    """Return the metric of labels and predictions that ``compute`` returns."""
     pair = dict.fromkeys(("labels", "predictions"), REQUIRED)
     rest = dict.fromkeys(("weights", "metrics_collections", "updates_collections", "name"))
     return function_of(name, f"{doc} TF1: same name.", {**pair, **rest}, compute)
@@ -50,14 +51,14 @@ def _variable(shape: Any, name: str) -> tf.Variable:
 
 
 def _fitted(predictions: Any, labels: Any, weights: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
-    """Return the three with last dimensions of 1 dropped, or given to weights, to fit each other."""
+    """Return the three with compatible ranks: a last dimension of size 1 is dropped or added."""
     y, x = squeezed(labels, predictions)
     x.shape.assert_is_compatible_with(y.shape)
     return x, y, None if weights is None else weights_of_rank(weights, x)
 
 
 def _ratio(part: Any, whole: Any, name: str | None = None) -> tf.Tensor:
-    """Return a quotient, 0 where the divisor is not positive."""
+    """Return a quotient, or 0 if the divisor is not positive."""
     return tf.div_no_nan(part, tf.maximum(whole, 0), name=name)
 
 
@@ -71,7 +72,7 @@ def _published(value: Any, update: Any, metrics_collections: Any, updates_collec
 
 
 def _of_both(compute: Callable[..., tf.Tensor], states: Any, updates: Any, **keys: Any) -> Metric:
-    """Return the metric that ``compute(*states, name=...)`` makes of variables and of their updates."""
+    """Return ``compute(*states, name=...)`` for the variables, and for their updates."""
     return _published(compute(*states, name="value"), compute(*updates, name="update_op"), **keys)
 
 
@@ -83,7 +84,7 @@ def mean(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the weighted mean of all values, a float32; 0 before the first. TF1: same name."""
+    """Return the weighted mean of all values, a float32; initially 0. TF1: same name."""
     with tf.variable_scope(name, "mean"):
         x = tf.cast(values, tf.float32)
         total, count = _variable([], "total"), _variable([], "count")
@@ -99,7 +100,7 @@ def mean(
 
 
 def _mean_of(own: str, compute: Callable[..., tf.Tensor], doc: str) -> Callable[..., Metric]:
-    """Return the function whose mean is of ``compute(predictions, labels)``."""
+    """Return the metric that is the mean of ``compute(predictions, labels)``."""
 
     def metric(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
         x, y, w = _fitted(predictions, labels, weights)
@@ -125,7 +126,7 @@ mean_squared_error = _mean_of(
 
 # --- counts of decisions --------------------------------------------------------------------------
 def _counting(own: str, label: bool, prediction: bool) -> Callable[..., Metric]:
-    """Return the function that counts the labels and predictions of these values."""
+    """Return the metric that counts pairs with this label and this prediction."""
 
     def count(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
         with tf.variable_scope(name, own):
@@ -149,7 +150,7 @@ false_negatives = _counting("false_negatives", label=True, prediction=False)
 
 
 def _share_of(own: str, count: Callable[..., Metric], doc: str) -> Callable[..., Metric]:
-    """Return the function that divides the true positives by themselves and another count."""
+    """Return the metric: true positives divided by the sum of them and another count."""
 
     def share(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
         with tf.variable_scope(name, own):
@@ -179,21 +180,19 @@ def auc(
     summation_method: str = "trapezoidal",
     thresholds: Sequence[float] | None = None,
 ) -> Metric:
-    """Return the area under a curve of predictions from 0 to 1, approximated at thresholds.
+    """Return the approximate area under the ROC or PR curve of predictions in [0, 1].
 
-    TF1: same name.
+    TF1: same name. The run raises InvalidArgumentError for other predictions.
 
     Args:
-        num_thresholds: how many, evenly from 0 to 1.
+        num_thresholds: the number of thresholds, evenly spaced from 0 to 1.
         curve: "ROC" (recall over the rate of false positives) or "PR" (precision over recall).
         summation_method: "trapezoidal", "careful_interpolation" (the right one for "PR"), "minoring" or
             "majoring" (the lower, or upper, step function).
-        thresholds: numbers between 0 and 1 in place of ``num_thresholds``.
+        thresholds: the thresholds, between 0 and 1, instead of ``num_thresholds``.
 
     Raises:
-        ValueError: another curve or method.
-
-    Errors at run time: InvalidArgumentError for predictions outside of [0, 1].
+        ValueError: an unknown curve or method.
     """
     if curve not in ("ROC", "PR"):
         raise ValueError(f"Curve must be either ROC or PR. Curve {curve} is unknown.")
@@ -236,14 +235,14 @@ _HEIGHTS: dict[str, Callable[[Any, Any], tf.Tensor]] = {
 
 
 def _counts(labels: Any, predictions: Any, edges: list[float], weights: Any) -> tuple[Any, Any]:
-    """Return the four counts at each threshold, as the states and the updates of variables."""
+    """Return the variables with the four counts at each threshold, and their updates."""
     x = tf.convert_to_tensor(predictions)
     inside = tf.reduce_all(tf.logical_and(x >= tf.cast(0, x.dtype), x <= tf.cast(1, x.dtype)))
     with tf.control_dependencies([tf.Assert(inside, ["predictions must be in [0, 1]", x])]):
         x = tf.cast(tf.identity(x), tf.float32)
     x, y, w = _fitted(x, tf.cast(labels, tf.bool), weights)
     positive = tf.reshape(tf.cast(y, tf.float32), [-1])
-    each = tf.stack([positive, 1 - positive], axis=1)  # what an example counts, by its label
+    each = tf.stack([positive, 1 - positive], axis=1)  # the label and its inverse
     if w is not None:
         each = each * tf.reshape(broadcast_weights(tf.cast(w, tf.float32), x), [-1, 1])
     above = tf.greater(tf.reshape(x, [1, -1]), tf.expand_dims(tf.constant(edges, tf.float32), 1))
@@ -257,7 +256,7 @@ def _counts(labels: Any, predictions: Any, edges: list[float], weights: Any) -> 
 
 
 def _interpolated(tp: Any, fp: Any, fn: Any) -> tf.Tensor:
-    """Return the area under precision over recall, true positives linear in all positives."""
+    """Return the area under the PR curve, with true positives interpolated linearly."""
     hits, positives = tp[:-1] - tp[1:], tp + fp
     more, fewer = positives[:-1], positives[1:]
     slope = _ratio(hits, more - fewer)

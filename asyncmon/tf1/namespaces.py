@@ -1,4 +1,4 @@
-"""The namespaces of TF1: ``dir()`` and missing names of all, and the small ones as a whole."""
+"""The namespaces of TF1: their ``dir()``, advice on missing names, and the small ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SMALL = {
     """,
     "strings": "to_number=string_to_number",
 }
-"""The names in each small namespace, with ``=`` and the name below ``tf`` where that differs."""
+"""The names in each small namespace; ``=`` precedes a different name below ``tf``."""
 
 ADDITIONS: dict[str, set[str]] = {
     "": {*graph.__all__, "RPCOptions"},  # RPCOptions is a field of ConfigProto
@@ -74,7 +74,7 @@ ADDITIONS: dict[str, set[str]] = {
         "assign_moving_average", "wait_for_new_checkpoint",  # of training.moving_averages, contrib
     },
 }  # fmt: skip
-"""The public names of a namespace beside those that TF1 has in it."""
+"""Public names of a namespace that TF1 does not have in it."""
 
 
 def small_namespaces(root: ModuleType) -> list[ModuleType]:
@@ -94,7 +94,7 @@ def small_namespaces(root: ModuleType) -> list[ModuleType]:
 def open_namespace(module: ModuleType) -> None:
     """Add ``__dir__`` and ``__getattr__`` to a module: its public names, advice on a missing one.
 
-    The public names are those that TF1 has in this namespace, and :data:`ADDITIONS`.
+    A name is public if TF1 has it in this namespace, or if it is in :data:`ADDITIONS`.
     """
     below = module.__name__.removeprefix("asyncmon.tf1").removeprefix(".")
     space = "nn.rnn_cell" if below == "rnn_cell" else below

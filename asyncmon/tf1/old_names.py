@@ -1,4 +1,4 @@
-"""Other names of what is there, those that TF1 had first among them, and functions of a few ops."""
+"""Aliases, mostly names of TF1 before 1.0, and functions made of a few ops."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ initialize_variables = g.variables_initializer
 
 
 def arg_max(input: Any, dimension: Any, output_type: Any = g.int64, name: str | None = None) -> Tensor:
-    """Return the positions of the greatest elements along an axis. TF1: same name."""
+    """Return the indices of the greatest elements along an axis. TF1: same name."""
     return g.argmax(input, dimension, name, output_type=output_type)
 
 
 def arg_min(input: Any, dimension: Any, output_type: Any = g.int64, name: str | None = None) -> Tensor:
-    """Return the positions of the smallest elements along an axis. TF1: same name."""
+    """Return the indices of the smallest elements along an axis. TF1: same name."""
     return g.argmin(input, dimension, name, output_type=output_type)
 
 
@@ -74,7 +74,7 @@ def executing_eagerly() -> bool:
 
 
 def disable_v2_behavior() -> None:
-    """Do nothing: this is TF1's behaviour, with one kind of variable. TF2: ``tf.compat.v1``."""
+    """Do nothing: the behaviour is that of TF1. TF2: ``tf.compat.v1``."""
 
 
 disable_eager_execution = enable_resource_variables = disable_v2_behavior
@@ -102,7 +102,7 @@ def count_nonzero(
     keep_dims: bool | None = None,
     input: Any = None,
 ) -> Tensor:
-    """Return how many elements are not zero, false or empty, along axes. TF1: same name."""
+    """Return the number of elements along axes that are not zero, false or empty. TF1: same name."""
     if input_tensor is not None and input is not None:
         raise ValueError("Cannot specify both 'input_tensor' and 'input'.")
     with g.name_scope(name, "count_nonzero", [input_tensor if input is None else input]):
@@ -116,7 +116,7 @@ def count_nonzero(
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """Return values as a dtype; those outside of its range become its ends. TF1: same name."""
+    """Cast values, clipped to the range of the dtype. TF1: same name."""
     with g.name_scope(name, "saturate_cast", [value]) as scope:
         x, dtype = g.convert_to_tensor(value), g.as_dtype(dtype)
         if x.dtype.min < dtype.min:
@@ -135,7 +135,7 @@ def scalar_summary(
 ) -> Tensor:
     """Return an op that summarises numbers. TF1: ``tf.scalar_summary``, before 1.0.
 
-    ``tags`` is one tag, as it is, or a list with one for each element of the vector ``values``.
+    ``tags`` is a tag, or a list with a tag for each element of the vector ``values``.
     """
     if isinstance(tags, str | bytes):
         return _summary("ScalarSummary", name, collections, tags, values)

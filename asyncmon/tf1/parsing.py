@@ -1,4 +1,4 @@
-"""TF1: ``tf.parse_example`` and kin: serialized examples become tensors.
+"""TF1: ``tf.parse_example`` and kin: parse serialized examples into tensors.
 
 ::
 
@@ -24,7 +24,7 @@ from asyncmon.tf1.file_ops import bytes_of
 _STRINGS: Final = 0x0A
 _FLOATS: Final = 0x12
 _INTS: Final = 0x1A
-"""The first bytes of the three kinds of lists in a serialized feature."""
+"""The first byte of each kind of list in a serialized feature."""
 
 _KINDS = {
     "bytes_list": (_STRINGS, "string"),
@@ -33,13 +33,13 @@ _KINDS = {
 }
 
 _Span = tuple[bytes, int, int]
-"""Bytes, and from where to where."""
+"""Bytes, and the start and the end of a part of them."""
 
 _LAYOUTS = 64  # of one parser
 
 
 class FixedLenFeature(NamedTuple):
-    """A feature of one shape; without a ``default_value`` each example must have it. TF1: same name."""
+    """A feature of fixed shape, required unless it has a ``default_value``. TF1: same name."""
 
     shape: Any
     dtype: Any
@@ -47,10 +47,10 @@ class FixedLenFeature(NamedTuple):
 
 
 class FixedLenSequenceFeature(NamedTuple):
-    """A feature with any number of rows. TF1: same name.
+    """A feature with a variable number of rows. TF1: same name.
 
-    ``shape`` is that of a row. In :func:`parse_example` ``allow_missing`` must be true: rows are
-    filled up to the longest example with ``default_value`` (0 or b"" by default).
+    ``shape`` is the shape of a row. ``allow_missing`` must be true: a batch is padded to its longest
+    example with ``default_value`` (0 or b"" by default).
     """
 
     shape: Any
@@ -60,13 +60,13 @@ class FixedLenSequenceFeature(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """A feature as the kernel needs it."""
+    """A feature, as the kernel uses it."""
 
     name: str
     key: bytes
     dtype: g.DType
-    shape: tuple[int, ...]  # of a row, where it has rows
-    default: Any  # an array of the shape, or None; of rows: what fills them up
+    shape: tuple[int, ...]  # of a row, if it has rows
+    default: Any  # an array of the shape, or None; with rows: the padding
     rows: bool
     kind: int
     size: int
@@ -81,15 +81,15 @@ _TAGS = {g.int64: _INTS, g.float32: _FLOATS, g.string: _STRINGS}
 def parse_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
 ) -> dict[str, g.Tensor]:
-    """Return the features of a batch of serialized ``Example`` messages. TF1: same name.
+    """Parse a batch of serialized ``Example`` messages. TF1: same name.
 
-    ``features`` are names to :class:`FixedLenFeature` or :class:`FixedLenSequenceFeature`, of int64,
-    float32 or string; each becomes a tensor ``[batch, *shape]`` or ``[batch, rows, *shape]``.
-    Errors name examples by ``example_names``.
+    ``features`` maps names to :class:`FixedLenFeature` or :class:`FixedLenSequenceFeature`, of int64,
+    float32 or string. The result maps them to tensors ``[batch, *shape]`` or ``[batch, rows, *shape]``.
+    ``example_names`` are used in errors.
 
     Raises:
-        ValueError: features that cannot be parsed.
-        InvalidArgumentError: in the run: an example lacks a feature, or has another number or type of
+        ValueError: an unsupported feature. InvalidArgumentError: in the run, if an example lacks a
+        feature, or has another number or type of
             values.
     """
     inputs = [g.convert_to_tensor(serialized, g.string)]
@@ -106,9 +106,9 @@ def parse_example(
 def parse_single_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
 ) -> dict[str, g.Tensor]:
-    """Return the features of one serialized ``Example``, a string scalar. TF1: same name.
+    """Parse one serialized ``Example``, a string scalar. TF1: same name.
 
-    Tensors have the shapes of the features, without a batch; else as :func:`parse_example`.
+    As :func:`parse_example`, without the batch dimension.
     """
     tensor = g.convert_to_tensor(serialized, g.string)
     if tensor.spec.shape not in (None, ()):
@@ -191,7 +191,7 @@ def _batched(serialized: Any, names: Any, wanted: Sequence[_Wanted], _layouts: _
 
 
 def _scalars(wanted: Sequence[_Wanted], data: bytes, places: Any) -> list[Any] | None:
-    """Return the features where each is one value at a known place, else None."""
+    """Return the features if each is at a known place, else None."""
     if places is None:
         return None
     values = []
@@ -229,7 +229,7 @@ def _padded(one: _Wanted, values: list[Any]) -> Any:
 
 
 def _dense(one: _Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
-    """Return the values of a feature of one example, or its default."""
+    """Return the values of a feature in one example, or its default."""
     feature = found.get(one.key)
     values = None if feature is None else _feature_of(feature, one.kind)
     if values is None:
@@ -276,16 +276,16 @@ g.register(g.OpDef("ParseExample", _parse_example, _parse_rule))
 
 # --- serialized examples --------------------------------------------------------------------------
 class _Layouts:
-    """Where examples have their values: those of equal length mostly have them in the same places.
+    """A cache of the places of values: examples of equal length often have the same layout.
 
-    All bytes between the values are compared, so that equal ones mean an equal layout.
+    All bytes between the values are compared: if they are equal, the layout is.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[list[tuple[int, int, bytes]], dict[bytes, Any]]] = {}
 
     def find(self, data: bytes) -> dict[bytes, tuple[int, int, int]] | None:
-        """Return the kind and the place of each feature's only value, or packed list; None: unknown."""
+        """Return the kind and place of each feature's single value or packed list; None if unknown."""
         known = self._known.get(len(data))
         if known is None:
             if len(self._known) < _LAYOUTS and (found := _places(data)) is not None:
@@ -302,7 +302,7 @@ class _Layouts:
 
 
 def _places(data: bytes) -> dict[bytes, tuple[int, int, int]] | None:
-    """Return what :meth:`_Layouts.find` does; None where a feature has several values, or none."""
+    """Return the places for :meth:`_Layouts.find`; None if a feature has several values, or none."""
     found = {}
     for key, span in _features_of(data).items():
         lists = _parts(*span)
@@ -314,7 +314,7 @@ def _places(data: bytes) -> dict[bytes, tuple[int, int, int]] | None:
 
 
 def _only(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """Return the place of a list's only value, or of its only packed part; None where it has others."""
+    """Return the place of a list's single value or packed part; None if it has more."""
     values = _parts(data, start, end)
     if len(values) == 1 and data[start] == 0x0A and values[0][2] == end:
         return values[0][1:]
@@ -322,7 +322,7 @@ def _only(data: bytes, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _scalar_of(data: bytes, kind: int, start: int, end: int) -> Any:
-    """Return the only value of a feature; None where there are several."""
+    """Return the single value of a feature; None if there are several."""
     if kind == _STRINGS:
         return as_objects(data[start:end])
     if kind == _FLOATS:
@@ -334,10 +334,10 @@ def _scalar_of(data: bytes, kind: int, start: int, end: int) -> Any:
 
 
 def _features_of(data: bytes) -> dict[bytes, _Span]:
-    """Return the serialized features of an ``Example``, by name. The last one of a name counts.
+    """Return the serialized features of an ``Example`` by name; the last one of a name is used.
 
     Raises:
-        WireError: it is no such message.
+        WireError: the bytes are no such message.
     """
     found: dict[bytes, _Span] = {}
     for outer, first, last in _parts(data, 0, len(data)):
@@ -357,10 +357,7 @@ def _features_of(data: bytes) -> dict[bytes, _Span]:
 
 
 def _feature_of(span: _Span, kind: int) -> Any:
-    """Return the values of a feature, None where it has no kind, or the name of another kind.
-
-    They are a vector: of int64, float32, or bytes.
-    """
+    """Return the vector of a feature's values; None if it has no kind, or the name of another kind."""
     data, start, end = span
     parts = _parts(*span)
     if len(parts) == 1 and parts[0][0] == kind:
@@ -368,7 +365,7 @@ def _feature_of(span: _Span, kind: int) -> Any:
             return _strings([data[a:b] for _tag, a, b in _parts(data, *parts[0][1:])])
         if (place := _only(data, *parts[0][1:])) is not None:
             return _packed_of(data, kind, *place)
-    feature = Feature.FromString(data[start:end])  # parts of one list, or values that are not packed
+    feature = Feature.FromString(data[start:end])  # a list in several parts, or not packed
     found = feature.WhichOneof("kind")
     if found is None or _KINDS[found][0] != kind:
         return found and _KINDS[found][1]
@@ -403,7 +400,7 @@ def _ints(packed: bytes) -> Any:
 
 
 def _parts(data: bytes, start: int, end: int) -> list[tuple[int, int, int]]:
-    """Return the first byte and the span of each field of bytes in a message; others are left out."""
+    """Return the first byte and the span of each field of bytes in a message; skip the others."""
     found = []
     try:
         while start < end:
@@ -425,7 +422,7 @@ def _parts(data: bytes, start: int, end: int) -> list[tuple[int, int, int]]:
 
 
 def _after_other(data: bytes, start: int) -> int:
-    """Return where a field ends that is not one of bytes with a number below 16."""
+    """Return the end of a field that :func:`_parts` skips."""
     key, start = read_varint(data, start)
     if key & 7 == VARINT:
         return read_varint(data, start)[1]

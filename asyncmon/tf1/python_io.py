@@ -1,6 +1,6 @@
 """TF1: ``tf.python_io``: TFRecord files outside a graph.
 
-These are plain calls, as in TF1, and they block: use them before the event loop runs, or in a thread.
+The calls block, as in TF1: use them before the event loop runs, or in a thread.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class TFRecordCompressionType:
 
 
 class TFRecordOptions:
-    """How a TFRecord file is compressed. TF1: same name; other settings of zlib are fixed.
+    """The compression of a TFRecord file. TF1: same name; other settings of zlib are fixed.
 
-    ``compression_type`` is a :class:`TFRecordCompressionType`, or "", "ZLIB", "GZIP", else ValueError;
-    ``compression_level`` is 0 to 9, by default 6.
+    ``compression_type`` is a :class:`TFRecordCompressionType`, or "", "ZLIB" or "GZIP", else
+    ValueError; ``compression_level`` is 0 to 9, by default 6.
     """
 
     compression_type_map: ClassVar[dict[int, str]] = {0: "", 1: "ZLIB", 2: "GZIP"}
@@ -38,7 +38,7 @@ class TFRecordOptions:
 
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
-        """Return "", "ZLIB" or "GZIP" for options, a type, a name or None, else ValueError."""
+        """Return "", "ZLIB" or "GZIP" for options, a type, a name or None; else ValueError."""
         if isinstance(options, TFRecordOptions):
             options = options.compression_type
         name = cls.compression_type_map.get(options, options) if options else ""
@@ -53,13 +53,13 @@ class TFRecordOptions:
 
 
 class TFRecordWriter:
-    """Writes records to a file, which is made anew. TF1: ``tf.python_io.TFRecordWriter``. Calls block.
+    """Writes records to a new file, replacing an existing one. TF1: ``tf.python_io.TFRecordWriter``.
 
-    ``options`` are a :class:`TFRecordOptions`, or its first argument.
+    Calls block. ``options`` are a :class:`TFRecordOptions`, or its first argument.
 
     Raises:
-        NotFoundError: its directory is missing.
-        FailedPreconditionError: by the methods: the writer is closed.
+        NotFoundError: the directory does not exist.
+        FailedPreconditionError: a method is called after the writer is closed.
 
     Example::
 
@@ -76,20 +76,20 @@ class TFRecordWriter:
             self._file: IO[bytes] | None = Path(self._path).open("wb")  # noqa: SIM115 -- close() does
 
     def write(self, record: bytes) -> None:
-        """Append a record. TypeError: it is not bytes."""
+        """Append a record. TypeError for a record that is not bytes."""
         if not isinstance(record, bytes):
             raise TypeError(f"A record is bytes, got {type(record).__name__}; encode text first.")
         framed = frame(record)
         self._put(framed if self._compressor is None else self._compressor.compress(framed))
 
     def flush(self) -> None:
-        """Give what was written to the system. Compressed data becomes readable up to here."""
+        """Flush the buffers to the system. Compressed data is readable up to here."""
         file = self._put(b"" if self._compressor is None else self._compressor.flush(zlib.Z_SYNC_FLUSH))
         with file_errors(self._path):
             file.flush()
 
     def close(self) -> None:
-        """Write what is left and close the file. A second call does nothing."""
+        """Flush and close the file. A second call does nothing."""
         if self._file is None:
             return
         file = self._put(b"" if self._compressor is None else self._compressor.flush())
@@ -112,12 +112,12 @@ class TFRecordWriter:
 
 
 def tf_record_iterator(path: str | os.PathLike[str], options: Any = None) -> Iterator[bytes]:
-    """Yield the records of a file. TF1: same name. Blocks. ``options`` as of a writer.
+    """Yield the records of a file. TF1: same name. Blocks. ``options`` are those of a writer.
 
     Raises:
-        NotFoundError: there is no such file.
-        DataLossError: a record is damaged, or cut off; the error names file and byte. Those before it
-            have been given.
+        NotFoundError: the file does not exist. DataLossError: a record is damaged or truncated; the
+        error has the file and the byte. All records
+            before it have been yielded.
     """
     compression = TFRecordOptions.get_compression_type_string(options)
     with file_errors(os.fspath(path)):

@@ -1,6 +1,6 @@
 """TF1's readers: ``tf.TFRecordReader``, ``tf.TextLineReader`` and kin.
 
-A reader takes the names of files from a queue and gives their records one by one::
+A reader dequeues file names and returns the records of the files one by one::
 
     names = tf.train.string_input_producer(["a.tfrecord", "b.tfrecord"], num_epochs=1)
     key, serialized = tf.TFRecordReader().read(names)
@@ -22,7 +22,7 @@ from asyncmon.tf1.python_io import TFRecordOptions
 class TFRecordReader(ReaderBase):
     """The records of TFRecord files; keys are ``file:byte``. TF1: same name.
 
-    ``options`` say how they are compressed.
+    ``options`` set the compression.
     """
 
     def __init__(self, name: str | None = None, options: TFRecordOptions | None = None) -> None:
@@ -32,7 +32,8 @@ class TFRecordReader(ReaderBase):
 class TextLineReader(ReaderBase):
     r"""The lines of text files without their ends (``\n`` or ``\r\n``); keys are ``file:number``.
 
-    TF1: same name. The first ``skip_header_lines`` of each file are left out, and counted from 1.
+    TF1: same name. The first ``skip_header_lines`` of each file are skipped. Numbers begin with 1 and
+    include the skipped lines.
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
@@ -40,7 +41,7 @@ class TextLineReader(ReaderBase):
 
 
 class WholeFileReader(ReaderBase):
-    """Whole files; keys are their names. TF1: same name."""
+    """The contents of whole files; keys are their names. TF1: same name."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__("WholeFile", name)
@@ -56,12 +57,12 @@ class IdentityReader(ReaderBase):
 class FixedLengthRecordReader(ReaderBase):
     """Records of ``record_bytes``; keys are ``file:number``. TF1: same name.
 
-    Header and footer are left out of each file. From the beginning of a record to that of the next one
-    are ``hop_bytes``, by default its length. ``encoding`` is "ZLIB" or "GZIP" for compressed files, of
-    which the decompressed bytes count.
+    The header and the footer of each file are skipped. ``hop_bytes`` is the distance between the starts
+    of two records, by default their length. ``encoding`` is "ZLIB" or "GZIP" for compressed files;
+    sizes are those of the decompressed data.
 
     Raises:
-        ValueError: a count that is negative, a length of 0, or another encoding.
+        ValueError: a negative size, a record length of 0, or an unknown encoding.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class FixedLengthRecordReader(ReaderBase):
         super().__init__("FixedLengthRecord", name, length, header, footer, hop, compression)
 
 
-# --- what reads the files -------------------------------------------------------------------------
+# --- functions that read a file -------------------------------------------------------------------
 def _tfrecords(path: str, compression: str) -> Iterator[Sequence[Record]]:
     with file_errors(path):
         for records in read_records(path, compression):

@@ -25,26 +25,27 @@ def dynamic_rnn(
     time_major: bool = False,
     scope: Scope = None,
 ) -> tuple[Any, Any]:
-    """Run a cell over the steps of sequences, in a loop of the graph. TF1: ``tf.nn.dynamic_rnn``.
+    """Run a cell over sequences, in a loop of the graph. TF1: ``tf.nn.dynamic_rnn``.
 
     Args:
-        cell: a cell of :mod:`asyncmon.tf1.rnn_cell`, or what can be called as one.
-        inputs: of shape ``[batch, time, ...]``, the last size known, or a structure of such tensors.
-        sequence_length: int vector ``[batch]``. Beyond a sequence's length its outputs are zeros, and
-            its state stays as it was.
-        initial_state: the state before the first step; by default zeros of ``dtype``.
-        dtype: of the state, where ``initial_state`` is not given.
-        parallel_iterations: without effect, as ``swap_memory``: steps run one after another.
-        time_major: inputs and outputs are of shape ``[time, batch, ...]``, and are not transposed.
+        cell: a cell of :mod:`asyncmon.tf1.rnn_cell`, or a callable with the same members.
+        inputs: a tensor ``[batch, time, ...]`` with a known last size, or a structure of such tensors.
+        sequence_length: int vector ``[batch]``. After the end of a sequence its outputs are zeros and
+            its state does not change.
+        initial_state: by default zeros of ``dtype``.
+        dtype: of the state; required without ``initial_state``.
+        parallel_iterations: no effect, as ``swap_memory``: steps run one after another.
+        time_major: the shape of inputs and outputs is ``[time, batch, ...]``.
         scope: the variable scope; "rnn" by default.
 
     Returns:
-        The outputs, of shape ``[batch, time, output_size]``, and the state after the last step.
+        The outputs, of shape ``[batch, time, output_size]``, and the final state.
 
     Raises:
-        TypeError: ``cell`` is none.
-        ValueError: neither a state nor a dtype, an unknown size of the inputs, or lengths that are no
-            vector. InvalidArgumentError in the run for another number of lengths than sequences.
+        TypeError: ``cell`` is no cell.
+        ValueError: neither a state nor a dtype is given, the size of the inputs is unknown, or
+            ``sequence_length`` is no vector. The run raises InvalidArgumentError if its size is not
+            the number of sequences.
     """
     _check_cell(cell)
     with tf.variable_scope(scope or "rnn"):
@@ -69,14 +70,14 @@ def dynamic_rnn(
 
 
 def _loop(cell: Any, steps: Any, state: Any, lengths: Any, batch: Any) -> tuple[Any, Any]:
-    """Return the outputs by time, and the last state."""
+    """Return the outputs by time, and the final state."""
     if lengths is None:
         last, outputs = scan_loop(lambda *now: _step(cell, *now), state, steps, name="while")
         return outputs, last
     flat = nest.flatten(steps)
     time = flat[0].shape[0].value
     every = tf.shape(flat[0])[0] if time is None else time
-    bound = tf.minimum(every, tf.maximum(1, tf.reduce_max(lengths)))  # later steps have nothing to do
+    bound = tf.minimum(every, tf.maximum(1, tf.reduce_max(lengths)))  # later steps would change nothing
     running = tf.expand_dims(tf.range(bound), 1) < tf.expand_dims(lengths, 0)
     taken = map_structure(lambda x: x[:bound], steps)
     last, outputs = scan_loop(
@@ -94,7 +95,7 @@ def _loop(cell: Any, steps: Any, state: Any, lengths: Any, batch: Any) -> tuple[
 
 
 def _step(cell: Any, state: Any, x: Any, running: Any = None) -> tuple[Any, Any]:
-    """Return state and output; of rows that do not run, the old state and zeros."""
+    """Return state and output; for sequences that have ended, the old state and zeros."""
     output, after = cell(x, state)
     if not nest.same_structure(state, after):
         raise ValueError(f"The cell takes a state {state!r}, but returns another structure: {after!r}.")
@@ -117,7 +118,7 @@ def _step(cell: Any, state: Any, x: Any, running: Any = None) -> tuple[Any, Any]
 
 
 def _check_cell(cell: Any) -> None:
-    """Refuse what is no cell with a TypeError."""
+    """Raise TypeError for an object that is no cell."""
     own = getattr(cell, "__dict__", {})
     needed = ("output_size", "state_size", "__call__")
     if lacks := [name for name in needed if not hasattr(type(cell), name) and name not in own]:
@@ -127,7 +128,7 @@ def _check_cell(cell: Any) -> None:
 
 
 def _swapped(x: tf.Tensor) -> tf.Tensor:
-    """Return a tensor with its first two dimensions exchanged; one of a lower rank as it is."""
+    """Return a tensor with its first two dimensions exchanged, if it has two."""
     rank = x.shape.ndims
     if rank is None:
         raise ValueError(f"The rank of inputs must be known, got {x!r}.")
@@ -179,13 +180,13 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     scope: Scope = None,
 ) -> tuple[Any, Any]:
-    """Run one cell over sequences and another one over them reversed.
+    """Run one cell over sequences and another one over the reversed sequences.
 
-    TF1: ``tf.nn.bidirectional_dynamic_rnn``. The variables lie in "bidirectional_rnn/fw" and "/bw".
-    Each sequence is reversed within its length. Arguments and errors as :func:`dynamic_rnn`.
+    TF1: ``tf.nn.bidirectional_dynamic_rnn``. The variable scopes are "bidirectional_rnn/fw" and "/bw".
+    Each sequence is reversed within its length. Arguments and errors as in :func:`dynamic_rnn`.
 
     Returns:
-        The outputs of both, in the order of time, and the last states of both.
+        The outputs of both cells, in order of time, and their final states.
     """
     _check_cell(cell_fw)
     _check_cell(cell_bw)
@@ -219,13 +220,14 @@ def static_rnn(
     sequence_length: Any = None,
     scope: Scope = None,
 ) -> tuple[list[Any], Any]:
-    """Run a cell over a list of inputs, one step of the graph after another. TF1: ``tf.nn.static_rnn``.
+    """Run a cell over a list of inputs, unrolled in the graph. TF1: ``tf.nn.static_rnn``.
 
-    Arguments and errors as :func:`dynamic_rnn`, but for ``inputs``: a list of tensors ``[batch, size]``
-    or of structures of them, one a step. TypeError where it is no list, ValueError where it is empty.
+    Arguments and errors as in :func:`dynamic_rnn`, except ``inputs``: a list with a tensor
+    ``[batch, size]``, or a structure of them, for each step. TypeError for another type, ValueError for
+    an empty list.
 
     Returns:
-        A list of the outputs, and the state after the last step.
+        A list of the outputs, and the final state.
     """
     _check_cell(cell)
     if not isinstance(inputs, list | tuple):

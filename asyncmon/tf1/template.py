@@ -1,4 +1,4 @@
-"""TF1: ``tf.make_template``: a function that makes its variables once."""
+"""TF1: ``tf.make_template``: functions that share their variables between calls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def make_template(
     """Return a function whose calls share the variables of the first one. TF1: same name.
 
     Args:
-        name_: of the variable scope, made unique.
-        func_: makes its variables with ``get_variable``.
+        name_: the name of the variable scope, made unique.
+        func_: the function; it makes variables with ``get_variable``.
         create_scope_now_: choose the scope's name now, not at the first call.
-        unique_name_: of the variable scope, as it is.
-        custom_getter_: of the variable scope.
+        unique_name_: the name of the variable scope, not made unique.
+        custom_getter_: the getter of the variable scope.
         **kwargs: passed to ``func_`` in each call.
 
     A later call that makes a new trainable variable raises ValueError.
@@ -34,7 +34,7 @@ def make_template(
 
 
 class Template:
-    """What :func:`make_template` returns; calling it calls the function."""
+    """The result of :func:`make_template`; calling it calls the function."""
 
     def __init__(
         self, name: str, func: Callable[..., Any], now: bool, unique_name: Any, custom_getter: Any
@@ -51,22 +51,22 @@ class Template:
 
     @property
     def name(self) -> str:
-        """As it was given."""
+        """The name, as passed to :func:`make_template`."""
         return self._name
 
     @property
     def variable_scope(self) -> g.VariableScope | None:
-        """The scope of its variables; None before the first call."""
+        """The variable scope; None before the first call."""
         return self._scope
 
     @property
     def variables(self) -> list[Any]:
-        """Its global variables."""
+        """The global variables of the function."""
         return self._scope.global_variables() if self._scope else []
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """Those that optimizers change."""
+        """The trainable variables of the function."""
         return self._scope.trainable_variables() if self._scope else []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

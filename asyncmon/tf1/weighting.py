@@ -1,4 +1,4 @@
-"""How ``tf.losses`` and ``tf.metrics`` fit labels, predictions and weights to each other."""
+"""Shapes of labels, predictions and weights, for ``tf.losses`` and ``tf.metrics``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _PREFIX = "weights can not be broadcast to values."
 
 
 def checked_weights(weights: Any, values: Any) -> tf.Tensor:
-    """Return weights that are a scalar, or have the rank of values and for each size that or 1.
+    """Check that weights are a scalar, or have the rank of values and sizes equal to theirs or 1.
 
-    ValueError for other shapes; InvalidArgumentError in the run, where they are not known before.
+    ValueError for other shapes, or InvalidArgumentError in the run if the static shapes are unknown.
     """
     w, x = tf.convert_to_tensor(weights), tf.convert_to_tensor(values)
     if w.shape.ndims == 0:
@@ -43,7 +43,7 @@ def _dims_fit(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 
 def broadcast_weights(weights: Any, values: Any) -> tf.Tensor:
-    """Return weights in the shape of values. Errors as :func:`checked_weights`."""
+    """Broadcast weights to the shape of values. Errors as in :func:`checked_weights`."""
     w, x = checked_weights(weights, values), tf.convert_to_tensor(values)
     if w.shape.is_fully_defined() and x.shape.is_fully_defined() and w.shape == x.shape:
         return w
@@ -51,13 +51,13 @@ def broadcast_weights(weights: Any, values: Any) -> tf.Tensor:
 
 
 def squeezed(labels: Any, predictions: Any, more: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
-    """Drop a last dimension of 1 where one has it beyond ``predictions.rank == labels.rank + more``."""
+    """Drop a last dimension of size 1 so that ``predictions.rank == labels.rank + more``."""
     y, x = tf.convert_to_tensor(labels), tf.convert_to_tensor(predictions)
     return without_last(y, x, 1 - more), without_last(x, y, more + 1)
 
 
 def without_last(x: tf.Tensor, other: tf.Tensor, more: int = 1) -> tf.Tensor:
-    """Return ``x`` without its last dimension, of 1, if it has ``more`` dimensions than the other."""
+    """Drop the last dimension of ``x``, of size 1, if it has ``more`` dimensions than ``other``."""
     rank, than = x.shape.ndims, other.shape.ndims
     if rank is not None and (rank == 0 or x.shape.as_list()[-1] not in (None, 1)):
         return x
@@ -69,7 +69,7 @@ def without_last(x: tf.Tensor, other: tf.Tensor, more: int = 1) -> tf.Tensor:
 
 
 def weights_of_rank(weights: Any, values: tf.Tensor) -> tf.Tensor:
-    """Return weights with a last dimension of 1 dropped, or added, to have the rank of values."""
+    """Drop or add a last dimension of size 1 so that weights have the rank of values."""
     w = without_last(tf.convert_to_tensor(weights), values)
     if w.shape.ndims is not None and values.shape.ndims is not None:
         return tf.expand_dims(w, -1) if 0 < w.shape.ndims == values.shape.ndims - 1 else w

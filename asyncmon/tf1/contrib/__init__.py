@@ -1,4 +1,4 @@
-"""TF1: ``tf.contrib``: the few names of it that most programs use."""
+"""TF1: ``tf.contrib``: the names that programs use most."""
 
 from asyncmon.tf1.contrib import layers as layers
 from asyncmon.tf1.contrib import rnn as rnn

@@ -15,8 +15,8 @@ def xavier_initializer(
 ) -> Callable[..., tf.Tensor]:
     """Return an initializer that keeps the scale of the gradients. TF1: same name.
 
-    Numbers of the variance 2 / (inputs + outputs), uniform or normal; the latter, cut at 2 deviations,
-    of 1.3 times that variance before. TypeError for a dtype that is not of floats.
+    The values have the variance 2 / (inputs + outputs). They are uniform, or normal with 1.3 times that
+    variance, truncated at 2 deviations. TypeError for a dtype other than floats.
     """
     if not tf.as_dtype(dtype).is_floating:
         raise TypeError("Cannot create initializer for non-floating point type.")
@@ -33,7 +33,7 @@ _XAVIER, _ZEROS = xavier_initializer(), tf.zeros_initializer()
 def l2_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
     """Return a regularizer of ``scale`` times half the sum of squares. TF1: same name.
 
-    The regularizer of a scale of 0 returns None. ValueError for an int, or a scale less than 0.
+    With a scale of 0 the regularizer returns None. ValueError for an int or a negative scale.
     """
     if isinstance(scale, int):
         raise ValueError(f"scale cannot be an integer: {scale}")
@@ -52,9 +52,9 @@ def l2_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
 
 
 def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> tf.Tensor:
-    """Return a tensor with all dimensions but the first made one. TF1: same name.
+    """Flatten all dimensions but the first into one. TF1: same name.
 
-    The result joins ``outputs_collections``.
+    The result is added to ``outputs_collections``.
     """
     with tf.name_scope(scope, "Flatten"):
         result = tf.layers.flatten(inputs)
@@ -82,20 +82,20 @@ def fully_connected(
     """Return ``activation_fn(inputs @ weights + biases)``. TF1: same name.
 
     Args:
-        inputs: tensor of rank 2 or higher; its last dimension is known and taken in.
+        inputs: tensor of rank 2 or higher with a known last dimension.
         num_outputs: the size of the last dimension of the result.
-        activation_fn: None leaves the sum.
-        normalizer_fn: called with the product, and ``normalizer_params``, in place of adding biases.
+        activation_fn: None for no activation.
+        normalizer_fn: called with the product and ``normalizer_params`` instead of adding biases.
         biases_initializer: None for no biases.
-        variables_collections: collections, beside ``MODEL_VARIABLES``, that the variables join; or a
-            dict of those for "weights" and for "biases".
-        outputs_collections: those that the result joins.
+        variables_collections: collections for the variables, in addition to ``MODEL_VARIABLES``; or a
+            dict with the collections of "weights" and of "biases".
+        outputs_collections: collections for the result.
         scope: the variable scope, "fully_connected" by default.
 
-    The others are as for :func:`tf.layers.dense`, of the variables "weights" and "biases".
+    The other arguments are those of :func:`tf.layers.dense`, for the variables "weights" and "biases".
 
     Raises:
-        ValueError: ``num_outputs`` is no int, or the rank or the last dimension is not known.
+        ValueError: ``num_outputs`` is no int, or the rank or the last dimension is unknown.
     """
     if not isinstance(num_outputs, int):
         found = type(num_outputs).__name__

@@ -21,22 +21,24 @@ def sequence_loss(
 ) -> tf.Tensor:
     """Return the weighted cross entropy of sequences of logits. TF1: same name.
 
-    An average is by the sum of weights, a sum by how many of them are not 0.
+    An average divides by the sum of the weights, a sum by the number of nonzero weights.
 
     Args:
         logits: of shape ``[batch, time, classes]``.
         targets: int classes of shape ``[batch, time]``.
-        weights: of shape ``[batch, time]``; 0 beyond the end of a sequence.
-        average_across_timesteps: average over time; the next one over the batch.
-        sum_over_timesteps: add up over time, which excludes an average; the next one over the batch.
+        weights: of shape ``[batch, time]``; 0 after the end of a sequence.
+        average_across_timesteps: average over time.
+        average_across_batch: average over the batch.
+        sum_over_timesteps: sum over time instead of averaging.
+        sum_over_batch: sum over the batch instead of averaging.
         softmax_loss_function: called as ``f(labels=, logits=)`` on classes ``[batch * time]`` and
             logits ``[batch * time, classes]``; by default ``sparse_softmax_cross_entropy_with_logits``.
 
     Returns:
-        A scalar, ``[time]``, ``[batch]`` or ``[batch, time]``: what neither argument reduces is left.
+        A scalar, ``[time]``, ``[batch]`` or ``[batch, time]``: the axes that are not reduced.
 
     Raises:
-        ValueError: a rank is another one; a sum and an average are asked for.
+        ValueError: a rank is wrong, or both a sum and an average are requested.
     """
     x, classes, share = map(tf.convert_to_tensor, (logits, targets, weights))
     for tensor, rank, what in (

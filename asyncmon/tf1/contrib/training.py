@@ -14,13 +14,13 @@ _ASSIGNMENT = re.compile(
 
 
 class HParams:
-    """Hyperparameters: named values, each of a type that it keeps. TF1: same name.
+    """Hyperparameters: named values with fixed types. TF1: same name.
 
-    Lists have elements of one type and at least one.
+    A list is not empty and has elements of one type.
 
     Args:
-        hparam_def: must be None: there are no protocol buffers to make one from.
-        model_structure: must be None, likewise.
+        hparam_def: must be None: protocol buffers are not supported.
+        model_structure: must be None.
         **kwargs: the names and values.
 
     Example:
@@ -38,9 +38,9 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
-        """Add a value; its type is that of later values.
+        """Add a value, whose type is fixed from here on.
 
-        ValueError for a name that is taken, by a value or a method, and for an empty list.
+        ValueError for the name of another value or of a method, and for an empty list.
         """
         if getattr(self, name, None) is not None:
             raise ValueError(f"Hyperparameter name is reserved: {name}")
@@ -51,14 +51,14 @@ class HParams:
         setattr(self, name, value)
 
     def set_hparam(self, name: str, value: Any) -> None:
-        """Set a value, cast to its type where nothing is lost.
+        """Set a value, which is cast to the fixed type if that loses nothing.
 
-        KeyError for an unknown name; ValueError for another type, a list for one value or the reverse.
+        KeyError for an unknown name; ValueError for another type, or a list in place of one value.
         """
         setattr(self, name, self._checked(name, value))
 
     def _checked(self, name: str, value: Any) -> Any:
-        """Return a value, or a list of values, in the type of a name."""
+        """Return a value, or a list of values, cast to the type of a name."""
         kind, is_list = self._hparam_types[name]
         if is_list != isinstance(value, list | tuple):
             wanted = "Must pass a list for multi" if is_list else "Must not pass a list for single"
@@ -66,9 +66,9 @@ class HParams:
         return [_cast(name, kind, one) for one in value] if is_list else _cast(name, kind, value)
 
     def parse(self, values: str) -> HParams:
-        """Set values from a text like ``"rate=0.1,layers=[10,20],name=x"``; return these HParams.
+        """Set values from a text like ``"rate=0.1,layers=[10,20],name=x"``; return ``self``.
 
-        ValueError for another form, an unknown name, one that occurs twice, or a value of another type.
+        ValueError for another form, an unknown or repeated name, or a value of another type.
         """
         found: dict[str, Any] = {}
         at = 0
@@ -90,17 +90,17 @@ class HParams:
         return self.override_from_dict(found)
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Set values by name; return these HParams. Errors as :meth:`set_hparam`."""
+        """Set values by name; return ``self``. Errors as in :meth:`set_hparam`."""
         for name, value in values_dict.items():
             self.set_hparam(name, value)
         return self
 
     def parse_json(self, values_json: str) -> HParams:
-        """Set values from a JSON object; return these HParams. Errors as :meth:`set_hparam`."""
+        """Set values from a JSON object; return ``self``. Errors as in :meth:`set_hparam`."""
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, **options: Any) -> str:
-        """Return the values but functions as a JSON object, with the options of ``json.dumps``."""
+        """Return the values as a JSON object, without functions; options are for ``json.dumps``."""
         return json.dumps({k: v for k, v in self.values().items() if not callable(v)}, **options)
 
     def values(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class HParams:
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, or ``default`` where there is none of this name."""
+        """Return a value, or ``default`` for an unknown name."""
         return getattr(self, key) if key in self else default
 
     def __contains__(self, key: str) -> bool:
@@ -125,7 +125,6 @@ class HParams:
 
 
 def _cast(name: str, kind: Any, value: Any) -> Any:
-    """Return a value in its type."""
     text = issubclass(kind, str | bytes)
     wrong = (
         (text and not isinstance(value, kind))

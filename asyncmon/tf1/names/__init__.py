@@ -1,7 +1,7 @@
 """Advice on a missing name: where it is, what to use instead, or the closest name.
 
-``names.txt`` lists the names of TF1, ``hints.txt`` what to use instead of those that are missing. Both
-are read when the first name is missing. :mod:`asyncmon` registers this module as the adviser of
+``names.txt`` lists the names of TF1, ``hints.txt`` the replacements of missing ones. Both are read at
+the first access to a missing name. :mod:`asyncmon` registers this module as the adviser of
 :mod:`asyncmon.system.missing_names`.
 """
 

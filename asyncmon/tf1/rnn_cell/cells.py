@@ -1,10 +1,10 @@
-"""The cells: what all are, and the plain one, LSTM and GRU.
+"""The base class of cells, and the basic cell, LSTM and GRU.
 
-The arguments of the three have these in common:
+Common arguments:
 
-* ``num_units``: the size of the state and the output; of the memory of an LSTM.
+* ``num_units``: the size of the state and the output; for an LSTM, of the memory.
 * ``activation``: tanh by default; a function, or its name in ``tf.nn``.
-* ``reuse``: share the variables of an earlier cell of this name.
+* ``reuse``: share the variables of an earlier cell of the same name.
 * ``name``: the variable scope; by default the class's name, as ``basic_rnn_cell``.
 * ``dtype``: of the variables; by default that of the inputs.
 * ``**kwargs``: ``trainable``.
@@ -31,7 +31,7 @@ class LSTMStateTuple(NamedTuple):
 
     @property
     def dtype(self) -> Any:
-        """That of the memory."""
+        """The dtype of the memory."""
         return self.c.dtype
 
 
@@ -39,8 +39,8 @@ class RNNCell(Layer):
     """One step of a recurrent network: ``output, new_state = cell(inputs, state)``. TF1: same name.
 
     A subclass has ``state_size``, ``output_size`` and ``call(inputs, state)``, which may use
-    ``get_variable`` and layers: at the second call they share the variables of the first one. It may
-    also replace ``__call__(inputs, state, scope=None)`` altogether.
+    ``get_variable`` and layers: later calls share the variables of the first one. It may also override
+    ``__call__(inputs, state, scope=None)``.
 
     The arguments are those of :class:`asyncmon.graph.layers.Layer`.
 
@@ -60,7 +60,7 @@ class RNNCell(Layer):
     ) -> Any:
         """Run the cell on inputs of shape ``[batch, depth]`` and a state of ``state_size``.
 
-        ``scope`` is a variable scope, or its name, that stands for the cell's own at the first call.
+        ``scope`` is a variable scope, or its name, to use at the first call instead of the cell's own.
 
         Returns:
             The output, of shape ``[batch, output_size]``, and the new state.
@@ -71,7 +71,7 @@ class RNNCell(Layer):
             return super().__call__(inputs, state, **given, **kwargs)
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the output and the new state, for inputs and a state. A subclass has its own."""
+        """Return the output and the new state. A subclass overrides it."""
         raise NotImplementedError(f"{type(self).__name__} has neither call() nor __call__().")
 
     def _noted(self, getter: Any, *args: Any, **kwargs: Any) -> Any:
@@ -93,9 +93,9 @@ class RNNCell(Layer):
         raise NotImplementedError(f"{type(self).__name__} has no output_size.")
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return a state of zeros, of shape ``[batch_size, size]`` for each size. TF1: same name.
+        """Return a state of zeros, ``[batch_size, size]`` for each size. TF1: same name.
 
-        ``batch_size`` is an int, or an int scalar tensor; ``dtype`` may be a structure of dtypes.
+        ``batch_size`` is an int or an int scalar tensor; ``dtype`` may be a structure of dtypes.
         """
         with tf.name_scope(f"{type(self).__name__}ZeroState"):
             sizes = self.state_size
@@ -106,7 +106,7 @@ class RNNCell(Layer):
 
 
 class LayerRNNCell(RNNCell):
-    """A cell whose variables are made in :meth:`build`. TF1: ``tf.contrib.rnn.LayerRNNCell``."""
+    """A cell that creates its variables in :meth:`build`. TF1: ``tf.contrib.rnn.LayerRNNCell``."""
 
     def __call__(  # type: ignore[override]  # a cell always has a state
         self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any
@@ -129,7 +129,7 @@ def _zeros(size: Any, dtype: Any, batch_size: Any) -> tf.Tensor:
 
 
 def _depth(inputs_shape: Any) -> int:
-    """Return the last dimension of the inputs. ValueError where it is not known."""
+    """Return the last dimension of the inputs. ValueError if it is unknown."""
     depth = tf.TensorShape(inputs_shape)[-1].value
     if depth is None:
         raise ValueError(f"Expected inputs.shape[-1] to be known, saw shape: {inputs_shape}")
@@ -137,7 +137,7 @@ def _depth(inputs_shape: Any) -> int:
 
 
 def _activation(given: Any) -> Callable[[Any], tf.Tensor]:
-    """Return an activation function given as itself, by its name in ``tf.nn``, or not at all."""
+    """Return an activation function, given as such or by its name in ``tf.nn``, or the default."""
     if isinstance(given, str):
         found = getattr(tf.nn, given, None)
         if found is None:
@@ -197,8 +197,8 @@ class GRUCell(_Cell):
     ``c = activation([inputs, r * state] @ candidate/kernel + candidate/bias)``,
     ``output = new_state = u * state + (1 - u) * c``.
 
-    The initializers are of both kernels, and of both biases: by default 1 for that of the gates, 0 for
-    the other.
+    The initializers are for both kernels and for both biases. By default the bias of the gates is 1,
+    that of the candidate 0.
     """
 
     def __init__(
@@ -248,12 +248,12 @@ class LSTMCell(_Cell):
         use_peepholes: add the memory times ``w_f_diag``, ``w_i_diag``, ``w_o_diag`` to the gates.
         cell_clip: clip the memory to this absolute value.
         initializer: of the kernels and the peepholes.
-        num_proj: multiply the output by ``projection/kernel``; its size then.
+        num_proj: project the output to this size by ``projection/kernel``.
         proj_clip: clip the projection to this absolute value.
-        num_unit_shards: must be None or 1, else ValueError: variables are whole.
+        num_unit_shards: None or 1, else ValueError: variables are not partitioned.
         num_proj_shards: likewise.
         forget_bias: added to the forget gate.
-        state_is_tuple: the state is an :class:`LSTMStateTuple`, else memory and output side by side.
+        state_is_tuple: the state is an :class:`LSTMStateTuple`, else memory and output concatenated.
     """
 
     def __init__(
@@ -295,11 +295,11 @@ class LSTMCell(_Cell):
 
     @property
     def output_size(self) -> int:
-        """``num_proj`` if there is a projection, ``num_units`` otherwise."""
+        """``num_proj`` with a projection, otherwise ``num_units``."""
         return self._num_proj or self._num_units
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Create ``kernel`` and ``bias``, and the others if they are used."""
+        """Create ``kernel`` and ``bias``, and the variables of peepholes and projection if used."""
         units, start = self._num_units, self._initializer
         rows = _depth(input_shape) + self.output_size
         self._kernel = self.add_variable("kernel", [rows, 4 * units], initializer=start)

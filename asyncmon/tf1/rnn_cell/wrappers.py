@@ -1,4 +1,4 @@
-"""Cells made of cells."""
+"""Cells made of other cells."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from asyncmon.tf1.rnn_cell.cells import LSTMStateTuple, RNNCell, dims_of
 
 
 class MultiRNNCell(RNNCell):
-    """Cells on top of each other: the output of each is the input of the next. TF1: same name.
+    """A stack of cells: the output of each is the input of the next. TF1: same name.
 
-    The lowest is first. Their variables lie in ``multi_rnn_cell/cell_0``, ``.../cell_1``, and so on.
-    The state is a tuple of the cells' states, else, if not ``state_is_tuple``, these side by side.
+    The variable scopes are ``multi_rnn_cell/cell_0``, ``.../cell_1``, and so on. The state is a tuple
+    of the cells' states, or their concatenation if ``state_is_tuple`` is false.
 
     Raises:
         TypeError: ``cells`` is no list.
-        ValueError: it is empty; a cell's state is a tuple, and ``state_is_tuple`` is false.
+        ValueError: the list is empty; ``state_is_tuple`` is false, and a cell's state is a tuple.
     """
 
     def __init__(self, cells: Sequence[Any], state_is_tuple: bool = True) -> None:
@@ -45,18 +45,18 @@ class MultiRNNCell(RNNCell):
 
     @property
     def output_size(self) -> Any:
-        """That of the last cell."""
+        """The output size of the last cell."""
         return self._cells[-1].output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return the cells' states of zeros: see :meth:`RNNCell.zero_state`."""
+        """Return the zero states of the cells: see :meth:`RNNCell.zero_state`."""
         with tf.name_scope(f"{type(self).__name__}ZeroState"):
             if self._state_is_tuple:
                 return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
         return super().zero_state(batch_size, dtype)
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """Return the output of the last cell, and the new states of all."""
+        """Return the output of the last cell, and the new states of all cells."""
         if self._state_is_tuple and len(state) != len(self._cells):
             raise ValueError(
                 f"Expected state to be a tuple of length {len(self._cells)}, but received: {state!r}"
@@ -77,18 +77,20 @@ class DropoutWrapper(RNNCell):
     Args:
         cell: the cell.
         input_keep_prob: the probability to keep an element of the inputs; a float or a scalar tensor.
-        output_keep_prob: likewise, of the outputs.
-        state_keep_prob: likewise, of the new state; not of the memory of an LSTM.
+        output_keep_prob: likewise for the outputs.
+        state_keep_prob: likewise for the new state, without the memory of an LSTM.
         variational_recurrent: drop the same elements at each step of a run.
-        input_size: with ``variational_recurrent`` and ``input_keep_prob``, the size of the inputs.
-        dtype: with ``variational_recurrent``, of inputs, state and outputs.
-        seed: of the random numbers; inputs, states and outputs have their own, derived from it.
-        dropout_state_filter_visitor: takes a part of the state, returns whether elements of it are
-            dropped: a bool, or a structure of bools like the part.
+        input_size: the size of the inputs; required for ``variational_recurrent`` and
+            ``input_keep_prob``.
+        dtype: of inputs, state and outputs; required for ``variational_recurrent``.
+        seed: the seed from which those of inputs, states and outputs are derived.
+        dropout_state_filter_visitor: called with a part of the state; returns whether to drop elements
+            of it, as a bool or a structure of bools.
 
     Raises:
-        TypeError: ``cell`` is none.
-        ValueError: a probability is not from 0 to 1; what ``variational_recurrent`` needs is not given.
+        TypeError: ``cell`` is no cell.
+        ValueError: a probability is not in [0, 1], or an argument required for
+            ``variational_recurrent`` is missing.
     """
 
     def __init__(
@@ -139,40 +141,40 @@ class DropoutWrapper(RNNCell):
 
     @property
     def wrapped_cell(self) -> Any:
-        """The cell inside."""
+        """The wrapped cell."""
         return self._cell
 
     @property
     def state_size(self) -> Any:
-        """That of the cell inside."""
+        """The state size of the wrapped cell."""
         return self._cell.state_size
 
     @property
     def output_size(self) -> Any:
-        """That of the cell inside."""
+        """The output size of the wrapped cell."""
         return self._cell.output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return the state of zeros of the cell inside."""
+        """Return the zero state of the wrapped cell."""
         with tf.name_scope(f"{type(self).__name__}ZeroState"):
             return self._cell.zero_state(batch_size, dtype)
 
     def __call__(  # type: ignore[override]  # a cell always has a state
         self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any
     ) -> Any:
-        """Run the cell inside, in its own variable scope."""
+        """Run the wrapped cell, in its own variable scope."""
         if scope is not None:
             kwargs["scope"] = scope
         return self.call(inputs, state, **kwargs)
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """Those of the cell inside."""
+        """The trainable variables of the wrapped cell."""
         return list(self._cell.trainable_variables)
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        """Those of the cell inside."""
+        """The other variables of the wrapped cell."""
         return list(self._cell.non_trainable_variables)
 
     trainable_weights = trainable_variables
@@ -189,12 +191,12 @@ class DropoutWrapper(RNNCell):
         return int(md5(text.encode(), usedforsecurity=False).hexdigest()[:8], 16) & 0x7FFFFFFF
 
     def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
-        """Run the cell inside with what is left of the inputs, and drop of what it returns."""
+        """Run the wrapped cell on the inputs with dropout, and apply dropout to its results."""
         output, after = self._cell(self._dropped("input", inputs), state, **kwargs)
         return self._dropped("output", output), self._dropped("state", after, self._filter)
 
     def _dropped(self, part: str, values: Any, choose: Callable[[Any], Any] = lambda _: True) -> Any:
-        """Drop elements of the leaves of a structure that are chosen."""
+        """Apply dropout to the chosen leaves of a structure."""
         if not self._drops(part):
             return values
         pairs = zip(flatten(values), _chosen(choose, values), strict=True)
@@ -210,7 +212,7 @@ class DropoutWrapper(RNNCell):
 
 
 def _chosen(choose: Callable[[Any], Any], value: Any) -> list[Any]:
-    """Return for each leaf whether a filter chooses it, which sees each part that it chooses."""
+    """Return for each leaf whether a filter chooses it. The filter is called for chosen parts, too."""
     wanted = choose(value)
     if isinstance(wanted, list | tuple | dict):
         return flatten(wanted)
