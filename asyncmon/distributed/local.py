@@ -59,8 +59,8 @@ class LocalChannel:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop
         self._starting: asyncio.Task[None] | None = None
-        self._stream: Stream | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self.stream: Stream | None = None
+        self.process: asyncio.subprocess.Process | None = None
         self._memory: list[SharedMemory] = []
         self._ready: asyncio.Future[None]
         self._ending: asyncio.Task[None] | None = None
@@ -90,12 +90,12 @@ class LocalChannel:
             await asyncio.shield(self._starting)
         self._starting.result()
         self._check()
-        assert self._stream is not None, "made by the start"
+        assert self.stream is not None, "made by the start"
         number, future = next(self._numbers), loop.create_future()
         self._calls[number] = future
         timer = None
         try:
-            await self._stream.send(CALL, number, request)
+            await self.stream.send(CALL, number, request)
             timer = loop.call_later(timeout, self._late, future, timeout, loop.time() + timeout)
             self._check()
             answer: Message = await future
@@ -128,10 +128,10 @@ class LocalChannel:
         if self._loop.time() - due > max(0.5, secs / 4):  # this process was suspended or blocked
             self._loop.call_later(secs, self._late, future, secs, self._loop.time() + secs)
             return
-        assert self._process is not None, "it was started before the call"
+        assert self.process is not None, "it was started before the call"
         future.set_exception(
             UnavailableError(
-                f"Process {self._process.pid} of the session has not answered for {secs:g} s."
+                f"Process {self.process.pid} of the session has not answered for {secs:g} s."
             )
         )
 
@@ -148,19 +148,19 @@ class LocalChannel:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                self._process = await self._spawned(theirs)
+                self.process = await self._spawned(theirs)
             except BaseException:
                 ours.close()
                 raise
         there, here = self._memory
-        self._stream = stream = Stream(Outbox(there), Inbox(here), self._received, self._lost)
+        self.stream = stream = Stream(Outbox(there), Inbox(here), self._received, self._lost)
         await self._loop.create_connection(lambda: stream, sock=ours)
         try:
             async with asyncio.timeout(_START_SECS):
                 await self._ready
         except TimeoutError:
             raise UnavailableError(
-                f"Process {self._process.pid} of the session has not started for {_START_SECS:g} s."
+                f"Process {self.process.pid} of the session has not started for {_START_SECS:g} s."
             ) from None
 
     async def _spawned(self, end: socket.socket) -> asyncio.subprocess.Process:
@@ -199,7 +199,7 @@ class LocalChannel:
 
     async def _ended(self) -> None:
         """Wait for the end of the child, shielded from cancellation."""
-        if self._process is None:
+        if self.process is None:
             self._free()
             return
         self._lost()
@@ -213,7 +213,7 @@ class LocalChannel:
 
     async def _end(self) -> None:
         """End the child by closing its input."""
-        process = self._process
+        process = self.process
         assert process is not None
         assert process.stdin is not None
         process.stdin.close()
@@ -237,8 +237,8 @@ class LocalChannel:
         self._free()
 
     def _free(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
+        if self.stream is not None:
+            self.stream.close()
         for memory in self._memory:
             memory.close()
 

@@ -96,7 +96,7 @@ class RemoteBackend:
         self._target = target
         self._graph = graph
         self._config = config
-        self._channel = channel
+        self.channel = channel
         self._timeout = timeout_secs
         self._is_part = is_part
         self._writes_files = writes_files
@@ -211,11 +211,11 @@ class RemoteBackend:
             if self._session:
                 request = Encoder().json({"do": "close", **self._session})
                 secs = min(self._timeout, 1.0) if self._is_silent else self._timeout
-                await self._channel.call(request, secs)
+                await self.channel.call(request, secs)
         except OpError as error:
             logger.debug("The session at %s could not be closed: %s", self._target, error)
         finally:
-            await self._channel.close()
+            await self.channel.close()
 
     # Requests.
 
@@ -318,14 +318,14 @@ class RemoteBackend:
         """
         begun = monotonic()
         try:
-            answer = await self._channel.call(request, self._timeout)
+            answer = await self.channel.call(request, self._timeout)
         except UnavailableError:
             if self.closed:
                 raise CancelledError("Session has been closed.") from None
             if monotonic() - begun > self._timeout / 4:
                 self._is_silent = True
                 raise
-            answer = await self._channel.call(request, self._timeout)
+            answer = await self.channel.call(request, self._timeout)
         self._is_silent = False
         count = len(answer.buffers)
         content: dict[str, Any] = await off_loop(count, lambda: Decoder(answer).value())
@@ -342,7 +342,7 @@ class RemoteBackend:
             return
         request = Encoder().json({"do": "cancel", "sequence": sequence, **self._session})
         with contextlib.suppress(OpError):
-            answered = asyncio.ensure_future(self._channel.call(request, self._timeout))
+            answered = asyncio.ensure_future(self.channel.call(request, self._timeout))
             await outlast(answered)
             step = Decoder(answered.result()).value().get("step")
             self.global_step = self.global_step if step is None else step

@@ -90,8 +90,9 @@ class Server:
         self._config.check()
         self._host, self._port = _address(self._def)
         self._starts = start
-        self._service = SessionService(self._backend_of, self._part_of)
-        self._executor = Executor(StateStore(random.SystemRandom().getrandbits(63)), self._config)
+        # Both are read by tests and tools: the sessions of clients, and what they execute.
+        self.service = SessionService(self._backend_of, self._part_of)
+        self.executor = Executor(StateStore(random.SystemRandom().getrandbits(63)), self._config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -173,7 +174,7 @@ class Server:
             return own
         placement = Placement(graph, cluster, self._def.job_name, self._def.task_index)
         return PartitionedBackend(
-            graph, own, self._service.peers, placement,
+            graph, own, self.service.peers, placement,
             lambda place: self._connected(graph, placement.address(place)),
         )  # fmt: skip
 
@@ -190,7 +191,7 @@ class Server:
     def _part_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
         """Return what computes of a session here: the variables of the server, queues of its own."""
         timeout = config.operation_timeout_in_ms
-        return DirectBackend(graph, self._executor, shares=True, timeout_in_ms=timeout)
+        return DirectBackend(graph, self.executor, shares=True, timeout_in_ms=timeout)
 
     def _backend_here(self, graph: Graph, config: SessionConfig) -> Backend | None:
         try:
@@ -209,7 +210,7 @@ class Server:
         is_local = self._host.strip("[]") in ("localhost", "::1") or self._host.startswith("127.")
         is_open = not (rpc.token or rpc.certificate)
         place = ("[::1]" if "::1" in self._host else "127.0.0.1") if is_local or is_open else "[::]"
-        self._listener = Listener(f"{place}:{self._port}", self._service.answer, rpc)
+        self._listener = Listener(f"{place}:{self._port}", self.service.answer, rpc)
         self._port = self._listener.port
         if is_open:
             logger.log(
@@ -253,12 +254,12 @@ class Server:
     async def _end_sessions(self) -> None:
         try:
             async with asyncio.timeout(_STOP_SECS):
-                await self._service.close()
-                await self._executor.close(CancelledError("The server was stopped."))
+                await self.service.close()
+                await self.executor.close(CancelledError("The server was stopped."))
         except TimeoutError:
             logger.error(
                 "Server %s: its sessions did not end within %g s: %s.",
-                self.target, _STOP_SECS, self._executor.pending_operations(),
+                self.target, _STOP_SECS, self.executor.pending_operations(),
             )  # fmt: skip
 
 

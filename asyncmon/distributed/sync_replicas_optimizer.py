@@ -131,12 +131,13 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
             dtype=global_step.dtype, name="sync_rep_local_step",
         )  # fmt: skip
         with graph.device(global_step.device), graph.name_scope(None):
-            self._tokens = graph.FIFOQueue(
+            self.tokens = graph.FIFOQueue(
                 -1, global_step.dtype, shapes=(), name="sync_token_q", shared_name="sync_token_q"
             )
-            self._token = self._tokens.dequeue()
+            """The queue of tokens; its size tells how many workers may start a step."""
+            self.token = self.tokens.dequeue()
         with graph.name_scope(self._name):
-            applied, means = self._accumulate(pairs, self._token)
+            applied, means = self._accumulate(pairs, self.token)
             with graph.control_dependencies(applied):
                 train_op = graph.assign_add(self._local_step, 1, name=name).op
         with graph.device(global_step.device), graph.name_scope(None):
@@ -146,13 +147,13 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
                 sync_op = update_op if averages is None else averages.apply(self._averaged)
             tokens_op = self._put_tokens(self._tokens_per_step)
             self.add_token_op = self._put_tokens(1, add=True)
-            progress = [self._tokens.size(), global_step.read_value()]
-            progress += [sums.num_accumulated() for sums in self._accumulators]
+            progress = [self.tokens.size(), global_step.read_value()]
+            progress += [sums.num_accumulated() for sums in self.accumulators]
             self._runner = _ChiefQueueRunner(
-                self._tokens, [sync_op, tokens_op], progress, self.add_token_op, self._timeout
+                self.tokens, [sync_op, tokens_op], progress, self.add_token_op, self._timeout
             )
         self.local_step_init_op = graph.assign(self._local_step, global_step).op
-        set_steps = [sums.set_global_step(global_step) for sums in self._accumulators]
+        set_steps = [sums.set_global_step(global_step) for sums in self.accumulators]
         self.chief_init_op = graph.group(self.local_step_init_op, *set_steps)
         self.ready_for_local_init_op = graph.report_uninitialized_variables(graph.global_variables())
         return train_op
@@ -160,7 +161,7 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
     def _accumulate(self, pairs: list[Any], token: Tensor) -> tuple[list[Operation], list[Any]]:
         """Return what adds each gradient, and the means with their variables."""
         applied, means = [], []
-        self._accumulators: list[Any] = []
+        self.accumulators: list[Any] = []
         for grad, var in pairs:
             mean: Any = None
             shared = f"{var.name}/grad_accum"
@@ -169,20 +170,20 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
                     rows = graph.SparseConditionalAccumulator(grad.dtype, (), shared)
                     applied.append(rows.apply_indexed_slices_grad(grad, token))
                     mean = rows.take_indexed_slices_grad(self._required)
-                    self._accumulators.append(rows)
+                    self.accumulators.append(rows)
                 elif grad is not None:
                     sums = graph.ConditionalAccumulator(grad.dtype, var.shape, shared)
                     applied.append(sums.apply_grad(grad, token))
                     mean = sums.take_grad(self._required)
-                    self._accumulators.append(sums)
+                    self.accumulators.append(sums)
             means.append((mean, var))
         return applied, means
 
     def _put_tokens(self, count: int, add: bool = False) -> Operation:
         """Return an operation that puts tokens of the global step, with ``add`` beside the others."""
-        with graph.control_dependencies([] if add else [self._tokens.clear()]):
+        with graph.control_dependencies([] if add else [self.tokens.clear()]):
             step = self._global_step.read_value()
-            return self._tokens.enqueue_many((graph.fill([count], step),))
+            return self.tokens.enqueue_many((graph.fill([count], step),))
 
     def get_chief_queue_runner(self) -> QueueRunner:
         """Return the queue runner that the chief starts: it updates, and puts tokens.
@@ -358,8 +359,8 @@ class _SyncReplicasHook(SessionRunHook):
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Feed the token, so that the variables are read after it was there, on all servers."""
         if self._held is None:
-            self._held = await run_context.session.run(self._optimizer._token)
-        return SessionRunArgs(self._steps, {self._optimizer._token: self._held})
+            self._held = await run_context.session.run(self._optimizer.token)
+        return SessionRunArgs(self._steps, {self._optimizer.token: self._held})
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Where the run was a step, wait for the next token: of the update, or one that is left."""
@@ -368,7 +369,7 @@ class _SyncReplicasHook(SessionRunHook):
             return
         self._held = None
         try:
-            self._held = await run_context.session.run(self._optimizer._token)
+            self._held = await run_context.session.run(self._optimizer.token)
         except OutOfRangeError:
             return  # the chief has stopped, and so does the next step
 

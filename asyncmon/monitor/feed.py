@@ -24,7 +24,7 @@ HEARTBEAT_SECS = 15.0
 STREAM_SECS = 60.0
 """The longest duration of a stream; its viewer reconnects, so that a server can always shut down."""
 
-_MOST_BYTES = 1 << 20  # of the ring
+MOST_BYTES = 1 << 20  # of the ring
 _MOST_PENDING = 2_000  # points sent as events; viewers fetch larger amounts
 _BREAK_SECS = 2.0  # between two resets caused by many points, as from a large file
 
@@ -46,9 +46,9 @@ class Feed:
         self._runs = runs
         self._log = log
         self._stopping = stopping
-        self._ring: deque[tuple[int, bytes]] = deque()
+        self.ring: deque[tuple[int, bytes]] = deque()
         self._floor = self.cursor  # events up to this one are dropped
-        self._bytes = 0
+        self.buffered_bytes = 0
         self._rows: dict[str, dict[str, Any]] = {}  # as they were sent
         self._changes = runs.changes
         self._next_line = log.next
@@ -104,17 +104,17 @@ class Feed:
         """Reset all viewers."""
         self.cursor += 1
         self._floor = self.cursor
-        self._ring.clear()
-        self._bytes = 0
+        self.ring.clear()
+        self.buffered_bytes = 0
 
     def _append(self, event: str, data: bytes) -> None:
         self.cursor += 1
         encoded = b"id: %d\nevent: %b\ndata: %b\n\n" % (self.cursor, event.encode(), data)
-        self._ring.append((self.cursor, encoded))
-        self._bytes += len(encoded)
-        while self._bytes > _MOST_BYTES:
-            self._floor, gone = self._ring.popleft()
-            self._bytes -= len(gone)
+        self.ring.append((self.cursor, encoded))
+        self.buffered_bytes += len(encoded)
+        while self.buffered_bytes > MOST_BYTES:
+            self._floor, gone = self.ring.popleft()
+            self.buffered_bytes -= len(gone)
 
     def after(self, cursor: int) -> bytes:
         """Return the encoded events after a cursor, or a reset if they are no longer in the ring."""
@@ -124,7 +124,7 @@ class Feed:
             return b""
         if self._joined[:2] != (cursor, self.cursor):  # viewers at the same position share the bytes
             found = []
-            for number, encoded in reversed(self._ring):
+            for number, encoded in reversed(self.ring):
                 if number <= cursor:
                     break
                 found.append(encoded)

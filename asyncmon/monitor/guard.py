@@ -73,6 +73,9 @@ class Rates:
         while len(self._free_at) > self._most:
             self._free_at.popitem(last=False)
 
+    def __len__(self) -> int:
+        return len(self._free_at)
+
     def check(self, client: str) -> None:
         """Raise as :meth:`take` would, without counting."""
         now = clock.monotonic()

@@ -58,7 +58,7 @@ class Runs:
         self.changes = 0
         """The number of additions and removals."""
         self._entries: dict[str, Entry] = {}
-        self._room = Room()
+        self.room = Room()
         self._directories: list[LogDirectory] = []
         self._scan_due = 0.0
         self._scanning: asyncio.Task[None] | None = None
@@ -103,7 +103,7 @@ class Runs:
         given = _unused(slug, "{}-{}", self._entries)
         name = _unused(run.name, "{} ({})", [entry.name for entry in self])
         self._entries[given] = Entry(given, name, run, source)
-        run.scalars.enter(self._room)
+        run.scalars.enter(self.room)
         self.changes += 1
         return given
 

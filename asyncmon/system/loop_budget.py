@@ -18,7 +18,7 @@ class LoopBudget:
     order of their pauses, one in each iteration of the loop, and then have the same time each.
     """
 
-    __slots__ = ("__weakref__", "_armed", "_loop", "_seconds", "_since", "_slice", "_waiting")
+    __slots__ = ("__weakref__", "_armed", "_loop", "_since", "_slice", "_waiting", "seconds")
 
     _budgets: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget]] = WeakKeyDictionary()
     _latest: ClassVar[LoopBudget | None] = None
@@ -26,7 +26,7 @@ class LoopBudget:
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = 0.0006) -> None:
         self._loop = ref(loop)  # a strong one would keep the loop alive through _budgets
         self._slice = seconds  # for a single task
-        self._seconds = seconds  # for each task, while several wait
+        self.seconds = seconds  # for each task, while several wait
         self._since = 0.0
         self._armed = False  # whether _next_iteration is scheduled
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -47,7 +47,7 @@ class LoopBudget:
     def spent(self) -> bool:
         """Return whether the loop has been held for longer than it should be."""
         if self._armed:
-            return time.perf_counter() - self._since > self._seconds
+            return time.perf_counter() - self._since > self.seconds
         self._begin()
         return False
 
@@ -85,7 +85,7 @@ class LoopBudget:
 
         A task switch takes some microseconds, so less than a fifth would be mostly switches.
         """
-        self._seconds = self._slice / min(1 + len(self._waiting), 5)
+        self.seconds = self._slice / min(1 + len(self._waiting), 5)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._loop()

@@ -350,11 +350,11 @@ def lag_scalar() -> Row:
 
     def alone() -> float:
         budget = LOOP.run(_budget())
-        kept, budget._seconds = budget._seconds, 1e9  # a loop that never turns
+        kept, budget.seconds = budget.seconds, 1e9  # a loop that never turns
         try:
             return ours(steps)
         finally:
-            budget._seconds = kept
+            budget.seconds = kept
 
     def beside() -> float:
         took, found = LOOP.run(beside_ticker(ours.train, steps))

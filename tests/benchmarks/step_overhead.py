@@ -289,9 +289,9 @@ def lag() -> Row:
         budget, shares = LoopBudget.of_running_loop(), []
         for _ in range(TURNS):
             yielding = await steps(work.monitored, work.train, 2000)
-            kept, budget._seconds = budget._seconds, 1e9  # a loop that never turns
+            kept, budget.seconds = budget.seconds, 1e9  # a loop that never turns
             alone = await steps(work.monitored, work.train, 2000)
-            budget._seconds = kept
+            budget.seconds = kept
             shares.append(1 - alone / yielding)
         return statistics.median(shares)
 

@@ -124,7 +124,7 @@ async def test_many_clients_at_once() -> None:
             await sess.run(v.initializer)
             await asyncio.gather(*[train(server.target) for _ in range(8)])
             assert await sess.run(v) == 160.0
-        assert server._service.num_sessions == 0
+        assert server.service.num_sessions == 0
 
 
 def test_a_session_is_used_by_one_loop_after_another() -> None:
@@ -169,8 +169,8 @@ async def test_a_call_under_way_fails_when_the_channel_is_closed() -> None:
     async with Server.create_local_server() as server:
         sess = graph.Session(server.target, config=rpc_config())
         waiting = asyncio.create_task(sess.run(taken))
-        await until(server._executor.pending_operations)
-        await sess._backend._channel.close()
+        await until(server.executor.pending_operations)
+        await sess.backend.channel.close()
         with pytest.raises(errors.UnavailableError, match="was closed"):
             await waiting
         await sess.close()
@@ -205,7 +205,7 @@ async def test_a_wrong_token(token: str | None) -> None:
         with pytest.raises(errors.UnauthenticatedError, match="token is missing or wrong"):
             await sess.run(large + 1.0, {large: np.ones(500_000, np.float32)})
         await sess.close()
-        assert server._service.num_sessions == 0
+        assert server.service.num_sessions == 0
 
 
 # --- requests that are none -----------------------------------------------------------------------
@@ -267,7 +267,7 @@ async def fuzz(rounds: int, seed: int) -> None:
     ):
         await sess.run(v.initializer)
         seen: list[bytes] = []
-        answer = server._service.answer
+        answer = server.service.answer
 
         async def noted(request: Any) -> Any:
             seen.append(b"".join(frame(request)))

@@ -30,12 +30,12 @@ IMAGES = np.arange(128 * 784, dtype=np.float32).reshape(128, 784)  # 401 kB
 
 
 def channel_of(sess: graph.Session) -> LocalChannel:
-    found: Any = sess._backend
-    return found._channel
+    found: Any = sess.backend
+    return found.channel
 
 
 def pid_of(sess: graph.Session) -> int:
-    process = channel_of(sess)._process
+    process = channel_of(sess).process
     assert process is not None
     return process.pid
 
@@ -89,7 +89,7 @@ async def test_it_computes_what_a_session_of_this_process_does() -> None:
 
 async def test_the_child_is_started_by_the_first_use_and_ends_with_the_session() -> None:
     sess = graph.Session("local")
-    assert channel_of(sess)._process is None
+    assert channel_of(sess).process is None
     assert await sess.run(graph.constant(2.0) + 1.0) == 3.0
     pid = pid_of(sess)
     assert is_running(pid)
@@ -106,7 +106,7 @@ async def test_large_feeds_and_fetches_pass_through_shared_memory() -> None:
     doubled, total = x * 2.0, graph.reduce_sum(x)
     async with graph.Session("local") as sess:
         await sess.run(total, {x: IMAGES[:1]})
-        stream = channel_of(sess)._stream._transport
+        stream = channel_of(sess).stream._transport
         sizes = []
         write = stream.write
         stream.write = lambda data: (sizes.append(len(data)), write(data))
@@ -115,7 +115,7 @@ async def test_large_feeds_and_fetches_pass_through_shared_memory() -> None:
             np.testing.assert_array_equal(result, (IMAGES + i) * 2.0)
             result[:] = 0.0  # the caller's own
         del stream.write
-        outbox = channel_of(sess)._stream._outbox
+        outbox = channel_of(sess).stream._outbox
         assert outbox._end == -(-IMAGES.nbytes // 65536) * 65536  # one block, used again and again
     assert max(sizes) < 1000
     assert results[0].max() == 0.0  # memory stays while an array of it does
@@ -176,7 +176,7 @@ async def test_a_child_that_is_killed_aborts_all_calls_at_once() -> None:
 async def test_a_child_that_is_killed_while_it_starts_aborts_the_call() -> None:
     async with graph.Session("local") as sess:
         run = asyncio.create_task(sess.run(graph.constant(1.0)))
-        while channel_of(sess)._process is None:  # noqa: ASYNC110
+        while channel_of(sess).process is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
         os.kill(pid_of(sess), signal.SIGKILL)
         with pytest.raises(errors.AbortedError, match="SIGKILL"):
@@ -254,7 +254,7 @@ async def test_what_the_child_logs_and_prints_comes_out_here(
 async def test_a_session_belongs_to_one_event_loop() -> None:
     def in_another_loop() -> None:
         with pytest.raises(RuntimeError, match="belongs to another event loop"):
-            asyncio.run(sess._backend._channel.call(Message(b"{}"), 1.0))
+            asyncio.run(sess.backend.channel.call(Message(b"{}"), 1.0))
 
     async with graph.Session("local") as sess:
         await sess.run(graph.constant(1.0))

@@ -31,7 +31,7 @@ async def main():
     w = graph.get_variable("w", [1 << 18], initializer=graph.zeros_initializer())
     train = graph.group(step.assign_add(1), w.assign_add(graph.ones([1 << 18])))
     async with am.MonitoredTrainingSession("local", checkpoint_dir=sys.argv[1]) as sess:
-        process = sess.raw_session()._backend._channel._process
+        process = sess.raw_session().backend.channel.process
         print(process.pid, flush=True)
         while not sess.should_stop():
             await sess.run(train)
@@ -112,7 +112,7 @@ from asyncmon import graph
 async def main():
     sess = graph.Session("local")
     await sess.run(graph.constant(1.0))
-    print(sess._backend._channel._process.pid, flush=True)
+    print(sess.backend.channel.process.pid, flush=True)
     input()
 
 asyncio.run(main())

@@ -35,9 +35,9 @@ class Received:
     """Bytes of shared memory that this process is given."""
 
     def __init__(self, sess: graph.Session) -> None:
-        backend: Any = sess._backend
+        backend: Any = sess.backend
         self.nbytes = 0
-        self._inbox = backend._channel._stream._inbox
+        self._inbox = backend.channel.stream._inbox
         self._take = self._inbox.take
         self._inbox.take = self._counted
 

@@ -254,9 +254,9 @@ async def test_queues_are_of_a_session_unless_they_have_a_shared_name(is_remote:
                 assert await second.run(sizes) == [0, 1]
                 await first.run(taken)
                 waiting = asyncio.create_task(first.run(taken))
-                await until(server._executor.pending_operations)
+                await until(server.executor.pending_operations)
                 waits = asyncio.create_task(second.run(taken))
-                await until(lambda: len(server._executor._runs) > 1)
+                await until(lambda: len(server.executor._runs) > 1)
             with pytest.raises(errors.CancelledError):
                 await waiting
             await second.run(puts)
@@ -270,10 +270,10 @@ async def test_a_session_of_the_same_process_works_without_messages() -> None:
         v = graph.Variable(np.ones(3, np.float32))
         async with graph.Session(server.target) as sess:
             await sess.run(v.initializer)
-            assert sess._backend.executor is server._executor
-            assert server._service.num_sessions == 0
+            assert sess.backend.executor is server.executor
+            assert server.service.num_sessions == 0
         elsewhere = await asyncio.to_thread(graph.Session, server.target)
-        assert not hasattr(elsewhere._backend, "executor")
+        assert not hasattr(elsewhere.backend, "executor")
         sess = graph.Session(server.target)
     with pytest.raises(errors.AbortedError, match="was stopped"):
         await sess.run(v)
@@ -316,7 +316,7 @@ async def test_a_stop_ends_what_sessions_wait_for() -> None:
     async with Server.create_local_server() as server:
         sess = graph.Session(server.target, config=rpc_config())
         waiting = asyncio.create_task(sess.run(taken))
-        await until(server._executor.pending_operations)
+        await until(server.executor.pending_operations)
     with pytest.raises((errors.UnavailableError, errors.AbortedError)):
         await waiting
     await sess.close()

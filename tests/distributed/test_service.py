@@ -237,7 +237,7 @@ async def test_hooks_and_checkpoints_over_a_remote_session(
     tmp_path: Path, channel: InProcessChannel
 ) -> None:
     x, _, loss, train, _ = network()
-    remote = remote_session(channel)._backend  # registers the scheme
+    remote = remote_session(channel).backend  # registers the scheme
     for last in (3, 6):
         async with am.MonitoredTrainingSession(
             remote._target,

@@ -113,7 +113,7 @@ async def test_no_update_before_all_gradients(caplog: pytest.LogCaptureFixture) 
         assert await settled(sess, model) == 0
         await model.train(sess, part(2, 3))
         assert await settled(sess, model) == 1
-        assert await sess.run(model.opt._tokens.size()) == 3
+        assert await sess.run(model.opt.tokens.size()) == 3
     assert not warnings_of(caplog)
 
 
@@ -137,9 +137,9 @@ async def test_backup_replicas_and_stale_gradients() -> None:
         before = await model.values(sess)
         gate.set()
         await third
-        counts = [sums.num_accumulated() for sums in model.opt._accumulators]
+        counts = [sums.num_accumulated() for sums in model.opt.accumulators]
         assert await sess.run(counts) == [0, 0], "its gradient was of step 0"
-        assert await sess.run(model.opt._tokens.size()) == 3, "the token it left was replaced"
+        assert await sess.run(model.opt.tokens.size()) == 3, "the token it left was replaced"
         for found, wanted in zip(await model.values(sess), before, strict=True):
             np.testing.assert_array_equal(found, wanted)
     expected = await big_batches(lambda: graph.train.GradientDescentOptimizer(0.1), 1)
@@ -149,12 +149,12 @@ async def test_backup_replicas_and_stale_gradients() -> None:
 def slow_gradients(model: Model, slow: Any) -> Any:
     """Return a training operation of another worker, whose gradients wait after its token."""
     opt = model.opt
-    token = opt._tokens.dequeue()
+    token = opt.tokens.dequeue()
     (passed,) = [graph.py_func(slow, [token], graph.int64)]
     passed.set_shape(())
     applied = [
         sums.apply_grad(np.ones(v.shape, np.float32), passed)
-        for sums, v in zip(opt._accumulators, [model.w, model.b], strict=True)
+        for sums, v in zip(opt.accumulators, [model.w, model.b], strict=True)
     ]
     return graph.group(*applied)
 
@@ -179,7 +179,7 @@ async def test_a_failed_step_gives_its_token_back() -> None:
         feeds = {model.x: X[:8] * np.nan, model.y: Y[:8]}
         with pytest.raises(InvalidArgumentError, match="bad"):
             await sess.run([model.train_op, checked], feeds)
-        assert await sess.run(model.opt._tokens.size()) == 1
+        assert await sess.run(model.opt.tokens.size()) == 1
         assert await settled(sess, model) == 0
 
 
@@ -191,7 +191,7 @@ async def test_a_dead_replica_does_not_hold_the_others(
     loop = asyncio.get_running_loop()
     async with graph.Session() as sess:
         await model.start(sess)
-        await sess.run(model.opt._tokens.dequeue())  # by the one that dies
+        await sess.run(model.opt.tokens.dequeue())  # by the one that dies
         await model.train(sess, part(0, 2))
         begun = loop.time()
         await model.train(sess, part(1, 2))  # by the one that is left
@@ -202,7 +202,7 @@ async def test_a_dead_replica_does_not_hold_the_others(
         assert await settled(sess, model) == 3
         assert loop.time() - begun <= seconds[1], "it has the dead one's tokens now"
         for _ in range(2):  # another one dies, and another one
-            await sess.run(model.opt._tokens.dequeue())
+            await sess.run(model.opt.tokens.dequeue())
             await model.train(sess, part(0, 2))
             await model.train(sess, part(0, 2))
         assert await settled(sess, model) == 5
@@ -220,7 +220,7 @@ async def test_the_time_without_gradients_is_some_steps(caplog: pytest.LogCaptur
             await model.train(sess, part(0, 2), 1.0)
             await model.train(sess, part(1, 2), 1.0)
         assert not warnings_of(caplog)
-        await sess.run(model.opt._tokens.dequeue())
+        await sess.run(model.opt.tokens.dequeue())
         await model.train(sess, part(0, 2))
         begun = loop.time()
         await model.train(sess, part(1, 2))
@@ -311,14 +311,14 @@ async def worker(model: Model, sess: Any, i: int) -> None:
 
 async def test_the_hook_of_a_worker_waits_for_its_update() -> None:
     model = Model(graph.train.GradientDescentOptimizer(0.1), 2, token_timeout_secs=100)
-    hook, left = model.opt.make_session_run_hook(False), model.opt._tokens.size()
+    hook, left = model.opt.make_session_run_hook(False), model.opt.tokens.size()
     async with am.MonitoredSession(hooks=[hook]) as sess:
         raw = sess.raw_session()
         await raw.run(model.opt.chief_init_op)
         await raw.run(model.init_tokens)
         model.opt.get_chief_queue_runner().create_tasks(raw, sess.coord, start=True)
         feeds = {model.x: X[:8], model.y: Y[:8]}
-        other = {**feeds, model.opt._token: await raw.run(model.opt._token)}
+        other = {**feeds, model.opt.token: await raw.run(model.opt.token)}
         first = asyncio.create_task(sess.run(model.train_op, feeds))
         await wait_all_tasks_blocked()
         assert not first.done()
@@ -335,7 +335,7 @@ async def test_gradients_are_computed_after_the_token_has_arrived() -> None:
     model = Model(graph.train.GradientDescentOptimizer(0.1), 2, token_timeout_secs=100)
     x = graph.placeholder(graph.float32, [3, 1])
     change = graph.assign(model.w, x)
-    grads = [sums.take_grad(1) for sums in model.opt._accumulators]
+    grads = [sums.take_grad(1) for sums in model.opt.accumulators]
     async with graph.Session() as sess:
         await sess.run(model.init)
         waiting = asyncio.create_task(model.train(sess, part(0, 2)))
@@ -377,7 +377,7 @@ async def test_the_chief_recovers_from_a_checkpoint(tmp_path: Path) -> None:
 
 async def test_a_replica_that_leaves_puts_its_token_back() -> None:
     model = Model(graph.train.GradientDescentOptimizer(0.1), 2, 3, token_timeout_secs=100)
-    left, close = model.opt._tokens.size(), model.opt._tokens.close()
+    left, close = model.opt.tokens.size(), model.opt.tokens.close()
     hook = model.opt.make_session_run_hook(False)
     async with am.MonitoredSession(hooks=[hook]) as sess:
         raw = sess.raw_session()

@@ -328,7 +328,7 @@ async def test_ended_while_its_writes_are_applied(how: str) -> None:
     if how == "cancel":
         task.cancel()
     if how == "time out":
-        (run,) = sess._backend.executor._runs
+        (run,) = sess.backend.executor._runs
         run.abort(errors.DeadlineExceededError("as its timer does"))
     await asyncio.sleep(0)
     assert not task.done()

@@ -337,7 +337,7 @@ async def test_an_interrupted_commit_ends_the_session_and_is_not_hidden() -> Non
     step = [a.assign_add(1), b.assign_add(1)]
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
-        sess._backend.store.values = Interrupted(sess._backend.store.values)
+        sess.backend.store.values = Interrupted(sess.backend.store.values)
         with pytest.raises(KeyboardInterrupt):
             await sess.run(step)
         with pytest.raises(errors.InternalError, match="no longer consistent"):

@@ -299,5 +299,5 @@ async def test_a_day_of_points_and_status_keeps_its_bounds() -> None:
             add(run, *range(100 * step, 100 * step + 100))
             await asyncio.sleep(0.1)
             viewer.text = ""
-    assert published._bytes <= feed._MOST_BYTES
-    assert sum(len(data) for _, data in published._ring) == published._bytes
+    assert published.buffered_bytes <= feed.MOST_BYTES
+    assert sum(len(data) for _, data in published.ring) == published.buffered_bytes

@@ -167,7 +167,7 @@ def test_rates_are_of_each_client_and_bounded() -> None:
     rates = Rates(burst=1, secs=3600, most_clients=10)
     for number in range(100):
         rates.take(str(number))
-    assert len(rates._free_at) == 10
+    assert len(rates) == 10
 
 
 @pytest.mark.asyncio

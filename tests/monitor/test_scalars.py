@@ -116,9 +116,9 @@ def test_the_runs_of_a_table_share_a_room() -> None:
     table = Runs(runs)
     for run in runs:
         run.scalars.extend("loss", series([0.0] * 10))
-    assert table._room.points == 20
+    assert table.room.points == 20
     table.remove("a")
-    assert table._room.points == 10
+    assert table.room.points == 10
 
 
 def test_bounds_are_reached_once_for_many_points() -> None:

@@ -131,7 +131,7 @@ async def test_a_reader_that_reads_nothing_is_bounded_and_disturbs_nobody() -> N
                     most = tracemalloc.get_traced_memory()[1]
                 finally:
                     tracemalloc.stop()
-        assert app.state.feed._bytes <= 1 << 20
+        assert app.state.feed.buffered_bytes <= 1 << 20
         assert most < 16_000_000
         assert (await http.get(f"{url}/healthz")).status_code == 200
 

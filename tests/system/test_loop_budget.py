@@ -74,7 +74,7 @@ async def test_one_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
 
 async def test_whoever_comes_back_has_time_for_something() -> None:
     budget = LoopBudget(asyncio.get_running_loop(), 3600)
-    budget._seconds = -1.0  # as if everything else took long
+    budget.seconds = -1.0  # as if everything else took long
     assert not budget.spent()
     assert budget.spent()
     await budget.pause()
@@ -85,6 +85,6 @@ async def test_many_have_less_time_each() -> None:
     budget = LoopBudget(asyncio.get_running_loop(), 1.0)
     waiting = [asyncio.create_task(budget.pause()) for _ in range(9)]
     await asyncio.sleep(0)
-    assert budget._seconds == pytest.approx(0.2)
+    assert budget.seconds == pytest.approx(0.2)
     await asyncio.gather(*waiting)
-    assert budget._seconds == pytest.approx(1.0)
+    assert budget.seconds == pytest.approx(1.0)

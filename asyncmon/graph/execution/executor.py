@@ -46,7 +46,7 @@ class Executor:
         self._budget: LoopBudget
         self._lock = FairLock()
         self._holder: Run | None = None
-        self._threads = Threads(config)
+        self.threads = Threads(config)
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be applying a commit
         self._arenas = ArenaPool()
@@ -215,7 +215,7 @@ class Executor:
             self._ended = self._ended or asyncio.get_running_loop().create_future()
             cancelled = await outlast(self._ended) or cancelled
         if only is None:
-            self._threads.close()
+            self.threads.close()
         resources.clear()
         try:
             if cancelled is not None:
@@ -394,7 +394,7 @@ class Executor:
     async def _in_worker(self, work: Callable[[], T], run: Run, *, step: bool = False) -> T:
         """Call a function in a worker. A cancelled caller waits for its end, then is cancelled."""
         run.workers += 1
-        future = self._threads.submit(work, step=step)
+        future = self.threads.submit(work, step=step)
         cancelled = await outlast(future, on_cancel=run.abort)
         run.workers -= 1
         try:

@@ -88,7 +88,7 @@ class StateStore:
         self._pins: set[Pin] = set()
         self._moved_often = _Often(_MOVED_OFTEN)
         self._reads: dict[Slots, _Often] = {}  # beside steps, by what is read
-        self._recycled: dict[Slots, list[FlatArray]] = {}
+        self.free_arrays: dict[Slots, list[FlatArray]] = {}
 
     def slot(self, name: str) -> int:
         """Return the slot of a variable, a new one at the first call. Thread-safe."""
@@ -208,12 +208,12 @@ class StateStore:
         if replaced:
             self._moved_often.note()
         for slots, flat in replaced:
-            self._recycled[slots] = [flat, *self._recycled.get(slots, ())][:_KEPT]
+            self.free_arrays[slots] = [flat, *self.free_arrays.get(slots, ())][:_KEPT]
         self._drop_unused()
 
     def recycled(self, slots: Slots, values: Sequence[Any]) -> FlatArray | None:
         """Return memory that held earlier values of these shapes, if some is kept and not pinned."""
-        kept = self._recycled.get(slots, [])
+        kept = self.free_arrays.get(slots, [])
         for i, flat in enumerate(kept):
             fits = all(x.shape == y.shape for x, y in zip(flat.parts, values, strict=True))
             if fits and not self.is_pinned(slots, flat.parts):
@@ -222,8 +222,8 @@ class StateStore:
 
     def _drop_unused(self) -> None:
         """Free memory of earlier versions where no commit will use it soon."""
-        if self._recycled and not self._moved_often:
-            self._recycled = {}
+        if self.free_arrays and not self._moved_often:
+            self.free_arrays = {}
 
 
 def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -50,7 +50,7 @@ class Threads:
         self._process = os.getpid()
         self._worker: DaemonExecutor | None = None
         self._pool: DaemonExecutor | None = None
-        self._team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        self.team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
 
     def submit(self, function: Callable[[], T], *, step: bool = False) -> asyncio.Future[T]:
         """Call a function in a thread, and return a future of its result.
@@ -76,8 +76,8 @@ class Threads:
         for executor in filter(None, (self._worker, self._pool)):
             executor.shutdown()
         self._pool = self._worker = None
-        self._team.close()
+        self.team.close()
 
     def _with_team(self, function: Callable[[], T]) -> T:
-        with using_team(self._team):
+        with using_team(self.team):
             return function()

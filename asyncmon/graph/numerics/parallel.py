@@ -28,7 +28,7 @@ class Team:
     """
 
     def __init__(self, size: int, name: str) -> None:
-        self._size = size
+        self.size = size
         self._name = name
         self._batches: SimpleQueue[_Batch | None] = SimpleQueue()
         self._mutex = threading.Lock()
@@ -48,7 +48,7 @@ class Team:
             BaseException: the first error of a call; the remaining calls are not made.
         """
         batch = _Batch(calls)
-        helpers = min(self._size, len(batch.calls) - 1)
+        helpers = min(self.size, len(batch.calls) - 1)
         if helpers > self._started:
             self._start(helpers)
         for _ in range(min(helpers, self._started)):

@@ -83,7 +83,8 @@ class Session:
         else:
             config.check()
             config.report_unused()
-        self._backend = backend_for(target, self._graph, config)
+        self.backend = backend_for(target, self._graph, config)
+        """Executes the runs, see :mod:`.backend`."""
         self._calls: dict[Hashable, _Call] = {}
         self._plans: dict[Hashable, Prepared] = {}
         self._default: AbstractContextManager[Graph] | None = None
@@ -102,7 +103,7 @@ class Session:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._backend.closed
+        return self.backend.closed
 
     @property
     def global_step(self) -> int | None:
@@ -110,17 +111,17 @@ class Session:
 
         Of a session elsewhere, that of the last answer.
         """
-        return self._backend.global_step
+        return self.backend.global_step
 
     @property
     def shares_state(self) -> bool:
         """Whether other sessions change its variables too, as those of a server's do."""
-        return bool(getattr(self._backend, "shares_state", False))
+        return bool(getattr(self.backend, "shares_state", False))
 
     @property
     def peers(self) -> Any:
         """The sessions of the cluster that this one trains with, or None. For hooks."""
-        return getattr(self._backend, "peers", None)
+        return getattr(self.backend, "peers", None)
 
     async def run(
         self,
@@ -155,7 +156,7 @@ class Session:
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
         call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         fed = call.accept(feeds) if feeds else []
-        return call.rebuild(await self._backend.run(call.plan, fed, options, run_metadata))
+        return call.rebuild(await self.backend.run(call.plan, fed, options, run_metadata))
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
@@ -206,7 +207,7 @@ class Session:
             Exception: the error of a run, as :meth:`run` raises it.
         """
         call = self._calls.get((fetch_key(fetches),)) or self._prepare(fetches, _NO_FEEDS)
-        await self._backend.repeat(call.plan, until)
+        await self.backend.repeat(call.plan, until)
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
@@ -226,7 +227,7 @@ class Session:
                 f"peek() cannot compute {fetches!r}: operation {plan.changes[0]!r} changes the state. "
                 "Use run()."
             )
-        return call.rebuild(await self._backend.run(plan, call.accept(feeds), peek=True))
+        return call.rebuild(await self.backend.run(plan, call.accept(feeds), peek=True))
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of what is saved: global variables by op name, and the generator's state.
@@ -237,14 +238,14 @@ class Session:
         Raises:
             RuntimeError: the session is closed.
         """
-        return self._backend.snapshot()
+        return self.backend.snapshot()
 
     def snapshot_to_write(self) -> Awaitable[Snapshot]:
         """Order a snapshot as :meth:`snapshot` does, for a save.
 
         Of a session in a child process, large arrays stay there, and its holder writes them.
         """
-        backend = self._backend
+        backend = self.backend
         ordered: Awaitable[Snapshot] = getattr(backend, "snapshot_to_write", backend.snapshot)()
         return ordered
 
@@ -267,7 +268,7 @@ class Session:
             RuntimeError: the session is closed.
             CancelledError: it was closed meanwhile; nothing has changed.
         """
-        await self._backend.load(values)
+        await self.backend.load(values)
 
     def check_fetches(self, fetches: Any) -> None:
         """Raise what :meth:`run` would for fetches that do not fit the graph."""
@@ -278,12 +279,12 @@ class Session:
 
         A queue is there once a run has used it. Of a cluster, the queues that this session can see.
         """
-        self._backend.check_open()
-        return sorted(await self._backend.queues(), key=lambda queue: queue[0])
+        self.backend.check_open()
+        return sorted(await self.backend.queues(), key=lambda queue: queue[0])
 
     def pending_operations(self) -> list[str]:
         """Return the names of what runs under way wait for: dequeues, async functions."""
-        return self._backend.pending_operations()
+        return self.backend.pending_operations()
 
     async def close(self) -> None:
         """Give everything back. Runs under way end with ``CancelledError``; a second call does nothing.
@@ -295,7 +296,7 @@ class Session:
             RuntimeError: a function of one of its runs called this; that run is not over before it. Or
                 another running event loop uses it.
         """
-        await self._backend.close()
+        await self.backend.close()
         self._calls.clear()
         self._plans.clear()
 
@@ -322,7 +323,7 @@ class Session:
 
     def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
         """Find or make the plan of fetches that were not seen before."""
-        self._backend.check_open()
+        self.backend.check_open()
         if not isinstance(feeds, Mapping):
             raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.")
         fetched = FetchMap(self._graph, fetches)
@@ -332,7 +333,7 @@ class Session:
         key = (*fetched.elements, None, *fed)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._backend.prepare(fetched.elements, fed)
+            plan = self._plans[key] = self.backend.prepare(fetched.elements, fed)
         if len(self._calls) >= _CACHE_LIMIT:
             self._calls.clear()
         call = _Call(plan, fetched.rebuild, nested=any(isinstance(key, tuple) for key in feeds))

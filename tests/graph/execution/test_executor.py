@@ -276,9 +276,7 @@ async def test_in_a_forked_process_a_worker_is_refused(monkeypatch: pytest.Monke
     x = tf.constant(1)
     async with tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
         assert await sess.run(x) == 1
-        monkeypatch.setattr(
-            sess._backend.executor._threads, "_process", -1
-        )  # as if it were the parent's
+        monkeypatch.setattr(sess.backend.executor.threads, "_process", -1)  # as if it were the parent's
         with pytest.raises(RuntimeError, match="a fork takes no threads along"):
             await sess.run(x)
 

@@ -43,7 +43,7 @@ class Counters:
         ones = [(-tf.ones_like(v), v) for v in self.variables]
         self.step = tf.train.GradientDescentOptimizer(1.0).apply_gradients(ones)
         self.session = tf.Session()
-        self.store = self.session._backend.store
+        self.store = self.session.backend.store
         self.slots = tuple(self.store.slot(v.op.name) for v in self.variables)
 
     async def __aenter__(self) -> Counters:
@@ -118,7 +118,7 @@ async def test_nothing_is_kept_for_snapshots_that_are_rare(wait: Any) -> None:
             wait(600.0)
             with await counters.session.snapshot():
                 await counters.train()
-            assert not counters.store._recycled
+            assert not counters.store.free_arrays
 
 
 async def test_memory_comes_back_when_snapshots_stop(wait: Any) -> None:
@@ -126,13 +126,13 @@ async def test_memory_comes_back_when_snapshots_stop(wait: Any) -> None:
         for _ in range(3):
             with await counters.session.snapshot():
                 await counters.train()
-        assert counters.store._recycled
+        assert counters.store.free_arrays
         wait(4.9)
         await counters.train()
-        assert counters.store._recycled
+        assert counters.store.free_arrays
         wait(0.2)
         await counters.train()
-        assert not counters.store._recycled
+        assert not counters.store.free_arrays
         await counters.check(5)
 
 
@@ -141,10 +141,10 @@ async def test_memory_comes_back_when_steps_stop_and_snapshots_go_on(wait: Any) 
         for _ in range(3):
             counters.store.note_read(counters.slots)
             await counters.train()
-        assert counters.store._recycled
+        assert counters.store.free_arrays
         wait(5.1)
         (await counters.session.snapshot()).release()
-        assert not counters.store._recycled
+        assert not counters.store.free_arrays
         await counters.train()
         await counters.check(4)
 

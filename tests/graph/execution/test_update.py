@@ -183,10 +183,10 @@ async def test_plans_that_update_the_same_variables_share_their_place() -> None:
         await sess.run(op)
         await sess.run([op, made[0] + 1])
         assert len(flat_groups(sess)) == 2
-        flats = dict(sess._backend.store.flat_arrays)
+        flats = dict(sess.backend.store.flat_arrays)
         await sess.run(op)
         assert all(
-            now.array is flats[slots].array for slots, now in sess._backend.store.flat_arrays.items()
+            now.array is flats[slots].array for slots, now in sess.backend.store.flat_arrays.items()
         )
         for got, value, grad in zip(await sess.run(made), START, GRADS, strict=True):
             np.testing.assert_allclose(got, adam(3, value, grad), rtol=1e-5)
@@ -242,12 +242,12 @@ async def test_one_that_is_assigned_between_steps_is_copied_to_its_place_alone()
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
         await sess.run(op)
-        flats = dict(sess._backend.store.flat_arrays)
+        flats = dict(sess.backend.store.flat_arrays)
         for _ in range(3):
             await sess.run(clipped)
             before = await sess.run(made[0])
             await sess.run(op)
-            value = sess._backend.store.values[sess._backend.store.slot("v0")]
+            value = sess.backend.store.values[sess.backend.store.slot("v0")]
             assert any(value is part for flat in flats.values() for part in flat.parts)
             assert np.abs(await sess.run(made[0]) - before).max() < 0.01
     assert np.abs(before).max() <= 0.5

@@ -169,7 +169,7 @@ async def test_a_cancelled_peek_leaves_nothing_pinned(gate: Gate) -> None:
             for x in await asyncio.gather(*peeks, return_exceptions=True)
         )
         assert await training.peek() == 1
-        assert not training.session._backend.store._pins
+        assert not training.session.backend.store._pins
 
 
 async def test_a_snapshot_beside_peeks_stays_what_it_was(gate: Gate) -> None:

@@ -55,20 +55,20 @@ async def test_a_snapshot_shares_until_it_is_released() -> None:
     step = v.assign_add(tf.ones([10_000], tf.float64)).op
     async with tf.Session() as sess:
         await sess.run(v.initializer)
-        before = sess._backend.store.values[sess._backend.store.slot("v")]
+        before = sess.backend.store.values[sess.backend.store.slot("v")]
         snapshot = await sess.snapshot()
         assert np.shares_memory(snapshot["v"], before)
         await sess.run(step)
-        after = sess._backend.store.values[sess._backend.store.slot("v")]
+        after = sess.backend.store.values[sess.backend.store.slot("v")]
         assert after is not before
         snapshot.release()
         await sess.run(step)
-        assert sess._backend.store.values[sess._backend.store.slot("v")] is after  # in place again
+        assert sess.backend.store.values[sess.backend.store.slot("v")] is after  # in place again
         snapshot = await sess.snapshot()
         del snapshot
         gc.collect()
         await sess.run(step)
-        assert sess._backend.store.values[sess._backend.store.slot("v")] is after
+        assert sess.backend.store.values[sess.backend.store.slot("v")] is after
 
 
 async def test_a_snapshot_is_ordered_at_the_call() -> None:
