@@ -39,7 +39,7 @@ from asyncmon.graph.numerics.windows import (
 
 # --- kernels ----------------------------------------------------------------------------------------
 def _matrix(windows: Windows, x: Array) -> Array:
-    """Return the im2col matrix of some images: a row for each window."""
+    """Return the im2col matrix of a block of images: a row for each window."""
     depth = windows.images[3]
     if windows.size == windows.strides == (1, 1) and windows.counts == x.shape[1:3]:
         return np.ascontiguousarray(x).reshape(-1, depth)
@@ -52,7 +52,7 @@ def _matrix(windows: Windows, x: Array) -> Array:
 
 
 def _in_parallel(part: Callable[[Any], None], blocks: Iterable[Any]) -> None:
-    """Call a function for each block, on several threads with BLAS on one each."""
+    """Call a function for each block on several threads, with BLAS single-threaded."""
     with single_threaded_blas():
         parallel_for(partial(part, block) for block in blocks)
 
@@ -63,14 +63,11 @@ def convolve(
     images: Array,
     filters: Array,
     out: Array | None = None,
-    *,
-    strides: Pair,
-    padding: Padding,
-    dilations: Pair,
+    **attrs: Any,
 ) -> Array:
     """Multiply the im2col matrix by the filters."""
     channels = filters.shape[3]
-    windows = Windows(images.shape, filters.shape[:2], strides, padding, dilations)
+    windows = Windows(images.shape, filters.shape[:2], **attrs)
     matrix = np.ascontiguousarray(filters).reshape(-1, channels)
     if out is None:
         out = np.empty((len(images), *windows.counts, channels), images.dtype)
@@ -89,17 +86,15 @@ def filter_gradient(
     sizes: Array,
     grad: Array,
     out: Array | None = None,
-    *,
-    strides: Pair,
-    padding: Padding,
-    dilations: Pair,
+    **attrs: Any,
 ) -> Array:
     """Multiply the transposed im2col matrix by the gradients."""
     shape = tuple(sizes.tolist())
-    windows = checked_windows(images.shape, shape, grad, strides, padding, dilations)
+    windows = checked_windows(images.shape, shape, grad, **attrs)
     blocks = windows.blocks(prod(shape[:3]))
     count = min(len(blocks), CORES)
-    sums = np.zeros((count, *shape), images.dtype)  # added in order: bits do not depend on threads
+    # the sums are added in order, so the result does not depend on the threads
+    sums = np.zeros((count, *shape), images.dtype)
 
     def part(i: int) -> None:
         total = sums[i].reshape(-1, shape[3])
@@ -118,14 +113,11 @@ def input_gradient(
     filters: Array,
     grad: Array,
     out: Array | None = None,
-    *,
-    strides: Pair,
-    padding: Padding,
-    dilations: Pair,
+    **attrs: Any,
 ) -> Array:
-    """Multiply the gradients by each element of the filters, and add up where windows overlap."""
+    """Multiply the gradients by each element of the filters and add up overlapping windows."""
     shape = tuple(sizes.tolist())
-    windows = checked_windows(shape, filters.shape, grad, strides, padding, dilations)
+    windows = checked_windows(shape, filters.shape, grad, **attrs)
     depth, channels = filters.shape[2:]
     result = np.empty(shape, grad.dtype) if out is None else out
     elements = np.ascontiguousarray(filters.reshape(-1, depth, channels).swapaxes(1, 2))
@@ -176,7 +168,7 @@ def _by_filters_rule(images: Spec, sizes: Spec, grad: Spec, **attrs: Any) -> Spe
 
 
 def _flops(filters: int) -> Callable[..., int]:
-    """Return a function that counts multiplications; ``filters`` is the index of the filters' spec."""
+    """Return a function that counts multiplications; spec ``filters`` is that of the filters."""
 
     def count(*specs: Spec, **_attrs: object) -> int:
         window = (specs[filters].shape or ())[:3]
@@ -186,7 +178,7 @@ def _flops(filters: int) -> Callable[..., int]:
 
 
 def _derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attrs: Any) -> Tensor:
-    """Return the derivative of ``sum(conv2d(images, filters) * output)`` by one of the three."""
+    """Return the derivative of ``sum(conv2d(images, filters) * output)`` by operand ``by``."""
     if by == 0:
         inputs = (create_op("Shape", (images,)), filters, output)
         return create_op("Conv2DBackpropInput", inputs, attrs)
@@ -197,7 +189,7 @@ def _derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attr
 
 
 def _gradient(own: int) -> Callable[..., list[Tensor | None]]:
-    """Return the gradient of the op that is the derivative by ``own``, linear in the other two."""
+    """Return the gradient of the derivative by operand ``own``, which is linear in the other two."""
 
     def gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
         three = [grad if i == own else x for i, x in enumerate((*op.inputs, grad)[:3])]
@@ -249,16 +241,16 @@ def conv2d(
     Args:
         input: images, ``[batch, height, width, depth]``.
         filter: ``[height, width, depth, channels]``, of the same dtype.
-        strides: from one window to the next: a number, two, or four for the dimensions of ``input``.
-        padding: "SAME" (as many windows as strides), "VALID" (only inside), or four pairs of numbers.
-        use_cudnn_on_gpu: accepted for the original's sake; there is no GPU.
+        strides: the distance of windows: a number, two, or four for the dimensions of ``input``.
+        padding: "SAME" (one window per stride), "VALID" (no padding), or four pairs of numbers.
+        use_cudnn_on_gpu: without effect.
         data_format: "NCHW" for images of ``[batch, depth, height, width]``.
-        dilations: from one element of the filter to the next, in the form of ``strides``.
+        dilations: the distance of the elements of a filter, in the form of ``strides``.
         name: the node's name.
         filters: other name of ``filter``.
 
     Raises:
-        ValueError: shapes do not fit, or strides, padding or dilations are not of these forms.
+        ValueError: shapes do not fit, or strides, padding or dilations have other forms.
     """
     pair = convert_pair(input, filter if filters is None else filters, name or "Conv2D")
     return _create("Conv2D", pair, strides, padding, data_format, dilations, name)
@@ -333,20 +325,20 @@ def conv2d_transpose(
     filters: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """Return images of which ``value`` is the gradient's convolution. TF1: ``tf.nn.conv2d_transpose``.
+    """Return the transpose of :func:`conv2d`, its gradient with respect to images. TF1: same name.
 
     Args:
         value: images, ``[batch, height, width, depth]``.
         filter: ``[height, width, channels, depth]``.
-        output_shape: of the result, ``[batch, height, width, channels]``; its convolution has the
-            shape of ``value``.
-        strides: as for :func:`conv2d`, whose other arguments these are too.
+        output_shape: the shape of the result, ``[batch, height, width, channels]``; its convolution
+            has the shape of ``value``.
+        strides: as for :func:`conv2d`, like the arguments that follow.
         name: the node's name.
         input: other name of ``value``.
         filters: other name of ``filter``.
 
     Raises:
-        ValueError: shapes do not fit, or arguments that are not of these forms.
+        ValueError: shapes do not fit, or arguments have other forms.
     """
     x = convert_to_tensor(renamed_argument("input", input, "value", value))
     kernel = convert_to_tensor(renamed_argument("filters", filters, "filter", filter))

@@ -33,7 +33,7 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def _combined(ufunc: np.ufunc, windows: Windows, x: Array) -> Array:
-    """Return the elements of each window of padded images combined, first in rows, then in columns."""
+    """Combine the elements of each window of padded images, first in rows, then in columns."""
     (height, width), (down, across), (rows, columns) = windows.size, windows.strides, windows.counts
     x = reduce(ufunc, [x[:, :, j : j + across * columns : across] for j in range(width)])
     return reduce(ufunc, [x[:, i : i + down * rows : down] for i in range(height)])
@@ -49,11 +49,9 @@ def _pooled(x: Array, windows: Windows, out: Array | None) -> Array:
 
 
 @replaceable
-def window_max(
-    x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
-) -> Array:
+def window_max(x: Array, out: Array | None = None, **attrs: Any) -> Array:
     """Return the greatest element of each window."""
-    windows = Windows(x.shape, ksize, strides, padding)
+    windows = Windows(x.shape, **attrs)
     result = _pooled(x, windows, out)
 
     def part(block: slice) -> None:
@@ -64,38 +62,27 @@ def window_max(
 
 
 @replaceable
-def window_max_grad(
-    x: Array,
-    y: Array,
-    grad: Array,
-    out: Array | None = None,
-    *,
-    ksize: Pair,
-    strides: Pair,
-    padding: Padding,
-) -> Array:
-    """Give the gradient of each window to the first of its greatest elements."""
-    windows = Windows(x.shape, ksize, strides, padding)
+def window_max_grad(x: Array, y: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
+    """Add the gradient of each window to the first of its greatest elements."""
+    windows = Windows(x.shape, **attrs)
     result = np.empty(x.shape, grad.dtype) if out is None else out
 
-    def flows(block: slice) -> Iterator[Array]:
+    def shares(block: slice) -> Iterator[Array]:
         left = grad[block].copy()
         *places, _ = windows.taps(windows.pad(x[block], _lowest(x.dtype)))
         for elements in places:
             taken = np.multiply(left, np.equal(elements, y[block]))
             yield taken
             left -= taken
-        yield left  # what no other element took
+        yield left  # the last element is the maximum
 
-    _for_blocks(windows, lambda block: windows.scatter(flows(block), result[block]))
+    _for_blocks(windows, lambda block: windows.scatter(shares(block), result[block]))
     return result
 
 
-def window_max_grad_grad(
-    x: Array, y: Array, grad: Array, *, ksize: Pair, strides: Pair, padding: Padding
-) -> Array:
-    """Return what ``grad``, an array like ``x``, has at the first greatest element of each window."""
-    windows = Windows(x.shape, ksize, strides, padding)
+def window_max_grad_grad(x: Array, y: Array, grad: Array, **attrs: Any) -> Array:
+    """Return the element of ``grad``, of the shape of ``x``, at the maximum of each window."""
+    windows = Windows(x.shape, **attrs)
     result, open_ = np.zeros_like(y), np.ones(y.shape, bool)
     padded, others = windows.pad(x, _lowest(x.dtype)), windows.pad(grad, slot="others")
     for elements, other in zip(windows.taps(padded), windows.taps(others), strict=True):
@@ -106,17 +93,15 @@ def window_max_grad_grad(
 
 
 def _counts_inside(windows: Windows, dtype: np.dtype[Any]) -> Array:
-    """Return how many elements of each window are not padding."""
+    """Return the number of elements of each window outside the padding."""
     one = Windows((1, *windows.images[1:3], 1), windows.size, windows.strides, windows.around)
     return _combined(np.add, one, one.pad(np.ones(one.images, dtype)))
 
 
 @replaceable
-def window_mean(
-    x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
-) -> Array:
-    """Return the mean of each window, padding not counted."""
-    windows = Windows(x.shape, ksize, strides, padding)
+def window_mean(x: Array, out: Array | None = None, **attrs: Any) -> Array:
+    """Return the mean of each window without padding."""
+    windows = Windows(x.shape, **attrs)
     result, inside = _pooled(x, windows, out), _counts_inside(windows, x.dtype)
 
     def part(block: slice) -> None:
@@ -127,25 +112,17 @@ def window_mean(
 
 
 @replaceable
-def window_mean_grad(
-    shape: Array,
-    grad: Array,
-    out: Array | None = None,
-    *,
-    ksize: Pair,
-    strides: Pair,
-    padding: Padding,
-) -> Array:
+def window_mean_grad(shape: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
     """Spread the gradient of each window evenly over its elements."""
     images = tuple(shape.tolist())
     check_rank("Images", images)
-    windows = Windows(images, ksize, strides, padding)
+    windows = Windows(images, **attrs)
     check_gradient(grad, windows, images[3])
     result = np.empty(windows.images, grad.dtype) if out is None else out
     inside = _counts_inside(windows, grad.dtype)
 
     def part(block: slice) -> None:
-        windows.scatter(repeat(np.divide(grad[block], inside), prod(ksize)), result[block])
+        windows.scatter(repeat(np.divide(grad[block], inside), prod(windows.size)), result[block])
 
     _for_blocks(windows, part)
     return result
@@ -184,7 +161,7 @@ def _avg_grad_rule(shape: Spec, grad: Spec, **attrs: Any) -> Spec:
 
 
 def _of_max(op_type: str, op: Operation, grad: Tensor) -> Tensor:
-    """Add a gradient op of the maximum: ``grad`` flows to, or from, the first greatest elements."""
+    """Add a gradient op of the maximum, which moves ``grad`` to or from the first greatest elements."""
     x, y = op.inputs[0], (op.outputs[0] if op.type == "MaxPool" else op.inputs[1])
     return create_op(op_type, (x, y, grad), op.attrs)
 
@@ -219,14 +196,14 @@ def max_pool(
     Args:
         value: images, ``[batch, height, width, depth]``.
         ksize: the size of a window: a number, two, or four for the dimensions of ``value``.
-        strides: from one window to the next, in the same form.
-        padding: "SAME" (as many windows as strides), "VALID" (only inside), or four pairs of numbers.
+        strides: the distance of windows, in the same form.
+        padding: "SAME" (one window per stride), "VALID" (no padding), or four pairs of numbers.
         data_format: "NCHW" for images of ``[batch, depth, height, width]``.
         name: the node's name.
         input: other name of ``value``.
 
     Raises:
-        ValueError: windows over the batch or the depth, or arguments that are not of these forms.
+        ValueError: windows over the batch or the depth, or arguments of other forms.
     """
     images = convert_to_tensor(value if input is None else input)
     return create_image_op(
@@ -243,9 +220,9 @@ def avg_pool(
     name: str | None = None,
     input: Any = None,
 ) -> Tensor:
-    """Return the mean of each window of images, padding not counted. TF1: ``tf.nn.avg_pool``.
+    """Return the mean of each window of images without padding. TF1: ``tf.nn.avg_pool``.
 
-    Arguments and errors as :func:`max_pool`; floats only.
+    Arguments and errors as :func:`max_pool`, for floats only.
     """
     images = convert_to_tensor(value if input is None else input)
     return create_image_op(

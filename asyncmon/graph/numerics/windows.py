@@ -143,7 +143,7 @@ def check_gradient(grad: Array, windows: Windows, depth: int) -> None:
 
 
 def checked_windows(
-    images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any, **attrs: Any
+    images: tuple[int, ...], filters: tuple[int, ...], grad: Array, **attrs: Any
 ) -> Windows:
     """Check the shapes of a convolution, one of which is a value of the run; return its windows."""
     check_rank("Images", images)
@@ -153,7 +153,7 @@ def checked_windows(
             f"Depth of input ({images[3]}) is not the depth of the filter ({filters[2]}); "
             "grouped convolution is not supported"
         )
-    windows = Windows(images, filters[:2], *args, **attrs)
+    windows = Windows(images, filters[:2], **attrs)
     check_gradient(grad, windows, filters[3])
     return windows
 
