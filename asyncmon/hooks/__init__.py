@@ -1,7 +1,7 @@
 """The standard hooks.
 
-Each is a :class:`~asyncmon.runtime.SessionRunHook`. By steps, a hook acts in the run that reaches the
-step; by seconds, it acts in a background task::
+Each is a :class:`~asyncmon.runtime.SessionRunHook`. With an interval in steps, a hook acts in the run
+that reaches the step; with an interval in seconds, in a background task::
 
     hooks = [
         StopAtStepHook(last_step=10_000),
@@ -13,7 +13,7 @@ step; by seconds, it acts in a background task::
         while not sess.should_stop():
             await sess.run(train_op)
 
-Guards (NaN) stand before all others and savers behind them, whatever the order of the list.
+Guards (NaN) are called before all other hooks and savers after them, in any order of the list.
 """
 
 # fmt: off

@@ -1,4 +1,4 @@
-"""Listeners of saves, and what follows a commit: a log line, an event, their ``after_save``."""
+"""Listeners of saves, and the follow-up of a commit: log line, event, ``after_save``."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ _METHODS: dict[str, tuple[str, ...]] = {
 class CheckpointSaverListener:
     """Called around a :class:`CheckpointSaverHook`'s saves. TF1: ``tf.train.CheckpointSaverListener``.
 
-    All methods are optional. ``before_save`` is awaited before the state is taken, ``after_save`` when
-    the checkpoint is committed. Of several listeners all are called before a save, in order, then all
-    after it.
+    All methods are optional. ``before_save`` is awaited before the snapshot, ``after_save`` after the
+    commit. Several listeners are called in order, before the save and after it.
 
-    By steps, the run that makes a save due ends after ``after_save``, so that a stop requested there
-    comes at that very step, as in TF1; but it waits no longer than the hook's ``wait_secs``. By
-    seconds, steps go on during both calls, so that the checkpoint may be of a later step than
-    ``before_save`` was called with.
+    With an interval in steps, the run that makes a save due waits for ``after_save``, so that a stop
+    takes effect at that step, as in TF1. It waits for ``wait_secs`` of the hook at most. With an
+    interval in seconds, steps continue during both calls, so that the checkpoint may have a later step
+    than the argument of ``before_save``.
 
     Example::
 
@@ -52,23 +51,24 @@ class CheckpointSaverListener:
     """
 
     async def begin(self) -> None:
-        """The hook's ``begin``: operations may still be added to the program."""
+        """Add operations to the program, in ``begin`` of the hook."""
 
     async def before_save(self, session: Session, global_step_value: int) -> None:
-        """A checkpoint of this step is about to be taken. An error prevents it."""
+        """Called before a save at this step. An error prevents the save."""
 
     async def after_save(self, session: Session, global_step_value: int) -> bool | None:
-        """A checkpoint of this step is committed. Return true to stop training."""
+        """Called after the commit of the checkpoint of this step. Return True to stop training."""
 
     async def end(self, session: Session, global_step_value: int) -> None:
-        """The session ends successfully, at this step; its last checkpoint is committed."""
+        """Called at a successful end at this step, after the commit of the last checkpoint."""
 
 
 def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverListener, ...]:
-    """Refuse listeners that could not be called, before the first save.
+    """Return the listeners as a tuple after a check of their methods.
 
     Raises:
-        TypeError: they are no list; one is a class, lacks a method, or has a plain or wrong one.
+        TypeError: the argument is not a list, or a listener is a class, or it lacks a method or has one
+            that is not ``async def`` or takes other arguments.
     """
     if listeners is not None and not isinstance(listeners, Iterable):
         raise TypeError(f"listeners must be a list, got {listeners!r}. Write `listeners=[...]`.")
@@ -79,19 +79,19 @@ def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverLis
 
 
 class PendingSaves:
-    """Saves that were started, in order, until each is logged and all listeners were called.
+    """The saves in progress, in order, until each is logged and all listeners were called.
 
-    A recovery ends the tasks of the session it replaces, but no save: the next session takes over the
-    pending ones. One that fails there by an error that is recovered from was lost with its session: it
-    is a WARNING. No listener is called twice for one checkpoint.
+    A recovery cancels the tasks of the replaced session, but no save: the next session takes over
+    pending saves. If such a save fails with an error that sessions recover from, its state is lost and
+    a WARNING is logged. No listener is called twice for one checkpoint.
 
-    An error in a task is handled as the hook's ``on_error`` says: with ``"detach"``,
-    :meth:`raise_if_failed` raises it in a method of the hook.
+    ``on_error`` of the hook applies to errors in tasks: with ``"detach"``, :meth:`raise_if_failed`
+    raises the error in a method of the hook.
 
     Args:
         hook: the hook that starts the saves.
-        output: for the ``CHECKPOINT`` events.
-        listeners: their ``after_save`` is called.
+        output: the writer of ``CHECKPOINT`` events.
+        listeners: the listeners whose ``after_save`` is called.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class PendingSaves:
         self._output = output
         self._listeners = listeners
         self.before_secs = 0.0
-        """How long the listeners' last ``before_save`` took."""
+        """The duration of the listeners' last ``before_save`` calls."""
         self._seconds: deque[float] = deque(maxlen=5)
         self._pending: list[_PendingSave] = []
         self._last: asyncio.Task[Any] | None = None
@@ -111,33 +111,33 @@ class PendingSaves:
         self._observers: Observers
 
     def take_over(self, session: Session, coord: Coordinator) -> None:
-        """Begin in a new session, with the pending saves of the one before."""
+        """Take over the pending saves for a new session."""
         self._session, self._coord, self._last = session, coord, None
         self._observers = created_session(coord).observers
         for save in self._pending:
             self._create_task(save)
 
     async def finish(self, handle: SaveHandle) -> None:
-        """Wait for the commit of a save, log it and call the listeners."""
+        """Wait for the commit of a save, log it, and call the listeners."""
         await self._finish(self._add(handle), None)
 
     def follow(self, handle: SaveHandle) -> None:
-        """Like :meth:`finish`, in a background task, after the saves before it."""
+        """:meth:`finish` in a background task, after the previous saves."""
         self._create_task(self._add(handle))
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait until no save is pending, or for some seconds."""
+        """Wait until no save is pending, or for ``timeout`` seconds."""
         if self._last is not None and not self._last.done():
             await asyncio.wait([self._last], timeout=timeout)
 
     def raise_if_failed(self) -> None:
-        """Raise, once, the error that detaches the hook."""
+        """Raise the error that detaches the hook, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def record_committed(self) -> None:
-        """Log the pending saves that are committed. The session is closed, so no listener is called."""
+        """Log the committed pending saves of a closed session, without calls of listeners."""
         for save in self._pending:
             if save.handle.done and save.handle.error is None and not save.recorded:
                 with self._span(save) as span:
@@ -178,12 +178,12 @@ class PendingSaves:
             if self._record(save):
                 await self._call_after_save(save)
         except asyncio.CancelledError:
-            raise  # it stays pending, for the next session
+            raise  # the save stays pending for the next session
         except PREEMPTION as error:
             self._pending.remove(save)
             if save.session is self._session:
                 raise
-            step, why = save.handle.step, text_of(error)  # its session was recovered from already
+            step, why = save.handle.step, text_of(error)  # of a session that was replaced
             logger.warning("The checkpoint of step %s was lost with its session: %s", step, why)
             return
         except BaseException:
@@ -208,7 +208,7 @@ class PendingSaves:
         return self._observers.span("save", name, attributes, save.started)
 
     def _record(self, save: _PendingSave) -> bool:
-        """Log a committed save and write its event, once. False where there is no checkpoint of it."""
+        # Returns False without a checkpoint: the save was superseded or has not ended.
         handle = save.handle
         if handle.superseded_by is not None or handle.seconds is None:
             return False
@@ -216,7 +216,7 @@ class PendingSaves:
             save.recorded = True
             logger.info("Saved checkpoint %s in %.3f s.", handle.path, handle.seconds)
             self._seconds.append(self.before_secs + handle.seconds)
-            self._hook.end_secs = 2 * max(self._seconds)  # one may be under way before the last one
+            self._hook.end_secs = 2 * max(self._seconds)  # the last save may wait for a previous one
             if save.session is self._session:
                 self._hook.saved_step = handle.step
             if self._output.writer is not None:
@@ -227,20 +227,19 @@ class PendingSaves:
 
 @dataclass(slots=True, eq=False)
 class _PendingSave:
-    """A save, and how far its follow-up has got."""
+    """A save and the state of its follow-up."""
 
     handle: SaveHandle
     session: Session
     """The session whose state is saved."""
     listeners: Iterator[CheckpointSaverListener]
-    """Those not called yet; one that was interrupted by a recovery is not called again."""
+    """The listeners to call. A call that a recovery interrupted is not repeated."""
     recorded: bool = False
     started: float = field(default_factory=clock.monotonic)
 
 
 def _describe(handle: SaveHandle, span: Span) -> None:
-    """Complete the span of a save that is done."""
     if handle.superseded_by is None and handle.seconds is not None:
         span.name = handle.path or span.name
-        span.ended = span.started + handle.seconds  # its task may be late
+        span.ended = span.started + handle.seconds  # the task may have run late
         span.attributes = {"step": handle.step, "bytes": handle.nbytes}

@@ -1,4 +1,4 @@
-"""Save checkpoints while the steps go on."""
+"""Save checkpoints periodically, concurrently with steps."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointSaverHook(SessionRunHook):
-    """Save checkpoints every so many steps or seconds. TF1: ``tf.train.CheckpointSaverHook``.
+    """Save checkpoints periodically. TF1: ``tf.train.CheckpointSaverHook``.
 
-    Saves when a session begins (unless it was just restored from that very checkpoint), when a save is
-    due and, at a successful end, if the step has changed; never the same step twice. The state is that
-    of a step boundary which all hooks know of, and is written while steps go on. By steps, it is the
-    state after the run that made the save due. By seconds, a background task takes it, also in the
-    middle of a long step (then it is the state before that step), and only if the step has changed.
+    It saves the initial state (unless it was restored from that checkpoint), whenever a save is due
+    and, if the step has changed, at a successful end. No step is saved twice. The state is that of a
+    step for which all hooks were called; it is written concurrently with steps. With an interval in
+    steps, it is the state after the run that made the save due. With an interval in seconds, a
+    background task takes it if the step has changed, during a long step the state before that step.
 
-    After a signal the last save has a part of the grace period that runs leave to it: twice the time of
-    the longest of the last five saves, or half of the period before the first one.
+    After a signal, a part of the grace period is reserved for the last save: twice the longest of the
+    last five saves, or half of the period before the first save.
 
     An error of a save or of a listener in the background interrupts the run. After
-    :func:`~asyncmon.hooks.veto_saving`, by a NaN for example, nothing is saved.
+    :func:`~asyncmon.hooks.veto_saving`, for example because of a NaN, nothing is saved.
 
     Args:
-        checkpoint_dir: where checkpoints go; made if it is missing. Two hooks for one directory are
-            refused. ``CHECKPOINT`` events go to the event file in it.
-        save_secs: save every so many seconds. The phase is kept over recoveries.
-        save_steps: save once the step is this much beyond that of the last save.
+        checkpoint_dir: the directory of the checkpoints, made if missing, and of the event file with
+            ``CHECKPOINT`` events. Two hooks for one directory are an error.
+        save_secs: the interval in seconds. Recoveries keep the phase.
+        save_steps: the interval in global steps.
         saver: the saver to use.
-        checkpoint_basename: the first part of the files' names.
-        scaffold: use its saver instead.
-        listeners: called at each save.
+        checkpoint_basename: the prefix of the file names.
+        scaffold: use the saver of this scaffold instead.
+        listeners: the listeners of saves.
         save_graph_def: also write the graph, to the event file and to ``graph.pbtxt``.
         save_on_cancel: also save the last state when the session is cancelled or interrupted, or when
             a run exceeded the grace period after a stop.
-        metrics: called at each save; the result is kept in the checkpoint, for the saver's
+        metrics: called at each save; returns the metrics of the checkpoint for the saver's
             ``keep_best``.
-        wait_secs: by steps, how long a run that makes a save due waits at most for the save before it,
-            so that none is superseded, and as long again for its own if a listener has an
-            ``after_save``, so that its stop comes at that very step. After that, steps go on, and
-            the saver's ``when_busy`` decides about the next save. 0 never waits.
+        wait_secs: with an interval in steps, the longest time that a run waits for the previous save,
+            so that it is not superseded, and for its own save if a listener has an ``after_save``, so
+            that a stop takes effect at that step. After that, the saver's ``when_busy`` applies. 0
+            never waits.
 
     Raises:
         ValueError: neither or both of ``save_secs`` and ``save_steps``, or both of ``saver`` and
-            ``scaffold``, are given, or a period is not positive.
+            ``scaffold``, are given, or an interval is not positive.
 
     Example::
 
@@ -123,7 +123,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._graph: Graph | None = None
 
     async def begin(self) -> None:
-        """Refuse a program without global step and a directory that another hook saves to."""
+        """Reject a program without a global step and a directory that another hook saves to."""
         require_global_step(self)
         self._graph = current_graph()
         self._schedule.forget_ticks()
@@ -138,7 +138,7 @@ class CheckpointSaverHook(SessionRunHook):
             await listener.begin()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Save the state the session begins with, unless it was just restored from there."""
+        """Save the initial state, unless it was just restored from this directory."""
         step = global_step_of(self, session)
         self._saver = self._find_saver()
         self._boundary = created_session(coord).boundary
@@ -151,12 +151,12 @@ class CheckpointSaverHook(SessionRunHook):
         if self._just_restored(step):
             self._schedule.done(step)
             self._handle, self.saved_step = None, step
-            await self._saver.claim(self._directory)  # refuses a second process before its first save
+            await self._saver.claim(self._directory)  # rejects a second process before its first save
         else:
             self.saved_step = None
-            await self._saves.finish(await self._start(session, step))
+            await self._saves.finish(await self._save_at(session, step))
         if writer is not None and graph is not None:
-            # only now that the directory is claimed: a claim deletes what incomplete saves left
+            # after the claim of the directory, which deletes the files of incomplete saves
             coord.create_task(self._write_graph, graph, name="CheckpointSaverHook, graph.pbtxt")
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -164,7 +164,7 @@ class CheckpointSaverHook(SessionRunHook):
         if not self._schedule.is_due(step) or self._boundary.vetoed is not None:
             return
         await self._saves.wait(self._wait_secs)
-        self._saves.follow(await self._start(run_context.session, step))
+        self._saves.follow(await self._save_at(run_context.session, step))
         if self._waits_for_own:
             await self._saves.wait(self._wait_secs)
 
@@ -174,21 +174,21 @@ class CheckpointSaverHook(SessionRunHook):
                 await self._save_if_changed(session, coord)
 
     async def end(self, session: Session) -> None:
-        """Save the last state if its step is not saved yet, and wait until everything is committed."""
+        """Save the last state if its step is not saved yet, and wait for all commits."""
         step = global_step_of(self, session)
         self._saver.unthrottle()
         await self._saves.wait()
         if step != self.saved_step and self._boundary.vetoed is None:
-            handle = await self._start(session, step)
+            handle = await self._save_at(session, step)
             self._saver.unthrottle()
             await self._saves.finish(handle)
         for listener in self._listeners:
             await listener.end(session, step)
 
     async def save_now(self, session: Session) -> str:
-        """Save the state between two steps, unless that of this step is saved, and wait for the commit.
+        """Save the state between two steps, unless it is saved, and return the path after the commit.
 
-        ``MonitoredSession.save`` calls it.
+        Called by ``MonitoredSession.save``.
 
         Raises:
             RuntimeError: saves are vetoed.
@@ -204,12 +204,12 @@ class CheckpointSaverHook(SessionRunHook):
             if handle is None:
                 raise RuntimeError(f"The state is not to be saved: {self._boundary.vetoed}.")
             path = await handle
-            if path is None:  # skipped, as the saver was busy
+            if path is None:  # skipped because the saver was busy
                 await self._saves.wait()
         return path
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Wait for saves under way, release the event file and the directory."""
+        """Wait for pending saves, and release the event file and the directory."""
         try:
             if hasattr(self, "_saver"):
                 await self._saver.close()
@@ -220,7 +220,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     async def _save_if_changed(self, session: Session, coord: Coordinator) -> None:
         if session.global_step == self._schedule.last_step:
-            await next_sample(coord, [])  # no step was done: the next one is due
+            await next_sample(coord, [])  # no step since the last save: wait for one
         step = global_step_of(self, session)
         if step != self._schedule.last_step:
             await self._save_between_steps(session)
@@ -229,15 +229,15 @@ class CheckpointSaverHook(SessionRunHook):
         if self._boundary.vetoed is not None:
             return None
         await self._call_before_save(session, global_step_of(self, session))
-        handle = await self._boundary.call(lambda snapshot: self._order(session, snapshot))
+        handle = await self._boundary.call(lambda snapshot: self._start_save(session, snapshot))
         if handle is not None:
             self._saves.follow(handle)
         return handle
 
-    async def _start(self, session: Session, step: int) -> SaveHandle:
-        """Call the listeners, then order the snapshot. No run is under way, so it is of this step."""
+    async def _save_at(self, session: Session, step: int) -> SaveHandle:
+        # No run is in progress, so that the snapshot is of this step.
         await self._call_before_save(session, step)
-        return self._order(session)
+        return self._start_save(session)
 
     async def _call_before_save(self, session: Session, step: int) -> None:
         self._saves.raise_if_failed()
@@ -247,8 +247,7 @@ class CheckpointSaverHook(SessionRunHook):
             await listener.before_save(session, step)
         self._saves.before_secs = time.perf_counter() - began
 
-    def _order(self, session: Session, snapshot: Snapshot | None = None) -> SaveHandle:
-        """Start a save of a given snapshot, or of the state now."""
+    def _start_save(self, session: Session, snapshot: Snapshot | None = None) -> SaveHandle:
         step = None if snapshot is None else snapshot.step
         if step is None:
             step = global_step_of(self, session)
@@ -280,7 +279,7 @@ class CheckpointSaverHook(SessionRunHook):
             return False
         place, _, number = restored.rpartition("-")
         same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
-        newest = self._saver.last_checkpoints[-1:]  # else this one is to be the newest again
+        newest = self._saver.last_checkpoints[-1:]  # an older one is saved again as the newest
         is_newest = not newest or newest[0].rpartition("-")[2] == number
         return same_place and is_newest and number.isdigit() and int(number) == step
 

@@ -1,4 +1,4 @@
-"""Hooks of a session that trains beside others: a late start, and a common stop."""
+"""Hooks of the sessions in a cluster: a delayed start and a common stop."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ _RUN_SECS = 10.0  # how long a stop waits for the end of a run
 
 
 class GlobalStepWaiterHook(SessionRunHook):
-    """Delay the first run until the global step is far enough. TF1: ``tf.train.GlobalStepWaiterHook``.
+    """Delay the first run until a global step. TF1: ``tf.train.GlobalStepWaiterHook``.
 
-    Others advance the step meanwhile: workers of a cluster, or tasks that share the session. Waiting
-    ends when a stop is requested: the run then raises :class:`~asyncmon.errors.OutOfRangeError`, the
-    clean end, since this worker has done nothing.
+    Other workers of a cluster, or other tasks of the session, advance the step. After a stop request
+    the run raises :class:`~asyncmon.errors.OutOfRangeError`, the clean end.
 
     Args:
-        wait_until_step: the step to wait for; 0 or less waits for nothing.
+        wait_until_step: the step to wait for. 0 or less does not wait.
 
     Example::
 
@@ -52,7 +51,7 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Refuse a program without global step. A recovery does not wait again, a new session does."""
+        """Reject a program without a global step. A new session waits again; a recovery does not."""
         require_global_step(self)
         self._passed = self._wait_until_step <= 0
 
@@ -61,10 +60,10 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._coord = coord
 
     async def before_run(self, run_context: SessionRunContext) -> None:
-        """Wait, before the first run.
+        """Wait before the first run.
 
         Raises:
-            OutOfRangeError: a stop was requested first.
+            OutOfRangeError: a stop was requested.
         """
         if self._passed:
             return
@@ -84,21 +83,22 @@ class GlobalStepWaiterHook(SessionRunHook):
         fetch = global_step_fetch(session)
         if fetch is None:
             return global_step_of(self, session)
-        return int(await session.run(fetch))  # the session's own is that of its last run
+        return int(await session.run(fetch))  # session.global_step is that of its own last run
 
 
 class ClusterHook(SessionRunHook):
-    """A stop that is requested in one session of a cluster reaches all, and the chief leaves last.
+    """Broadcast a stop to all sessions of a cluster, and let the chief end last.
 
-    :func:`MonitoredTrainingSession` adds one where its ``master`` is not "". A request stops the
-    others, after the run that is under way or 10 s later; the end of one's data and an error do not. A
-    run that fails meanwhile is recovered from, maybe to an earlier step, and training goes on to the
-    step of the stop. The chief waits until the workers have left, and then its last checkpoint is
-    saved, so that all of their steps are in it. Sessions that are in no cluster are left alone.
+    :func:`MonitoredTrainingSession` adds one if its ``master`` is not "". A stop request in one
+    session stops the others after their current run, or 10 s later. The end of the data and an error
+    of one session do not stop the others. If a run fails before the stop, the session recovers and
+    continues to the step of the stop. The chief waits for the workers before its last checkpoint,
+    which therefore has all of their steps. The hook has no effect outside a cluster.
 
     Args:
-        is_chief: whether this session is to leave last.
-        wait_secs: for how long the chief waits. Those that it did not wait for are named in a WARNING.
+        is_chief: whether this session ends last.
+        wait_secs: the longest time that the chief waits, in seconds. A WARNING lists the remaining
+            sessions.
 
     Example::
 
@@ -119,14 +119,14 @@ class ClusterHook(SessionRunHook):
         self._stop: str | None = None  # why another session stopped
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Join the sessions that train together."""
+        """Join the sessions of the cluster."""
         self._coord, self._stop = coord, None
         peers = members_of(SessionMembers, session).peers
         if peers is not None:
             await peers.join(self._name, self._is_chief)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Wait for the word that it is to stop."""
+        """Wait for a stop of another session."""
         members = members_of(SessionMembers, session)
         peers = members.peers
         while peers is not None and not members.closed:
@@ -138,19 +138,19 @@ class ClusterHook(SessionRunHook):
                 continue
             if answer["stop"] is not None:
                 self._stop = answer["stop"]
-                # A run that fails now is repeated, maybe from an earlier state: that may go on.
+                # A run that fails now is recovered from, maybe at an earlier step, and may continue.
                 if created_session(coord).boundary.running:
                     await coord.wait_for_stop(_RUN_SECS)
                 coord.request_stop(reason=self._stop)
                 return
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Stop after a run that succeeded, where another session has stopped."""
+        """Stop after a successful run if another session has stopped."""
         if self._stop is not None:
             run_context.request_stop(self._stop)
 
     async def end(self, session: Session) -> None:
-        """Tell the others of a stop; as the chief, wait for them."""
+        """Broadcast a stop; as the chief, wait for the other sessions."""
         members, coord = members_of(SessionMembers, session), self._coord
         peers = members.peers
         if peers is None or coord is None:
@@ -163,7 +163,7 @@ class ClusterHook(SessionRunHook):
                 await self._wait_for_others(peers)
                 fetch = step_fetch(session)
                 if fetch is not None:
-                    await session.run(fetch)  # so that it knows of the others' last steps
+                    await session.run(fetch)  # reads the last steps of the others
             await peers.leave(self._name)
         except (AbortedError, UnavailableError) as error:
             logger.warning("The other sessions of the cluster cannot be told of the end: %s", error)

@@ -1,4 +1,4 @@
-"""Evaluate periodically, while steps go on or between them."""
+"""Evaluate periodically, beside training or between steps."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 
 
 class Evaluations(SessionRunHook):
-    """Base class of hooks that evaluate: publishes their results. A signal ends an evaluation.
+    """Base class of hooks that evaluate. It publishes the results; a signal interrupts an evaluation.
 
     Args:
-        name: the first part of the summaries' tags, ``<name>/<metric>``.
+        name: the prefix of the summaries' tags, ``<name>/<metric>``.
         output_dir: write the metrics to the event file of this directory.
         summary_writer: write them to this writer instead.
     """
@@ -49,17 +49,17 @@ class Evaluations(SessionRunHook):
     ) -> None:
         self.name = name
         self.metrics: dict[str, float] = {}
-        """The metrics of the last evaluation; empty before the first."""
+        """The metrics of the last evaluation; empty before the first one."""
         self.step: int | None = None
-        """The global step of the state that was evaluated last."""
+        """The global step of the last evaluated state."""
         self.is_open = False
-        """Whether this is among the hooks of a session that is open."""
+        """Whether the hook belongs to an open session."""
         self._output = SharedWriter(output_dir, summary_writer)
-        self._evaluator: Evaluator  # of a subclass, closed with its session
+        self._evaluator: Evaluator  # set by a subclass
         self._listeners: list[Listener] = []
 
     def add_listener(self, listener: Listener) -> None:
-        """Call a function, plain or async, with the step and the metrics of each evaluation."""
+        """Call a plain or async function with the step and the metrics of each evaluation."""
         self._listeners.append(listener)
 
     async def begin(self) -> None:
@@ -70,7 +70,7 @@ class Evaluations(SessionRunHook):
         self._stops = created_session(coord).stops
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Close the session of the evaluations, and release the writer."""
+        """Close the evaluation session, and release the writer."""
         self.is_open = False
         try:
             if hasattr(self, "_evaluator"):
@@ -79,7 +79,6 @@ class Evaluations(SessionRunHook):
             await self._output.close()
 
     async def _evaluate_state(self, state: Snapshot) -> None:
-        """Evaluate a state and publish the metrics, unless a signal stops the session."""
         if self._stops.signalled:
             return
         try:
@@ -104,35 +103,35 @@ class Evaluations(SessionRunHook):
 
 
 class EvalHook(Evaluations):
-    """Evaluate every so many steps or seconds, or each new checkpoint, while training goes on.
+    """Evaluate periodically, or each new checkpoint, concurrently with training.
 
-    Each evaluation sees one consistent state, that of its step, in a session of its own, and averages
-    metrics over batches. By default it runs in the background; when the next is due before it is over,
-    the newest state is pending and states in between are left out. A successful end waits for the
-    evaluations under way. Where an earlier state is loaded, steps are counted anew from there.
+    An evaluation uses the consistent state of one step, in a separate session, and averages metrics
+    over batches. If an evaluation is due before the previous one has ended, the newest state is
+    pending and states in between are skipped. A successful end waits for pending evaluations. Loading
+    an earlier state resets the schedule.
 
-    ``hook.metrics`` and ``hook.step`` are the last result; ``hook.add_listener(fn)`` gets each.
+    ``hook.metrics`` and ``hook.step`` are the last result. Add a listener for each result with
+    ``hook.add_listener(fn)``.
 
     Args:
-        metrics: fetches by name, each giving one number a batch; or a single fetch that gives a mapping
-            of names to numbers, such as the step function of an evaluation.
-        batches: feed dicts, from an iterable, an async iterable, or a function, plain or async, that
-            returns one, which each evaluation goes through from the start; None: once without feeds.
-        every_steps: evaluate every so many steps.
-        every_secs: evaluate every so many seconds, if the step has changed. The phase is kept over
-            recoveries.
+        metrics: fetches of one number per batch, by name; or a single fetch of a mapping from names to
+            numbers, such as the step function of an evaluation.
+        batches: an iterable or async iterable of feed dicts, or a plain or async function that returns
+            one. Each evaluation iterates it from the start. None runs once without feeds.
+        every_steps: the interval in global steps.
+        every_secs: the interval in seconds, if the step has changed. Recoveries keep the phase.
         checkpoint_dir: evaluate each new checkpoint of this directory, from its files.
-        steps: how many batches at most.
-        weight: a fetch that gives the weight of a batch in the averages.
-        concurrent: False pauses training meanwhile.
-        at_end: also evaluate the last state of a successful end.
-        name: the first part of the summaries' tags.
+        steps: the largest number of batches.
+        weight: a fetch of the weight of a batch in the averages.
+        concurrent: False pauses training during an evaluation.
+        at_end: also evaluate the last state at a successful end.
+        name: the prefix of the summaries' tags.
         output_dir: write the metrics to the event file of this directory.
         summary_writer: write them to this writer instead.
 
     Raises:
-        ValueError: not exactly one of ``every_steps``, ``every_secs`` and ``checkpoint_dir`` is
-            given, or checkpoints are to pause training.
+        ValueError: not exactly one of ``every_steps``, ``every_secs`` and ``checkpoint_dir`` is given,
+            or ``checkpoint_dir`` is given with ``concurrent=False``.
 
     Example::
 
@@ -179,7 +178,7 @@ class EvalHook(Evaluations):
             leave_out(self, EvalHook, "background")
 
     async def begin(self) -> None:
-        """Refuse a program without global step, and prepare it for evaluations."""
+        """Reject a program without a global step, and prepare it for evaluations."""
         await super().begin()
         require_global_step(self)
         self._arrived, self._evaluating = asyncio.Event(), asyncio.Lock()  # of this loop
@@ -210,10 +209,10 @@ class EvalHook(Evaluations):
         return True
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Evaluate the state after this run, now or in the background, if it is due."""
+        """If an evaluation is due, evaluate the state after this run or make it pending."""
         if not self._is_due(step_after(run_values)):
             return
-        self._pending = None  # releases the state that no evaluation will see
+        self._pending = None  # releases a state that is skipped
         state = await run_context.session.snapshot()
         if self._concurrent:
             self._pending = state
@@ -222,7 +221,7 @@ class EvalHook(Evaluations):
             await self._evaluate(state)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Evaluate what is due while steps go on; by seconds with a pause, mark the next run as due."""
+        """Evaluate checkpoints, at ticks, or pending states. With a pause, mark the next run as due."""
         if self._checkpoint_dir is not None:
             async for path in checkpoints_iterator(self._checkpoint_dir):
                 with log_errors(self, f"the evaluation of {path!r}"):
@@ -242,7 +241,7 @@ class EvalHook(Evaluations):
                 await self._evaluate_pending()
 
     async def end(self, session: Session) -> None:
-        """Wait for the evaluations under way; with ``at_end``, evaluate the last state."""
+        """Wait for pending evaluations; with ``at_end``, evaluate the last state."""
         await self._evaluate_pending()
         if self._at_end and self._seen != session.global_step:
             await self._evaluate(await session.snapshot())
@@ -275,20 +274,14 @@ class EvalHook(Evaluations):
 class InMemoryEvaluatorHook(Evaluations):
     """Evaluate another program with the state of this one. TF1: Estimator's ``InMemoryEvaluatorHook``.
 
-    The other program, a graph without dropout for example, takes the state by name, in memory. It is
-    evaluated before the first run, every so many runs, and at a successful end; training pauses
-    meanwhile.
+    The other program, such as a graph without dropout, loads the state by name, in memory. Evaluations
+    take place before the first run, periodically, and at a successful end. Training pauses during each.
 
     Args:
         program: the other program.
-        metrics: fetches of that program, as for :class:`EvalHook`.
-        batches: feed dicts, as for :class:`EvalHook`.
-        steps: how many batches at most.
-        name: the first part of the summaries' tags.
-        every_n_iter: evaluate every so many runs, counted locally.
-        weight: a fetch that gives the weight of a batch in the averages.
-        output_dir: write the metrics to the event file of this directory.
-        summary_writer: write them to this writer instead.
+        metrics: fetches of that program, as for :class:`EvalHook`; likewise ``batches``, ``steps``,
+            ``name``, ``weight``, ``output_dir`` and ``summary_writer``.
+        every_n_iter: the interval in runs of this session.
 
     Raises:
         ValueError: ``every_n_iter`` is not positive.
@@ -322,7 +315,7 @@ class InMemoryEvaluatorHook(Evaluations):
         self._evaluator.prepare()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Evaluate the state that training begins with."""
+        """Evaluate the initial state."""
         await super().after_create_session(session, coord)
         await self._evaluate(session)
 
@@ -332,7 +325,7 @@ class InMemoryEvaluatorHook(Evaluations):
             await self._evaluate(run_context.session)
 
     async def end(self, session: Session) -> None:
-        """Evaluate the last state, unless the last run did."""
+        """Evaluate the last state if it was not evaluated yet."""
         if self._evaluated != (self._runs, session.global_step):
             await self._evaluate(session)
 

@@ -1,4 +1,4 @@
-"""One evaluation: metrics of a state, averaged over batches."""
+"""Evaluate a state: metrics averaged over batches."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ async def evaluate(
     """Return metrics of a session's state, averaged over batches.
 
     Args:
-        session: a raw session. Its state should not change meanwhile.
-        metrics: fetches by name, each giving one number a batch; or a single fetch that gives a mapping
-            of names to numbers, such as the step function of an evaluation.
-        batches: feed dicts, from an iterable, an async iterable, or a function, plain or async, that
-            returns one; None computes the metrics once, without feeds. The end of the data may also be
-            raised by a run.
-        steps: how many batches at most; None for all.
-        weight: a fetch that gives the weight of a batch in the average, such as its size; None
-            weighs all alike.
+        session: a raw session. Its state should not change during the evaluation.
+        metrics: fetches of one number per batch, by name; or a single fetch of a mapping from names to
+            numbers, such as the step function of an evaluation.
+        batches: an iterable or async iterable of feed dicts, or a plain or async function that returns
+            one. None computes the metrics once, without feeds. A run may also raise the end of the
+            data.
+        steps: the largest number of batches; None for all.
+        weight: a fetch of the weight of a batch in the average, such as its size; None for equal
+            weights.
 
     Raises:
-        ValueError: there was no batch, the weights sum up to nothing, or a metric is no single number.
-        TypeError: ``metrics`` gives no numbers by name.
+        ValueError: there is no batch, the weights sum to zero, or a metric is not a single number.
+        TypeError: ``metrics`` is a fetch of something other than a mapping.
 
     Example::
 
@@ -87,13 +87,13 @@ async def evaluate(
 
 
 class Evaluator:
-    """Evaluate states in a session of its own, while training goes on.
+    """Evaluate states in a separate session, concurrently with training.
 
-    The session is of the same program as that of training, or of another one whose variables have the
-    same names, such as a graph without dropout. The first evaluation opens it.
+    The session runs the program that is trained, or another one with the same names, such as a graph
+    without dropout. The first evaluation opens it.
 
     Args:
-        program: a graph or any other program.
+        program: a graph or another program.
         metrics: see :func:`evaluate`.
         **how: its ``batches``, ``steps`` and ``weight``.
     """
@@ -108,9 +108,9 @@ class Evaluator:
         self._local_init_op: Any = None
 
     def prepare(self) -> None:
-        """Add what evaluations need to the program, which must not be finalized yet.
+        """Add operations for evaluations to the program. It must not be finalized yet.
 
-        Called by the first evaluation if it was not called before.
+        The first evaluation calls it if necessary.
         """
         program = self._program = as_program(self._program)
         if self._prepared:
@@ -122,13 +122,13 @@ class Evaluator:
                 self._metrics = {tag: named_tensor(fetch) for tag, fetch in self._metrics.items()}
 
     async def evaluate(self, state: Mapping[str, Any]) -> dict[str, float]:
-        """Return the metrics of a state, averaged.
+        """Return the averaged metrics of a state.
 
         Args:
-            state: names to arrays; more than the program has is fine.
+            state: arrays by name. It may have names that the program lacks.
 
         Raises:
-            NotFoundError: the program has variables that the state lacks; all are named.
+            NotFoundError: the state lacks variables of the program; the error lists them.
         """
         session = self._session or await self._open()
         wanted = await self._names(session, state)
@@ -148,7 +148,7 @@ class Evaluator:
             await session.close()
 
     async def _names(self, session: Session, state: Mapping[str, Any]) -> set[str]:
-        """Return the names to load: those of the program, or of the state where it has no list."""
+        # The names of the program, or of the state if the program does not list its names.
         graph = members_of(ProgramMembers, self._program).graph
         if graph is not None:
             return {variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
@@ -176,17 +176,17 @@ async def evaluate_checkpoints(
     timeout: float | None = None,
     timeout_fn: Callable[[], bool | Awaitable[bool]] | None = None,
 ) -> AsyncGenerator[tuple[int | None, dict[str, float]]]:
-    """Evaluate each new latest checkpoint of a directory, as another process writes them.
+    """Evaluate each new latest checkpoint of a directory, which another process may write.
 
     TF1: ``tf.contrib.training.evaluate_repeatedly``.
 
     Args:
-        checkpoint_dir: where checkpoints are saved.
-        program: a graph or any other program with the names of the checkpoints.
+        checkpoint_dir: the directory of the checkpoints.
+        program: a graph or another program with the names of the checkpoints.
         metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
-        min_interval_secs: the least time between two evaluations.
-        timeout: how long to wait for a checkpoint, in seconds; None waits for ever.
-        timeout_fn: called after a timeout and after each evaluation; true ends the iteration.
+        min_interval_secs: the shortest time between two evaluations, in seconds.
+        timeout: the longest wait for a checkpoint, in seconds; None waits forever.
+        timeout_fn: called after a timeout and after each evaluation. True ends the iteration.
 
     Yields:
         The global step and the averaged metrics of each checkpoint.
@@ -225,7 +225,7 @@ async def _feeds(batches: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
                 yield feed
     finally:
         if callable(batches) and isinstance(source, AsyncGenerator):
-            await source.aclose()  # made here, and the evaluation may have ended first
+            await source.aclose()  # the evaluation may have stopped before its end
 
 
 def _check_steps(steps: int | None) -> None:

@@ -14,7 +14,7 @@ from asyncmon.system.functions import qualified_name
 
 
 class EveryHook(SessionRunHook):
-    """Call an async function every so many steps or seconds. Made by :func:`every`."""
+    """Call an async function periodically. Made by :func:`every`."""
 
     def __init__(
         self, fn: Callable[..., Awaitable[Any]], *, steps: int | None = None, secs: float | None = None
@@ -42,7 +42,7 @@ class EveryHook(SessionRunHook):
             self._schedule.start(step - step % self._period)
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Call the function when the run completed or passed a multiple of ``steps``."""
+        """Call the function if the run reached a multiple of ``steps``."""
         step = step_after(run_values)
         assert self._period is not None, "left out by seconds"
         multiple = step - step % self._period
@@ -62,15 +62,17 @@ class EveryHook(SessionRunHook):
 def every(
     *, steps: int | None = None, secs: float | None = None
 ) -> Callable[[Callable[..., Awaitable[Any]]], EveryHook]:
-    """Make a hook of one async function that is called every so many steps or seconds.
+    """Make a hook that calls an async function periodically.
 
-    By steps, the function is awaited on the step path after the runs that complete a multiple of
-    ``steps``. By seconds, it is awaited in a background task, does not drift, keeps its phase over
-    recoveries, and never overlaps itself. The function takes the raw session, or nothing.
+    The function takes the raw session or no argument. Calls do not overlap.
+
+    Args:
+        steps: call it after each run that reaches a multiple of this number. The run waits for it.
+        secs: call it in a background task at this interval, without drift. Recoveries keep the phase.
 
     Raises:
-        TypeError: the function is no ``async def``.
-        ValueError: neither or both of ``steps`` and ``secs`` are given, or it is not positive.
+        TypeError: the function is not ``async def``.
+        ValueError: neither or both of ``steps`` and ``secs`` are given, or the value is not positive.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Helpers of the hooks: checks, left-out methods, logged errors, samples, and names in graphs."""
+"""Helpers of the hooks: argument checks, disabled methods, error logs, samples, and names in graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
     """Return an argument as an int.
 
     Raises:
-        TypeError: it is no whole number.
+        TypeError: it is not a whole number.
         ValueError: it is less than ``least``.
     """
     try:
@@ -38,10 +38,10 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
 
 
 def positive(name: str, value: float) -> float:
-    """Return an argument that is a positive number.
+    """Return an argument that must be positive.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is not positive.
     """
     if not value > 0:
         raise ValueError(f"invalid {name}={value!r}: it must be positive.")
@@ -49,9 +49,9 @@ def positive(name: str, value: float) -> float:
 
 
 def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *methods: str) -> None:
-    """Make methods of this object as those of the base class, which are never called.
+    """Disable methods of a hook: restore those of the base class, which are never called.
 
-    Methods that a subclass of ``owner`` overrides stay.
+    A method that a subclass of ``owner`` overrides stays enabled.
     """
     for method in methods:
         if getattr(type(hook), method) is getattr(owner, method):
@@ -60,13 +60,13 @@ def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *methods: str) 
 
 @contextlib.contextmanager
 def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
-    """Log an error of the block and go on behind it, where ``hook.on_error`` is ``"log"``.
+    """Log and suppress an error of the block if ``hook.on_error`` is ``"log"``.
 
-    For one round of a background task: an error that leaves the task ends it.
+    For one iteration of a background task, which an error would end.
 
     Args:
-        hook: has the policy.
-        what: the work of the block, for the log.
+        hook: the hook with the policy.
+        what: a description of the block for the log.
     """
     try:
         yield
@@ -78,13 +78,13 @@ def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
 
 
 def created_session(coord: Coordinator) -> CreatedSession:
-    """Return the parts of the session that a hook's coordinator belongs to."""
+    """Return the created session of a hook's coordinator."""
     assert coord._session is not None, "hooks have the coordinator of a created session"
     return coord._session
 
 
 def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:
-    """Return the local directories of the hooks' event files, then those of their checkpoints."""
+    """Return the local directories of the hooks' event files, and those of their checkpoints."""
     events: list[str] = []
     checkpoints: list[str] = []
     for hook in hooks:
@@ -96,19 +96,17 @@ def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:
 
 
 def veto_saving(coord: Coordinator, reason: str) -> None:
-    """Keep saver hooks from saving the state of this session any more. A recovery makes a new one.
+    """Prevent further saves of this session's state. The session after a recovery can be saved.
 
-    For guards, in ``after_run``: savers wait until all hooks have seen a step. They do not wait for
-    steps that are run with ``hooks=False``, which guards do not see.
+    For ``after_run`` of guards: savers wait until all hooks were called for a step. They do not wait
+    for steps with ``hooks=False``, for which guards are not called.
     """
     created_session(coord).boundary.veto(reason)
 
 
 async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None]:
-    """Return the values of ``fetches`` in the next run that succeeds, and its global step.
-
-    A run that fails raises its error in its caller, which may go on; here it must not end the session.
-    """
+    """Return the values of ``fetches`` in the next successful run, and its global step."""
+    # A failed run raises in its caller, which may continue; the error must not end the session here.
     while True:
         try:
             return await created_session(coord).samples.request(fetches)
@@ -119,39 +117,39 @@ async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None
 async def samples_every(
     coord: Coordinator, secs: float, fetches: Any
 ) -> AsyncGenerator[tuple[Any, int | None]]:
-    """Yield a :func:`next_sample` of the first run, then every ``secs`` until a stop, without drift.
+    """Yield a sample of the first run, then one every ``secs`` until a stop, without drift.
 
-    A sample that was pending for a whole period, without a run or in a long one, begins a new phase:
-    two samples are never closer than the period because of a late one.
+    A sample that was pending for a whole period begins a new phase, so that two samples are never
+    closer than the period.
     """
     yield await next_sample(coord, fetches)
     came_late = True
     while came_late:
         came_late = False
         async for _ in coord.every(secs):
-            asked = clock.monotonic()
+            requested = clock.monotonic()
             sample = await next_sample(coord, fetches)
-            came_late = clock.monotonic() - asked >= secs
+            came_late = clock.monotonic() - requested >= secs
             yield sample
             if came_late:
                 break
 
 
 def current_graph() -> Graph | None:
-    """Return the graph whose session is being prepared; None for another kind of program."""
+    """Return the current graph; None for another kind of program."""
     graph: Graph | None = members_of(ProgramMembers, current_program()).graph
     return graph
 
 
 def named_tensor(fetch: Any) -> Any:
-    """Return the tensor of a name, and other fetches as they are.
+    """Return the tensor of a name; return other fetches unchanged.
 
-    A name without an index is that of an operation with one output. In other programs than graphs
-    names stay names.
+    A name without an index refers to an operation with one output. Programs other than graphs keep
+    names.
 
     Raises:
-        KeyError: the graph has nothing of that name.
-        ValueError: the operation has several outputs, or the fetch is of another graph.
+        KeyError: the graph has no operation or tensor of that name.
+        ValueError: the operation has several outputs, or the fetch belongs to another graph.
     """
     graph = current_graph()
     if graph is None:

@@ -1,4 +1,4 @@
-"""Write summaries as lines of JSON, to read them without TensorBoard."""
+"""Write summaries as JSON lines."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKP
 
 
 class JsonlWriter:
-    """A writer that hooks can use in place of an event writer: one JSON object a line.
+    """A summary writer for hooks that writes one JSON object per line.
 
-    Scalars and texts are kept under their tags, histograms as their count, minimum, maximum and mean;
-    images and other kinds are left out. Numbers that JSON lacks are the strings ``"NaN"``,
-    ``"Infinity"`` and ``"-Infinity"``. A file that is there already is continued; after a recovery the
-    steps that are repeated come a second time.
+    Scalars and texts are written by tag, histograms as count, minimum, maximum and mean; images and
+    other kinds are omitted. NaN and infinities are the strings ``"NaN"``, ``"Infinity"`` and
+    ``"-Infinity"``. Lines are appended to an existing file; steps that a recovery repeats are written
+    twice.
 
-    ``add_*`` are plain calls and never touch the disk. Lines are written in the background after
-    ``flush_secs``, and by ``flush`` and ``close``, which raise the disk's errors; lines that could not
-    be written are kept and tried again. Lines added before an event loop runs wait for one.
+    ``add_*`` methods do not block. Lines are written in the background after ``flush_secs``, and by
+    ``flush`` and ``close``, which raise errors of the disk. Lines that cannot be written are kept and
+    retried. Lines added without a running event loop are pending until there is one.
 
     Args:
-        path: the file; made, with its directory, when the first line is written.
-        flush_secs: how many seconds a line is pending at most.
+        path: the file. The first write makes it and its directory.
+        flush_secs: the longest time, in seconds, before a line is written.
 
     Example::
 
@@ -53,17 +53,17 @@ class JsonlWriter:
         self._started = False
 
     def start(self, global_step: int | None = None) -> None:
-        """Add the begin of a session, once."""
+        """Add the start of a session, once."""
         if not self._started:
             self._started = True
             self._add(global_step, {"event": "start"})
 
     def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
-        """Add one number."""
+        """Add a scalar."""
         self._add(global_step, {tag: _number(value)})
 
     def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
-        """Add a summary, or its bytes, as one line."""
+        """Add a summary, or its serialized bytes, as one line."""
         if not isinstance(summary, Summary):
             summary = Summary.FromString(bytes(summary))
         values = {value.tag: _plain(value) for value in summary.value}
@@ -72,17 +72,17 @@ class JsonlWriter:
             self._add(global_step, values)
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
-        """Add the begin or the end of a session, or a checkpoint."""
+        """Add the start or the end of a session, or a checkpoint."""
         line = {"event": _STATUS.get(session_log.status, "unknown")}
         if session_log.checkpoint_path:
             line["path"] = session_log.checkpoint_path
         self._add(global_step, line)
 
     async def flush(self) -> None:
-        """Wait until everything added so far is on the disk.
+        """Write and sync all pending lines.
 
         Raises:
-            OSError: the disk refused; the lines are kept.
+            OSError: the write failed; the lines are kept.
         """
         self._enter_loop()
         if self._timer is not None:
@@ -91,7 +91,7 @@ class JsonlWriter:
         await shielded(self._write, True, name=f"JsonlWriter {self._path!r}")
 
     async def close(self) -> None:
-        """Flush. No file is held open, so adding more afterwards is fine."""
+        """Flush. No file stays open, so lines may be added later."""
         await self.flush()
 
     async def __aenter__(self) -> Self:
@@ -111,7 +111,7 @@ class JsonlWriter:
 
     def _enter_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # the timer and the lock of one that ended are of no use
+        if loop is not self._loop:  # the timer and the lock belong to an earlier loop
             self._loop, self._timer, self._writing = loop, None, asyncio.Lock()
         return loop
 
@@ -131,7 +131,7 @@ class JsonlWriter:
             if lines:
                 try:
                     await files.append_lines(self._path, lines, sync=sync)
-                except BaseException:  # also where the loop is being closed
+                except BaseException:  # also a cancellation at the end of the loop
                     self._lines[:0] = lines
                     raise
 
@@ -153,4 +153,4 @@ def _plain(value: Value) -> Any:
 
 def _number(value: Any) -> float | str:
     number = float(value)
-    return number if math.isfinite(number) else json.dumps(number)  # its name as a string
+    return number if math.isfinite(number) else json.dumps(number)  # "NaN" or "Infinity"

@@ -1,4 +1,4 @@
-"""Log tensors."""
+"""Log values periodically."""
 
 from __future__ import annotations
 
@@ -32,25 +32,23 @@ logger = logging.getLogger(__name__)
 
 
 class LoggingTensorHook(SessionRunHook):
-    """Log values every so many runs or seconds, and at the end. TF1: ``tf.train.LoggingTensorHook``.
+    """Log values periodically and at the end. TF1: ``tf.train.LoggingTensorHook``.
 
-    Values are fetched only in the runs that log, together with what the caller fetches. By runs, the
-    first run logs, and each ``every_n_iter``-th after it; runs are counted over recoveries. By
-    seconds, a background task samples the next run every ``every_n_secs``, and nothing is added to
-    the other runs; nothing is logged while nothing runs.
+    Only runs that log fetch the values, together with the fetches of the caller. By runs, the first
+    run logs, then one every ``every_n_iter``; recoveries do not reset the count. By seconds, a
+    background task samples the next run at each interval.
 
     Args:
-        tensors: fetches by tag, logged in the order given; or fetches, whose names are their tags.
-        every_n_iter: log every so many runs, counted locally.
-        every_n_secs: log every so many seconds. With 0 or less: each run.
-        at_end: log once more at a successful end, unless the last step is logged already. Of a graph,
-            the values at the end; of another program, those of the last run, so that each run fetches
-            them.
-        formatter: makes the line from a dict of tags and values; plain function.
+        tensors: fetches by tag, logged in this order; or fetches, with their names as tags.
+        every_n_iter: the interval in runs of this session.
+        every_n_secs: the interval in seconds. 0 or less logs each run.
+        at_end: also log at a successful end, unless the last step was logged. For a graph, the values
+            at the end; for another program, the values of the last run, so that each run fetches them.
+        formatter: a plain function that returns the line for a dict of tags and values.
 
     Raises:
-        ValueError: neither or both of ``every_n_iter`` and ``every_n_secs`` are given (neither is
-            right with ``at_end``), or ``every_n_iter`` is not positive.
+        ValueError: both of ``every_n_iter`` and ``every_n_secs`` are given, or neither and no
+            ``at_end``, or ``every_n_iter`` is not positive.
 
     Example::
 
@@ -84,11 +82,11 @@ class LoggingTensorHook(SessionRunHook):
             leave_out(self, LoggingTensorHook, "background")
 
     async def begin(self) -> None:
-        """Look up the names in the graph; count anew.
+        """Look up the names in the graph, and reset the count.
 
         Raises:
-            KeyError: a name that is not in the graph.
-            ValueError: a name of several tensors, or a tensor of another graph.
+            KeyError: a name is not in the graph.
+            ValueError: a name is ambiguous, or a tensor belongs to another graph.
         """
         self._args = SessionRunArgs({tag: named_tensor(fetch) for tag, fetch in self._tensors.items()})
         self._fetches_always = self._at_end and current_graph() is None

@@ -1,4 +1,4 @@
-"""Measure how late the event loop runs, and find the code that blocks it."""
+"""Measure the lag of the event loop, and report code that blocks it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _METHODS = (".begin", ".after_create_session", ".before_run", ".after_run", ".en
 
 
 class LoopLagHook(SessionRunHook):
-    """Measure how late the event loop runs, report percentiles, and warn of code that blocks it.
+    """Measure the lag of the event loop, report percentiles, and warn about code that blocks it.
 
     A task sleeps repeatedly and records how late it wakes. When the loop is blocked for ``warn_secs``,
-    a thread reads the stack of the loop's thread and warns, once for each place, with the task, the
-    hook if there is one, and the line.
+    a thread inspects the stack of the loop's thread. It logs one warning per place, with the task, the
+    line, and the hook if there is one.
 
     Args:
-        every_secs: report every so many seconds.
-        warn_secs: warn when the loop is blocked for longer.
-        interval_secs: how often to measure.
-        output_dir: write the percentiles, in seconds, to the event file of this directory, under
-            ``loop_lag/p50``, ``p95``, ``p99`` and ``max``; each report is logged, too.
+        every_secs: the interval of reports, in seconds.
+        warn_secs: the duration of a block, in seconds, that causes a warning.
+        interval_secs: the interval of measurements, in seconds.
+        output_dir: write the percentiles, in seconds, to the event file of this directory, as
+            ``loop_lag/p50``, ``p95``, ``p99`` and ``max``. Reports are also logged.
         summary_writer: write them to this writer instead.
 
     Example::
@@ -90,7 +90,7 @@ class LoopLagHook(SessionRunHook):
 
 
 async def loop_lags(interval_secs: float) -> AsyncGenerator[float]:
-    """Sleep again and again, and yield each time by how many seconds the event loop woke too late."""
+    """Sleep repeatedly, and yield the delay of each wake-up in seconds."""
     while True:
         due = clock.monotonic() + interval_secs
         await asyncio.sleep(interval_secs)
@@ -104,10 +104,10 @@ def lag_percentiles(lags: Collection[float]) -> dict[str, float]:
 
 
 class _Watch(threading.Thread):
-    """A thread that finds out when the loop is blocked, and by which code."""
+    """A thread that detects a blocked loop and the code that blocks it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, warn_secs: float, interval_secs: float) -> None:
-        super().__init__(name="asyncmon loop watch", daemon=True)  # it must not delay the exit
+        super().__init__(name="asyncmon loop watch", daemon=True)  # does not delay the exit
         self._loop = loop
         self._loop_thread = threading.get_ident()
         self._timeout = warn_secs + interval_secs
@@ -136,7 +136,7 @@ class _Watch(threading.Thread):
 
 
 def running_code(loop: asyncio.AbstractEventLoop, thread: int) -> str | None:
-    """Return the task, hook and line that a loop runs now, for another thread; None if it is idle."""
+    """Describe the code that a loop runs now, from another thread; None if it is idle."""
     frame = sys._current_frames().get(thread)
     task = asyncio.current_task(loop)
     if frame is None or (task is None and frame.f_code.co_name in {"select", "_run_once"}):

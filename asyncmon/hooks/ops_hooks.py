@@ -1,4 +1,4 @@
-"""Fetch at the end, and feed at each run."""
+"""Hooks that run fetches at the end and feed each run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _HAS_INPUT = (
 
 
 class FinalOpsHook(SessionRunHook):
-    """Run something once more at a successful end, and keep the result. TF1: ``tf.train.FinalOpsHook``.
+    """Run fetches at a successful end, and keep the result. TF1: ``tf.train.FinalOpsHook``.
 
     Args:
-        final_ops: fetches, in any nesting; None for nothing.
-        final_ops_feed_dict: their feeds.
+        final_ops: fetches in any structure; None runs nothing.
+        final_ops_feed_dict: feeds of the run.
 
     Example::
 
@@ -39,7 +39,7 @@ class FinalOpsHook(SessionRunHook):
         self._final_ops = final_ops
         self._feed_dict = final_ops_feed_dict
         self.final_ops_values: Any = None
-        """The values, in the shape of ``final_ops``; None before the end and after other ends."""
+        """The values in the structure of ``final_ops``; None before a successful end."""
 
     async def begin(self) -> None:
         self.final_ops_values = None
@@ -57,12 +57,12 @@ class FinalOpsHook(SessionRunHook):
 class FeedFnHook(SessionRunHook):
     """Feed the result of a function to each run. TF1: ``tf.train.FeedFnHook``.
 
-    The end of the data, raised by the function as ``OutOfRangeError``, ``StopAsyncIteration`` or
-    ``StopIteration``, ends training cleanly.
+    When the function raises ``OutOfRangeError``, ``StopAsyncIteration`` or ``StopIteration``, training
+    ends cleanly.
 
     Args:
-        feed_fn: called before each run; returns a feed dict, or None to feed nothing. Plain or
-            ``async def``.
+        feed_fn: a plain or ``async def`` function, called before each run. Returns a feed dict, or None
+            for no feeds.
 
     Example::
 
@@ -78,10 +78,10 @@ class FeedFnHook(SessionRunHook):
         self._feed_fn = feed_fn
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Call the function, and feed its result.
+        """Feed the result of the function.
 
         Raises:
-            OutOfRangeError: the function is at its end.
+            OutOfRangeError: the function raised the end of the data.
         """
         try:
             feed = self._feed_fn()

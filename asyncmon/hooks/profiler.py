@@ -1,4 +1,4 @@
-"""Trace steps periodically, in the Chrome trace format."""
+"""Trace steps periodically, into files of the Chrome trace format."""
 
 from __future__ import annotations
 
@@ -31,23 +31,22 @@ logger = logging.getLogger(__name__)
 
 
 class ProfilerHook(SessionRunHook):
-    """Trace a step every so many steps or seconds. TF1: ``tf.train.ProfilerHook``.
+    """Trace steps periodically. TF1: ``tf.train.ProfilerHook``.
 
-    Each traced step becomes a file ``timeline-<step>.json``, to be opened in chrome://tracing or
-    https://ui.perfetto.dev, and an entry of TensorBoard's graph page, ``step_<step>``. The first run of
-    a session is not traced: with ``save_steps=3``, steps 3, 6 and 9 are. Where an earlier state is
-    loaded, they are counted anew from there. A program without times of its operations is traced as
-    one slice.
+    A traced step is written to a file ``timeline-<step>.json``, for chrome://tracing or
+    https://ui.perfetto.dev, and to TensorBoard's graph page as ``step_<step>``. The first run of a
+    session is not traced: with ``save_steps=3``, steps 3, 6 and 9 are. Loading an earlier state resets
+    the schedule. A step of a program without timed operations is traced as one slice.
 
     Args:
-        save_steps: trace every so many steps.
-        save_secs: trace the first run that begins so many seconds after the last trace.
-        output_dir: where the files go; made when the first is written.
-        show_dataflow: draw which operation's result goes where.
-        show_memory: draw the bytes that the step made.
+        save_steps: the interval in global steps.
+        save_secs: trace the first run that starts this many seconds after the last trace.
+        output_dir: the directory of the files. The first trace makes it.
+        show_dataflow: draw the flow of data between operations.
+        show_memory: draw the number of allocated bytes.
 
     Raises:
-        ValueError: neither or both of ``save_steps`` and ``save_secs`` are given, or a negative one.
+        ValueError: neither or both of ``save_steps`` and ``save_secs`` are given, or a negative value.
 
     Example::
 
@@ -71,7 +70,7 @@ class ProfilerHook(SessionRunHook):
         self._output = SharedWriter(self._directory, None)
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
         self._is_first = True
-        self._began: float | None = None  # a run that is traced
+        self._began: float | None = None  # the start of the current run if it is traced
         self._coord: Coordinator
 
     async def begin(self) -> None:
@@ -101,7 +100,7 @@ class ProfilerHook(SessionRunHook):
         took = time.perf_counter() - self._began
         metadata = run_values.run_metadata
         if self._output.file_writer is not None and metadata.nodes:
-            with contextlib.suppress(ValueError):  # traced before a recovery: the first trace stays
+            with contextlib.suppress(ValueError):  # traced before a recovery: keep the first trace
                 self._output.file_writer.add_run_metadata(metadata, f"step_{step}", step)
         nodes = metadata.nodes or [_whole(step, took)]
         program = run_context.session.graph if self._show_dataflow else None
@@ -130,7 +129,6 @@ def _whole(step: int, secs: float) -> NodeStats:
 
 
 def _inputs(program: Any) -> dict[str, list[str]] | None:
-    """Return the names of each operation's inputs, of a graph."""
     operations = members_of(ProgramMembers, program).get_operations
     if operations is None:
         return None
@@ -147,15 +145,15 @@ def chrome_trace(
     inputs: Mapping[str, Iterable[str]] | None = None,
     show_memory: bool = False,
 ) -> str:
-    """Return a trace as JSON: a row for each thread, a slice for each operation.
+    """Return a trace in the Chrome trace format: a row per thread, a slice per operation.
 
-    An operation that awaits overlaps with other work of its thread; it gets a second row.
+    An operation that awaits overlaps with other work of its thread, and gets a second row.
 
     Args:
         nodes: the operations.
         title: the name of the process in the trace.
-        inputs: the names of each operation's inputs, to draw the flow of data; None draws none.
-        show_memory: also draw the sum of the bytes made so far.
+        inputs: the input names of each operation, to draw the flow of data. None draws none.
+        show_memory: also draw the total of allocated bytes.
     """
     rows = _rows(nodes)
     names = list(dict.fromkeys(rows))
@@ -171,8 +169,8 @@ def chrome_trace(
 
 
 def _rows(nodes: Sequence[NodeStats]) -> list[str]:
-    """Return the row of each node, so that slices of a row are disjoint or nested."""
-    lanes: dict[str, list[list[float]]] = {}  # of each thread, the ends of the open slices
+    # Slices of a row must be disjoint or nested.
+    lanes: dict[str, list[list[float]]] = {}  # by thread: the ends of the open slices of each row
     rows = [node.thread for node in nodes]
     for i in sorted(range(len(nodes)), key=lambda i: (nodes[i].start, -nodes[i].duration)):
         node = nodes[i]

@@ -1,4 +1,4 @@
-"""Report the progress: the rate of steps, or a bar at the terminal."""
+"""Report progress: the rate of steps, or a progress bar."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ logger = logging.getLogger(__name__)
 
 
 class _NotPassed(int):
-    """A default that differs from the same number passed by the caller."""
+    """A default value that is distinguishable from an equal argument."""
 
 
 _DEFAULT: Final = _NotPassed(100)
 
 
 class StepCounterHook(SessionRunHook):
-    """Log and write the rate of steps per second. TF1: ``tf.train.StepCounterHook``.
+    """Log and write the number of steps per second. TF1: ``tf.train.StepCounterHook``.
 
-    The first run only begins the measurement: with ``every_n_steps=10`` the rate is reported at steps
-    11, 21 and so on. A recovery begins it anew. By seconds, a background task reports; an interval
-    without a step reports nothing and counts into the next.
+    The first run starts the measurement: with ``every_n_steps=10`` the rate is reported at steps 11,
+    21 and so on. A recovery restarts it. By seconds, a background task reports; an interval without a
+    step reports nothing and is added to the next one.
 
     Args:
-        every_n_steps: report every so many steps; 100 unless ``every_n_secs`` is given.
-        every_n_secs: report every so many seconds.
-        output_dir: write the rate to the event file of this directory, under ``global_step/sec``.
+        every_n_steps: the interval in global steps; 100 unless ``every_n_secs`` is given.
+        every_n_secs: the interval in seconds.
+        output_dir: write the rate to the event file of this directory, as ``global_step/sec``.
         summary_writer: write it to this writer instead.
 
     Raises:
-        ValueError: neither or both of ``every_n_steps`` and ``every_n_secs`` are given, or the one is
-            not positive.
+        ValueError: neither or both of ``every_n_steps`` and ``every_n_secs`` are given, or the value
+            is not positive.
 
     Example::
 
@@ -100,7 +100,7 @@ class StepCounterHook(SessionRunHook):
             self._report(step)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Report every so many seconds, from the end of the first run on."""
+        """Report at the interval in seconds, from the end of the first run."""
         await next_sample(coord, [])
         self._schedule.done(global_step_of(self, session))
         async for _ in coord.every(self._schedule.every_secs):
@@ -119,7 +119,7 @@ class StepCounterHook(SessionRunHook):
     def _report(self, step: int) -> None:
         secs, steps = self._schedule.done(step)
         if not secs or steps is None:
-            return  # the first of a session or of a loaded state; or no time passed
+            return  # the first report after a start or a restore, or no time passed
         rate = steps / secs
         logger.info("global_step/sec: %g", rate)
         self._output.add_scalars({self._tag: rate}, step)
@@ -141,19 +141,19 @@ _SMOOTHING = 0.3  # the weight of the newest interval in the rate
 
 
 class ProgressHook(SessionRunHook):
-    """Show how far training is: steps, rate, time left and chosen values. Needs the extra ``progress``.
+    """Show steps, rate, remaining time and chosen values. Needs the extra ``progress``.
 
-    On a terminal and in notebooks it draws a bar; elsewhere it prints one plain line per interval. A
-    background task does it, and a thread prints; a run costs nothing, but for the values once a second.
+    On a terminal and in notebooks it draws a bar; elsewhere it prints one plain line per interval, in
+    a background task and a thread. Runs only fetch the values, once a second.
 
     Args:
-        last_step: the step at which training is over. None: that of the session's
-            :class:`StopAtStepHook`, the lowest of several; unknown without one.
-        values: fetches by tag to be shown.
-        description: a title for the bar or the lines.
-        refresh_secs: how often the bar is drawn.
-        line_secs: how often a line is printed where there is no bar.
-        console: where to print; standard error if None.
+        last_step: the last step of training. None: that of the session's :class:`StopAtStepHook`, the
+            lowest of several; unknown without one.
+        values: fetches by tag to show.
+        description: the title of the bar or of the lines.
+        refresh_secs: the interval at which the bar is drawn, in seconds.
+        line_secs: the interval at which lines are printed, in seconds.
+        console: the console of rich to print to; standard error if None.
 
     Raises:
         ImportError: rich is not installed.
@@ -246,8 +246,6 @@ class ProgressHook(SessionRunHook):
 
 
 class _Bar:
-    """A bar that is drawn over itself."""
-
     def __init__(self, description: str, console: Console) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -270,8 +268,6 @@ class _Bar:
 
 
 class _Lines:
-    """One line after another."""
-
     def __init__(self, description: str, console: Console) -> None:
         self._description = description
         self._console = console
@@ -281,7 +277,7 @@ class _Lines:
         self._console.print(line, soft_wrap=True, markup=False, highlight=False)
 
     def stop(self) -> None:
-        """Do nothing: no terminal is held."""
+        """Do nothing: no terminal is in use."""
 
 
 def _brief(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The global step around a hook's runs, and when the hook is due: by steps, or by seconds."""
+"""The global step around runs, and the schedule of a hook: by steps or by seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from asyncmon.runtime.timer import Ticks
 
 
 def require_global_step(hook: SessionRunHook) -> None:
-    """Refuse, in ``begin``, a program that counts no steps.
+    """Reject a program without a global step. For ``begin``.
 
     Raises:
         RuntimeError: the current program has no global step.
@@ -37,15 +37,15 @@ def global_step_of(hook: SessionRunHook, session: Session) -> int:
 
 
 def step_after(run_values: SessionRunValues) -> int:
-    """Return the global step after a run of a program that counts steps."""
+    """Return the global step after a run of a program that has one."""
     assert run_values.step is not None, "checked in begin and in after_create_session"
     return run_values.step
 
 
 def let_idle(hook: SessionRunHook, owner: type[SessionRunHook]) -> None:
-    """Let runs that do not reach its ``idle_until_step`` leave a hook out.
+    """Skip a hook in runs before its ``idle_until_step``.
 
-    A subclass of ``owner`` that overrides a method around runs is called in each run.
+    A subclass of ``owner`` that overrides ``before_run`` or ``after_run`` is called in each run.
     """
     methods = "before_run", "after_run"
     if all(getattr(type(hook), method) is getattr(owner, method) for method in methods):
@@ -53,29 +53,29 @@ def let_idle(hook: SessionRunHook, owner: type[SessionRunHook]) -> None:
 
 
 def idle_until(hook: SessionRunHook, step: float) -> None:
-    """Set the step that a hook waits for next, if it idles at all."""
+    """Set the step up to which runs skip a hook, if it can be skipped."""
     if hook.idle_until_step is not None:
         hook.idle_until_step = step
 
 
 class StepSchedule:
-    """Decide when a hook is due: by steps around runs, by seconds in its background.
+    """The schedule of a hook: by steps around runs, or by seconds in its background task.
 
-    By steps, the hook idles until its next due step. The methods that serve only the other way are
-    left out. Neither holds for methods that a subclass of ``owner`` overrides.
+    By steps, runs skip the hook until its next due step. Methods for the other kind of schedule are
+    disabled. A method that a subclass of ``owner`` overrides is always called.
 
     Args:
         hook: the hook.
-        owner: the class of this package that defines the hook's methods.
+        owner: the class that defines the hook's methods.
         prefix: the hook's arguments are ``<prefix>steps`` and ``<prefix>secs``, for error messages.
-        every_steps: due once the step is this much beyond that of the last time.
-        every_secs: due once this many seconds passed since the last time.
-        at_once: whether the first step of a session is due; if not, a session begins with a period.
-        both_ways: leave out no methods.
+        every_steps: the interval in global steps.
+        every_secs: the interval in seconds.
+        at_once: whether the first step of a session is due, or the step after one interval.
+        both_ways: disable no methods.
 
     Raises:
-        ValueError: neither or both are given, or the one is not positive.
-        TypeError: ``every_steps`` is no whole number.
+        ValueError: neither or both are given, or the value is not positive.
+        TypeError: ``every_steps`` is not a whole number.
     """
 
     def __init__(
@@ -106,18 +106,18 @@ class StepSchedule:
 
     @property
     def last_step(self) -> int | None:
-        """The step at which the hook was due last; None where the next step is due."""
+        """The last due step; None if the next step is due."""
         return self._timer.last_triggered_step()
 
     def start(self, step: int) -> None:
-        """Begin anew, at the step of a session or of an earlier state that was loaded."""
+        """Reset the schedule to the step of a new session or of a restored state."""
         self._timer.reset()
         if not self._at_once:
             self._timer.update_last_triggered_step(step)
         self._idle()
 
     def restarts(self, step: int) -> bool:
-        """Begin anew if a state from before the last due step was loaded. Return whether."""
+        """Reset the schedule if a state before the last due step was loaded. Return whether it was."""
         last = self.last_step
         if last is None or step >= last:
             return False
@@ -125,25 +125,23 @@ class StepSchedule:
         return True
 
     def is_due(self, step: int) -> bool:
-        """Return whether a step is due. An earlier one than the last due step is."""
+        """Return whether a step is due. Steps before the last due step are."""
         return self._timer.should_trigger_for_step(step)
 
     def done(self, step: int) -> tuple[float, int] | tuple[None, None]:
-        """Note that a step was due. Return the seconds and steps since the last time, or None."""
+        """Record a due step. Return the seconds and steps since the previous one, or None."""
         elapsed = self._timer.update_last_triggered_step(step)
         self._idle()
         return elapsed
 
     def forget_ticks(self) -> None:
-        """Let the next :meth:`ticks` begin a new phase."""
+        """Begin a new phase at the next :meth:`ticks`."""
         self._ticks = None
 
     def ticks(self, coord: Coordinator) -> Ticks:
-        """Return ticks every ``every_secs``. They keep their phase over recoveries.
-
-        A tick that passes during a recovery comes at once after it, so that failures that come oftener
-        than the period do not prevent all of them.
-        """
+        """Return ticks every ``every_secs``. They keep their phase over recoveries."""
+        # A tick missed during a recovery fires right after it: otherwise failures that are more
+        # frequent than the interval would prevent all ticks.
         self._ticks = coord.every(self.every_secs, continuing=self._ticks)
         return self._ticks
 

@@ -36,16 +36,16 @@ logger = logging.getLogger(__name__)
 class StopAtStepHook(SessionRunHook):
     """Request a stop at a step. TF1: ``tf.train.StopAtStepHook``.
 
-    A session that is created at or beyond the step is stopped at once, before any run.
+    A session that starts at or beyond the step stops before its first run.
 
     Args:
-        num_steps: how many steps to do, counted from the step at which the first session begins; a
-            recovery does not count anew.
+        num_steps: the number of steps from the first step of the session; a recovery does not reset
+            it.
         last_step: the step to stop at.
 
     Raises:
         ValueError: neither or both are given.
-        TypeError: the one given is no whole number.
+        TypeError: the value is not a whole number.
 
     Example::
 
@@ -59,7 +59,7 @@ class StopAtStepHook(SessionRunHook):
             raise ValueError("Only one of num_steps or last_step can be specified.")
         self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
         self.last_step = None if last_step is None else whole_number("last_step", last_step)
-        """The step to stop at; None while ``num_steps`` has no session to count from."""
+        """The step to stop at; None with ``num_steps`` before the first session."""
         self.stops_at_step = self.last_step
         let_idle(self, StopAtStepHook)
 
@@ -67,7 +67,7 @@ class StopAtStepHook(SessionRunHook):
         require_global_step(self)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Compute the last step, once. Request a stop if the session has reached it already."""
+        """Compute the last step, once. Request a stop if the session is at it."""
         step = global_step_of(self, session)
         if self.last_step is None:
             assert self._num_steps is not None, "one of the two is given"
@@ -77,7 +77,7 @@ class StopAtStepHook(SessionRunHook):
             coord.request_stop(reason=self._reason(step))
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        # A hook before this one may have waited for an update, or another replica made one.
+        # An earlier hook may have waited for an update, or another replica may have made one.
         step = max(step_after(run_values), global_step_of(self, run_context.session))
         assert self.last_step is not None, "set in after_create_session"
         if step >= self.last_step:
@@ -95,15 +95,15 @@ class NanLossDuringTrainingError(RuntimeError):
 
 
 class NanTensorHook(SessionRunHook):
-    """Watch the loss, and stop when it is NaN. TF1: ``tf.train.NanTensorHook``.
+    """Stop when the loss is NaN. TF1: ``tf.train.NanTensorHook``.
 
-    Comes before other hooks in every phase. After a NaN no checkpoint of this session is written any
-    more, not even at its end: the last good one stays the latest.
+    Its methods are called before those of other hooks. After a NaN this session saves no further
+    checkpoint, so that the last good one stays the latest.
 
     Args:
-        loss_tensor: a tensor of any shape; one NaN among its elements is enough.
-        fail_on_nan_loss: raise :class:`NanLossDuringTrainingError` out of the run; otherwise log a
-            warning and request a stop.
+        loss_tensor: a tensor of any shape; one NaN element is enough.
+        fail_on_nan_loss: raise :class:`NanLossDuringTrainingError` from the run; False logs a warning
+            and requests a stop.
         inf: also stop at infinity.
 
     Example::
@@ -154,27 +154,27 @@ class NanTensorHook(SessionRunHook):
 
 
 class StopRule(Protocol):
-    """Decides after each evaluation. ``state_dict`` and ``load_state_dict`` carry it over restarts."""
+    """Decide after each evaluation whether to stop. Checkpoints have its ``state_dict``."""
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
-        """Return why to stop, or None to go on."""
+        """Return the reason for a stop, or None to continue."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the rule."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Set the state that :meth:`state_dict` returned."""
+        """Load a state that :meth:`state_dict` returned."""
 
 
 class EarlyStoppingHook(SessionRunHook):
-    """Request a stop when a rule decides so after an evaluation. Checkpoints have its state.
+    """Request a stop when a rule returns a reason after an evaluation. Checkpoints have its state.
 
     Made by :func:`stop_if_no_decrease`, :func:`stop_if_no_increase`, :func:`stop_if_higher` and
-    :func:`stop_if_lower`, or with a rule of one's own.
+    :func:`stop_if_lower`, or with a custom rule.
 
     Args:
-        evaluations: the hook that evaluates; it has to be among the session's hooks, too.
-        rule: decides.
+        evaluations: the hook that evaluates. It must also be in the session's hooks.
+        rule: the rule.
 
     Example::
 
@@ -191,15 +191,15 @@ class EarlyStoppingHook(SessionRunHook):
         evaluations.add_listener(self._on_evaluation)
 
     async def begin(self) -> None:
-        """Forget an earlier session. A restore brings back the state in the checkpoint."""
+        """Reset the state. A restore loads that of the checkpoint."""
         self._rule.load_state_dict(self._initial_state)
         self._coord = self._reason = None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Keep the coordinator, for the stop; request one that was reached before the restore.
+        """Keep the coordinator. Request a stop if the restored state has a reason.
 
         Raises:
-            RuntimeError: the hook that evaluates is not among the session's hooks.
+            RuntimeError: the hook that evaluates is not in the session's hooks.
         """
         if not self._evaluations.is_open:
             raise RuntimeError(
@@ -212,11 +212,11 @@ class EarlyStoppingHook(SessionRunHook):
             coord.request_stop(reason=self._reason)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the rule, and the reason of the stop if there was one."""
+        """Return the state of the rule, and the reason of a requested stop."""
         return {"rule": self._rule.state_dict(), "reason": self._reason}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Set the state of an earlier run."""
+        """Load the state of an earlier session."""
         self._rule.load_state_dict(state["rule"])
         self._reason = state["reason"]
 
@@ -236,16 +236,16 @@ def stop_if_no_decrease(
     *,
     min_delta: float = 0.0,
 ) -> EarlyStoppingHook:
-    """Return a hook that stops when a metric has not decreased in some evaluations.
+    """Return a hook that stops when a metric has not decreased for some evaluations.
 
-    TF1: ``tf.estimator.experimental.stop_if_no_decrease_hook``, with patience by evaluations.
+    TF1: ``tf.estimator.experimental.stop_if_no_decrease_hook``, which counts steps instead.
 
     Args:
         evaluations: the hook that evaluates.
-        metric_name: which of its metrics.
-        patience: stop after this many evaluations in a row without a new lowest value.
+        metric_name: the name of the metric.
+        patience: the number of consecutive evaluations without a new lowest value that stops.
         min_steps: evaluations at earlier steps do not stop.
-        min_delta: how much lower than the lowest one a value has to be.
+        min_delta: the least decrease that counts.
     """
     return EarlyStoppingHook(evaluations, _NoProgress(metric_name, patience, min_steps, min_delta, -1))
 
@@ -258,7 +258,7 @@ def stop_if_no_increase(
     *,
     min_delta: float = 0.0,
 ) -> EarlyStoppingHook:
-    """Return a hook that stops when a metric has not increased in some evaluations.
+    """Return a hook that stops when a metric has not increased for some evaluations.
 
     TF1: ``tf.estimator.experimental.stop_if_no_increase_hook``. Arguments as in
     :func:`stop_if_no_decrease`.
@@ -275,8 +275,8 @@ def stop_if_higher(
 
     Args:
         evaluations: the hook that evaluates.
-        metric_name: which of its metrics.
-        threshold: the value to exceed.
+        metric_name: the name of the metric.
+        threshold: the threshold.
         min_steps: evaluations at earlier steps do not stop.
     """
     return EarlyStoppingHook(evaluations, _Threshold(metric_name, threshold, min_steps, 1))
@@ -300,7 +300,7 @@ class _NoProgress:
     min_delta: float
     sign: int
     best: float = -math.inf
-    """Of the metric times the sign: higher is better."""
+    """The best value of ``sign * metric``."""
     best_step: int | None = None
     without_progress: int = 0
 

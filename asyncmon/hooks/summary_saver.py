@@ -31,29 +31,29 @@ logger = logging.getLogger(__name__)
 
 
 class SummarySaverHook(SessionRunHook):
-    """Write summaries every so many steps or seconds. TF1: ``tf.train.SummarySaverHook``.
+    """Write summaries periodically. TF1: ``tf.train.SummarySaverHook``.
 
-    By steps, the first training run of each session is summarised, then those ``save_steps`` further
-    on; the summary is computed in that very run. A run that does not advance the global step, such as
-    an evaluation, is never written. By seconds, a background task samples the next run. ``START`` is
-    written with the step that comes next when the session begins: one more than it has done.
+    By steps, the first training run of each session is written, then one every ``save_steps``; the
+    same run computes the summary. A run that does not advance the global step, such as an evaluation,
+    is not written. By seconds, a background task samples the next run. A new session writes ``START``
+    with its next step.
 
-    By steps, loading an earlier state begins anew: the next run is summarised, and ``START`` is written
-    again, so that TensorBoard drops the undone steps.
+    By steps, loading an earlier state resets the schedule: the next run is written, and so is
+    ``START``, so that TensorBoard drops the steps that were undone.
 
     Args:
-        save_steps: write every so many steps.
-        save_secs: write every so many seconds.
+        save_steps: the interval in global steps.
+        save_secs: the interval in seconds.
         output_dir: write to the event file of this directory.
         summary_writer: write to this writer instead.
         scaffold: write its ``summary_op``, or nothing if it has none.
-        summary_op: a fetch, or a list of them, that gives serialized summaries, or numbers by tag.
-        on_error: with ``"log"``, the summary is computed after the run on its own, and its failure is
+        summary_op: a fetch, or a list of fetches, of serialized summaries or numbers by tag.
+        on_error: with ``"log"``, the summary is computed separately after the run. Its failure is
             logged and does not end training.
 
     Raises:
         ValueError: neither or both of ``save_steps`` and ``save_secs``, or of ``scaffold`` and
-            ``summary_op`` are given, or nowhere to write to.
+            ``summary_op``, are given, or neither ``output_dir`` nor ``summary_writer``.
 
     Example::
 
@@ -90,7 +90,7 @@ class SummarySaverHook(SessionRunHook):
         require_global_step(self)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Write ``START``; the first run is due."""
+        """Write ``START``, and make the first run due."""
         op = self._summary_op if self._scaffold is None else self._scaffold.summary_op
         self._fetches = list(op) if isinstance(op, list | tuple) else [] if op is None else [op]
         step = global_step_of(self, session)
@@ -108,7 +108,7 @@ class SummarySaverHook(SessionRunHook):
         return SessionRunArgs(self._fetches) if self._asked and self.on_error == "raise" else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Write the summary if the run was due and did advance the step."""
+        """Write the summary if the run was due and advanced the global step."""
         step = step_after(run_values)
         if not self._fetches or self._restarts(step) or step <= self._step_before:
             return
