@@ -147,7 +147,7 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
         own = range(at, at + len(branch.captured))
 
         def build() -> list[Tensor]:
-            inside = [get_default_graph().take_in(captured[i]) for i in own]
+            inside = [get_default_graph().capture(captured[i]) for i in own]
             mine = [i for i in wanted if i in own]
             found = replayed_gradients(branch, inside, grads, [i - at for i in mine])
             by_input = dict(zip(mine, found, strict=True))

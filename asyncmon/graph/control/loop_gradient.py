@@ -112,7 +112,7 @@ class Body:
             return self.input(self._number[tensor])
         op = tensor.op
         if op.type == "ReadVariable":
-            return self.input(self._number[self.graph.take_in(self.graph.variable(op.inputs[0]))])
+            return self.input(self._number[self.graph.capture(self.graph.variable(op.inputs[0]))])
         inputs = [self.outside(x) for x in op.inputs]
         found = get_default_graph().add_op(op.type, [x for x in inputs if x is not None], op.attrs)
         return found.outputs[tensor.value_index]
@@ -142,7 +142,7 @@ class _Back(SubGraph):
         name: str | None = None,
     ) -> Operation:
         """Add a node. Of a tensor of the body whose shape is asked for only the shape is taken in."""
-        source = self.stand_ins.get(inputs[0]) if len(inputs) == 1 else None
+        source = self.captures.get(inputs[0]) if len(inputs) == 1 else None
         if source is not None and source.graph is self.outer:
             if type in _OF_SHAPES:
                 return self._of_shape(self.outer.add_op(type, (source,), attrs, name))
@@ -154,7 +154,7 @@ class _Back(SubGraph):
         spec = op.outputs[0].spec
         dims = spec.known_dims()
         if dims is None or None in dims:
-            return super().add_op("Identity", (self.take_in(op.outputs[0]),))
+            return super().add_op("Identity", (self.capture(op.outputs[0]),))
         return convert_to_tensor(spec.dtype.numpy.type(dims).reshape(spec.shape or ())).op
 
 
@@ -255,7 +255,7 @@ class _Sum:
         return [grad]
 
     def _varies(self, tensor: Tensor) -> bool:
-        source = tensor.graph.stand_ins.get(tensor)
+        source = tensor.graph.captures.get(tensor)
         return tensor.op.type != "Const" if source is None else not self._body.is_steady(source)
 
     def _of_stacks(self, operands: Sequence[Tensor], make: Callable[..., Any]) -> list[Tensor]:
@@ -301,7 +301,7 @@ class _Scan:
         """Add it to the graph that is being built."""
         body, back, op = self.body, self.back, self.body.op
         operands = {x for total in sums for x in total.stacked}
-        sources = {x: source for x, source in back.stand_ins.items() if source.graph is body.graph}
+        sources = {x: source for x, source in back.captures.items() if source.graph is body.graph}
         for x, source in sources.items():
             if x in operands:
                 self.outside[x] = body.stack(source)
@@ -310,7 +310,7 @@ class _Scan:
         elements = [x for x in self.outside if x.op in needed]
         captured: list[tuple[Tensor, Tensor]] = []
         for x, source in sources.items():
-            del back.stand_ins[x]
+            del back.captures[x]
             if x.op not in needed or x in self.outside:
                 continue
             steady = body.outside(source)

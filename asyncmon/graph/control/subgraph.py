@@ -55,7 +55,7 @@ class SubGraph(Graph):
         self.captured: list[Tensor] = []
         self.outer_control: dict[Operation, None] = {}
         self._inside: dict[Tensor, Tensor] = {}
-        self.stand_ins: dict[Tensor, Tensor] = {}
+        self.captures: dict[Tensor, Tensor] = {}
         self.refs: dict[str, Tensor] = {}
 
     def add_op(self, *args: Any, **kwargs: Any) -> Operation:
@@ -63,7 +63,7 @@ class SubGraph(Graph):
         self.root._check_not_finalized()
         op = super().add_op(*args, **kwargs)
         if op.type == "ReadVariable":  # not only the state it is part of: gradients may be asked for
-            self.take_in(self.variable(op.inputs[0]))
+            self.capture(self.variable(op.inputs[0]))
         return op
 
     def parameter(self, like: Tensor, shape: Shape) -> Tensor:
@@ -72,19 +72,19 @@ class SubGraph(Graph):
         self.parameters.append(op.outputs[0])
         return op.outputs[0]
 
-    def take_in(self, tensor: Tensor) -> Tensor:
+    def capture(self, tensor: Tensor) -> Tensor:
         """Return the input that stands here for a tensor of an outer graph."""
         found = self._inside.get(tensor)
         if found is not None:
             return found
         if tensor.graph is not self.outer:
-            self._inside[tensor] = found = self.take_in(self.outer.take_in(tensor))
+            self._inside[tensor] = found = self.capture(self.outer.capture(tensor))
             return found
         self._inside[tensor] = found = self.parameter(tensor, tensor.spec.shape)
         if tensor.spec.value is not None:
             found.spec = tensor.spec  # which shapes inside may depend on; the plan is told the value
         self.captured.append(tensor)
-        self.stand_ins[found] = tensor
+        self.captures[found] = tensor
         name = tensor.op.attrs.get("variable") if tensor.op.type == "VariableV2" else None
         if isinstance(self.outer, SubGraph):
             name = name or self.outer.variables.get(tensor)
@@ -92,7 +92,7 @@ class SubGraph(Graph):
             self.variables[found] = name
         return found
 
-    def take_in_ref(self, tensor: Tensor) -> Tensor:
+    def capture_ref(self, tensor: Tensor) -> Tensor:
         """Return a node that stands here for a variable itself."""
         name = tensor.op.attrs["variable"]
         if name not in self.refs:
@@ -100,7 +100,7 @@ class SubGraph(Graph):
                 op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
             op.device = tensor.op.device
             self.refs[name] = op.outputs[0]
-            self.stand_ins[op.outputs[0]] = self.variable(op.outputs[0])
+            self.captures[op.outputs[0]] = self.variable(op.outputs[0])
         return self.refs[name]
 
     def move(self, outer: Graph, captured: Sequence[tuple[Tensor, Tensor]]) -> None:
@@ -108,7 +108,7 @@ class SubGraph(Graph):
         self.outer = outer
         self.outer_control.clear()
         self._inside = {tensor: parameter for parameter, tensor in captured}
-        self.stand_ins.update(captured)
+        self.captures.update(captured)
         self.captured = [tensor for _, tensor in captured]
 
     def variable(self, ref: Tensor) -> Tensor:
@@ -203,11 +203,11 @@ def _replay(branch: SubGraph, inside: Sequence[Tensor]) -> list[Tensor]:
     made = dict(zip(branch.parameters, inside, strict=True))
     for op in needed_ops(branch.targets, branch.parameters):
         if op.type == "ReadVariable":  # nothing here writes it, so it is what the parameter reads
-            read = made[branch.take_in(branch.variable(op.inputs[0]))]
+            read = made[branch.capture(branch.variable(op.inputs[0]))]
             made[op.outputs[0]] = identity(read)  # for each input its own gradient
             continue
         refs = op.op_def.refs
-        inputs = [graph.take_in_ref(branch.variable(x)) for x in op.inputs[:refs]]
+        inputs = [graph.capture_ref(branch.variable(x)) for x in op.inputs[:refs]]
         inputs += [made[x] for x in op.inputs[refs:]]
         copy = graph.add_op(op.type, inputs, op.attrs, op.name.rpartition("/")[2])
         copy.rng_key = op.rng_key

@@ -50,7 +50,7 @@ def to_tensor(
     else:
         return const(graph, to_array(value, dtype), dtype, name or "Const")
     if tensor.graph is not graph:
-        tensor = graph.take_in(tensor)
+        tensor = graph.capture(tensor)
     if dtype is not None and tensor.spec.dtype is not dtype:
         raise ValueError(
             f"Tensor conversion requested dtype {dtype.name} for Tensor with dtype "
@@ -86,7 +86,7 @@ def to_ref(graph: NodeGraph, value: Any) -> Tensor:
     element = getattr(value, "_as_graph_element", lambda: value)()
     if getattr(getattr(element, "op", None), "type", None) != "VariableV2":
         raise TypeError(f"Expected a variable, got {value!r}.")
-    return element if element.graph is graph else graph.take_in_ref(element)
+    return element if element.graph is graph else graph.capture_ref(element)
 
 
 def const(graph: NodeGraph, value: NDArray[Any], dtype: DType | None, name: str) -> Tensor:

@@ -136,7 +136,7 @@ def _between(
 
 def _outer_or_inputs(op: Operation) -> tuple[Tensor, ...]:
     """Return the inputs of a node, or the tensor of an outer graph that it captures."""
-    outer = op.graph.stand_ins.get(op.outputs[0]) if op.outputs and not op.inputs else None
+    outer = op.graph.captures.get(op.outputs[0]) if op.outputs and not op.inputs else None
     return op.inputs if outer is None else (outer,)
 
 

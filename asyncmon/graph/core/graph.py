@@ -58,8 +58,8 @@ class Graph:
 
     outer: Graph | None = None
     """The graph that this branch or loop body belongs to."""
-    stand_ins: Mapping[Tensor, Tensor] = MappingProxyType({})
-    """Tensors of this subgraph that represent one of an outer graph, mapped to that."""
+    captures: Mapping[Tensor, Tensor] = MappingProxyType({})
+    """The tensors of this subgraph that capture one of an outer graph, mapped to that."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}
@@ -140,7 +140,7 @@ class Graph:
         ]
         return graph.add_op(type, tensors, attrs, name)
 
-    def take_in(self, tensor: Tensor) -> Tensor:
+    def capture(self, tensor: Tensor) -> Tensor:
         """Capture a tensor of an outer graph, as branches and loop bodies do.
 
         Raises:
@@ -150,9 +150,9 @@ class Graph:
             f"Tensor {tensor!r} must be from the same graph as the other inputs ({self!r})."
         )
 
-    def take_in_ref(self, tensor: Tensor) -> Tensor:
+    def capture_ref(self, tensor: Tensor) -> Tensor:
         """Capture a variable itself, not its value, of the outermost graph."""
-        return self.take_in(tensor)
+        return self.capture(tensor)
 
     @property
     def root(self) -> Graph:
@@ -263,7 +263,7 @@ class Graph:
 
     @contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:
-        """Place the ops built inside on a device. TF1: same name. See :func:`.build.device`."""
+        """Place the ops built inside on a device. TF1: same name."""
         devices = with_device(self._context().devices, device_name_or_function)
         with entered(self._context()._replace(devices=devices)):
             yield

@@ -140,7 +140,7 @@ register(OpDef("Range", _range, _range_rule, ZERO))
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
 ) -> Tensor:
-    """Return the numbers from ``start`` (0 in ``range(limit)``) up to ``limit``. TF1: ``tf.range``.
+    """Return the numbers from ``start`` (0 in ``range(limit)``) below ``limit``. TF1: ``tf.range``.
 
     By default, the dtype is the widest of those of the arguments.
     """

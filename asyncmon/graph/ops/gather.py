@@ -207,7 +207,7 @@ def sum_rows(values: Array, indices: Array, count: Any) -> Any:
 
 
 def add_rows(target: Array, indices: Array, rows: Array) -> None:
-    """Add each row at its index in place, which may repeat."""
+    """Add rows at indices in place; rows of equal indices add up."""
     if not indices.size:
         return
     if target.ndim == 1 and target.dtype.kind == "f":

@@ -454,11 +454,11 @@ def pad(
     name: str | None = None,
     constant_values: Any = 0,
 ) -> Tensor:
-    """Return a tensor with more around it. TF1: ``tf.pad``.
+    """Pad a tensor. TF1: ``tf.pad``.
 
     Args:
         tensor: the tensor.
-        paddings: how many elements to add before and after, a row of two for each dimension.
+        paddings: the numbers of elements to add before and after, a row for each dimension.
         mode: "CONSTANT", "REFLECT" (without the edge) or "SYMMETRIC" (with it), in any case.
         constant_values: the added value of the mode "CONSTANT".
     """
