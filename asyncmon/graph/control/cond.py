@@ -1,4 +1,4 @@
-"""``cond``: one of two branches, chosen in the run. TF1: ``tf.cond``."""
+"""``cond``: run one of two branches. TF1: ``tf.cond``."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ def cond(
     fn1: Callable[[], Any] | None = None,
     fn2: Callable[[], Any] | None = None,
 ) -> Any:
-    """Return what one of two functions builds, chosen by a value of the run. TF1: ``tf.cond``.
+    """Return the results of one of two branches, chosen by a tensor. TF1: ``tf.cond``.
 
-    Only the chosen branch runs, and of it what leads to results that a run uses. What these use from
-    outside, an operation too, is done before, whichever branch is chosen. A variable assigned in a
-    branch keeps its value where the other one is chosen.
+    Only the nodes of the chosen branch that the fetches need run. Tensors and operations of the outer
+    graph that a branch uses run before, whichever branch is chosen. A variable assigned in a branch
+    keeps its value if the other one is chosen.
 
     Args:
         pred: a bool scalar tensor.
         true_fn: builds a tensor, an operation, or a nested structure of them.
         false_fn: builds the same structure, with the same dtypes.
-        strict: keeps a list of one result a list; else that is the result itself, in each branch.
+        strict: keep a list of one result a list; by default it is unpacked in both branches.
         name: the scope of the new ops.
         fn1: an older name of ``true_fn``.
         fn2: an older name of ``false_fn``.
 
     Raises:
-        TypeError: ``pred`` is a Python bool, a function is none or given twice, or one returns a list
-            and the other one a tuple.
-        ValueError: the structures or dtypes differ, or nothing is returned.
+        TypeError: ``pred`` is a Python bool, a function is missing, not callable or given twice, or one
+            returns a list and the other one a tuple.
+        ValueError: the structures or dtypes differ, or a function returns nothing.
     """
     if (fn1 is not None and true_fn is not None) or (fn2 is not None and false_fn is not None):
         raise TypeError("cond(): true_fn and fn1, or false_fn and fn2, may not be set simultaneously.")
@@ -107,7 +107,7 @@ def _branch(build: Callable[[], Any], strict: bool) -> tuple[SubGraph, Any]:
 
 
 def _kinds(structure: Any) -> list[bool]:
-    """Return, for each list and tuple of a structure, in order, whether it is a tuple."""
+    """Return for each list and tuple of a structure, in order, whether it is a tuple."""
     if isinstance(structure, Mapping):
         return [kind for key in sorted(structure) for kind in _kinds(structure[key])]
     if isinstance(structure, list | tuple):
@@ -137,7 +137,7 @@ async def _if(
 
 
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
-    """The gradient of a cond is a cond, whose branches compute the branch again and its gradient."""
+    # a cond whose branches compute the original branch again, and its gradient
     pred, *captured = op.inputs
     wanted = [i for i, tensor in enumerate(captured) if tensor.dtype.is_floating]
     if not wanted:
@@ -157,14 +157,14 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
 
     first, second = op.attrs["branches"]
     branches = back(first, 0), back(second, len(first.captured))
-    with control_dependencies(op.control_inputs):  # it sees the variables that the cond sees
+    with control_dependencies(op.control_inputs):  # reads the same values of variables as the cond
         flowing = cond(pred, *branches, strict=True, name="cond_grad")
     by_input = dict(zip(wanted, flowing, strict=True))
     return [None, *(by_input.get(i) for i in range(len(captured)))]
 
 
 def _live(op: Operation, used: Collection[Tensor]) -> Live:
-    """Return the outputs of a cond that are used, with what its branches take in for these."""
+    """Return the used outputs of a cond, and the inputs of its branches that these depend on."""
     kept = [i for i, output in enumerate(op.outputs) if output in used]
     if not kept or len(kept) == len(op.outputs):
         return Live.all_of(op)

@@ -1,6 +1,6 @@
-"""The ops of loops: what they carry on, what they take element by element, what they stack.
+"""The ops of loops, with carried values, stacks of elements, and stacked results.
 
-Both run a body again and again, ``While`` as long as a test holds, ``Scan`` a given number of times::
+Both repeat a body: ``While`` as long as a condition holds, ``Scan`` a given number of times::
 
     inputs:   [trips]  first carried values  stacks of elements  captured tensors
     body:     carried values, an element of each stack, captured tensors -> next carried values
@@ -8,15 +8,15 @@ Both run a body again and again, ``While`` as long as a test holds, ``Scan`` a g
 
 ``trips`` is an input of ``Scan`` and an output of ``While``. Attributes:
 
-* ``branches``: the test of a ``While``, the body.
-* ``count``, ``elements``: how many values are carried, and how many stacks are given.
-* ``stacks``: the tensors inside the body that are stacked: what a scan returns, then what gradients
-  need of each iteration: these are added where gradients are asked for. A plan computes what it uses.
-* ``returned``: how many of them a scan returns.
+* ``branches``: the condition of a ``While``, then the body.
+* ``count``, ``elements``: the numbers of carried values and of input stacks.
+* ``stacks``: the tensors of the body that are stacked: the outputs of a scan, then the values that
+  gradients use, added when gradients are built. A plan stacks only what its run needs.
+* ``returned``: the number of them that are outputs of a scan.
 * ``reverse``: iterations go from the last element to the first.
 
-An iteration writes its elements of the stacks in place. Where a value that a gradient needs changes its
-shape from iteration to iteration, its stack is an array of arrays.
+An iteration writes its elements of the stacks in place. If the shape of a value for a gradient changes
+from iteration to iteration, its stack is an array of arrays.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.records import Live
 from asyncmon.graph.execution.run import Run
 
-_CAPACITY = 16  # iterations that a stack has room for at first where their number is not known
-_SPARE = 2  # runs whose stacks a loop keeps for later ones
+_CAPACITY = 16  # first length of a stack if the number of iterations is unknown
+_RECYCLED = 2  # runs whose stacks a loop keeps for later runs
 _OBJECT = np.dtype(object)
 
 
@@ -77,10 +77,10 @@ def _spec(
 
 
 class Loop:
-    """What a plan needs of a loop, and how it is run. Called as the kernel of a control op.
+    """The part of a loop that a run uses; the kernel of its control op.
 
-    A carried value that only its own next value depends on is left out, as are elements and stacks that
-    nothing uses, unless the body does more than compute.
+    Leaves out carried values that only their own next values depend on, and unused elements and stacks,
+    unless the body has side effects.
     """
 
     def __init__(self, op: Operation, used: Collection[Tensor]) -> None:
@@ -90,11 +90,11 @@ class Loop:
         self.counted = not test
         self.reverse = op.attrs["reverse"]
         self.outputs = len(op.outputs)
-        self.first = self.outputs - len(stacks)  # more may be added after this
+        self.first = self.outputs - len(stacks)  # gradients may add more
         self.made = [k for k in range(len(stacks)) if op.outputs[self.first + k] in used]
         self.empty = [Spec(stacks[k].dtype, stacks[k].spec.shape) for k in self.made]
         self.fixed = [k < op.attrs["returned"] for k in self.made]
-        self.spare: list[list[Any]] = []
+        self.recycled: list[list[Any]] = []
         carried, needed = self._needed(op, used)
         self.carried = sorted(carried)
         self.taken = [i for i in range(count, count + elements) if i in needed]
@@ -122,7 +122,7 @@ class Loop:
         )
 
     def _needed(self, op: Operation, used: Collection[Tensor]) -> tuple[set[int], set[int]]:
-        """Return the numbers of carried values that are used, and those of all parameters that are."""
+        """Return the indices of the used carried values, and of all used parameters."""
         *test, step = op.attrs["branches"]
         count = op.attrs["count"]
         wanted = {i for i in range(count) if op.outputs[i] in used}
@@ -145,7 +145,7 @@ class Loop:
     async def __call__(
         self, run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
     ) -> Any:
-        """Run the loop; return its outputs, None for those that are not used, and the state."""
+        """Run the loop. Return its outputs, with None for unused ones, and the state."""
         waits, counted, reverse = op.op_def.awaits, self.counted, self.reverse
         inputs = [[arrays[i] for i in numbers] for numbers in self.captured]
         test = None if counted else Repeated(plans[0], run, inputs[0])
@@ -157,7 +157,7 @@ class Loop:
         for x in given:
             if len(x) != trips:
                 raise InvalidArgumentError(f"A loop of {trips} iterations is given {len(x)} elements")
-        count, stacks = len(values), Stacks(trips, self.fixed, self.empty, self.spare)
+        count, stacks = len(values), Stacks(trips, self.fixed, self.empty, self.recycled)
         i = 0
         while test is not None or i < trips:
             now = run.iteration(base, i + 1)
@@ -170,7 +170,7 @@ class Loop:
             at = trips - 1 - i if reverse else i
             if given:
                 values = [*values, *[x[at] for x in given]]
-                if has_objects:  # a string by itself is an array, too
+                if has_objects:  # wrap single strings in arrays
                     values = [dtypes.as_objects(x) if type(x) is bytes else x for x in values]
             found, state = await step.wait(values, state, now) if waits else step(values, state, now)
             values = found[:count]
@@ -194,30 +194,30 @@ def _holds(condition: Any) -> bool:
 
 
 class Stacks:
-    """Arrays that iterations write their values into.
+    """The arrays that iterations write their values into.
 
     Args:
-        room: how many iterations there are; 0: that is not known.
-        fixed: of each stack, whether all its elements must have one shape.
-        specs: of the elements.
-        spare: arrays of earlier runs, to be used again where nothing refers to them any more: fresh
-            memory takes longer to touch than to write.
+        capacity: the number of iterations, 0 if unknown.
+        fixed: for each stack, whether all its elements must have one shape.
+        specs: the types of the elements.
+        recycled: arrays of earlier runs, reused if nothing else refers to them. The first write to
+            fresh memory costs page faults.
     """
 
     def __init__(
-        self, room: int, fixed: Sequence[bool], specs: Sequence[Spec], spare: list[list[Any]]
+        self, capacity: int, fixed: Sequence[bool], specs: Sequence[Spec], recycled: list[list[Any]]
     ) -> None:
-        self._room = room
+        self._capacity = capacity
         self._fixed = fixed
         self._specs = specs
-        self._spare = spare
+        self._recycled = recycled
         self._arrays: list[Any] = []
 
     def put(self, at: int, values: Sequence[Any]) -> None:
-        """Write the values of an iteration."""
+        """Write the values of iteration ``at``."""
         if not self._arrays:
             self._begin(values)
-        if at >= self._room:
+        if at >= self._capacity:
             self._grow()
         arrays = self._arrays
         for k, value in enumerate(values):
@@ -229,29 +229,29 @@ class Stacks:
 
     def _begin(self, values: Sequence[Any]) -> None:
         try:
-            old = self._spare.pop()  # at once: runs in other threads may look for some, too
+            old = self._recycled.pop()  # no check before: runs in other threads pop, too
         except IndexError:
             old = [None] * len(values)
-        if not self._room:
-            self._room = _CAPACITY if not old or old[0] is None else len(old[0])
+        if not self._capacity:
+            self._capacity = _CAPACITY if not old or old[0] is None else len(old[0])
         old.reverse()
         for value in values:
-            shape = (self._room, *getattr(value, "shape", ()))
+            shape = (self._capacity, *getattr(value, "shape", ()))
             dtype = getattr(value, "dtype", _OBJECT)
-            array, references = _taken(old)
+            array, references = _popped(old)
             if references > _ALONE or array.shape != shape or array.dtype != dtype:
                 array = np.empty(shape, dtype)
             self._arrays.append(array)
 
     def _grow(self) -> None:
-        self._room *= 2
+        self._capacity *= 2
         for k, array in enumerate(self._arrays):
-            new = np.empty((self._room, *array.shape[1:]), array.dtype)
+            new = np.empty((self._capacity, *array.shape[1:]), array.dtype)
             new[: len(array)] = array
             self._arrays[k] = new
 
     def _loosen(self, k: int, at: int, value: Any) -> Any:
-        """Make a stack an array of arrays, as their shapes differ."""
+        """Convert a stack to an array of arrays, for elements of different shapes."""
         array = self._arrays[k]
         if self._fixed[k]:
             raise InvalidArgumentError(
@@ -266,10 +266,10 @@ class Stacks:
         return array
 
     def arrays(self, trips: int) -> list[Any]:
-        """Return the stacks of all iterations."""
+        """Return the stacks after the last iteration."""
         if trips:
-            if len(self._spare) < _SPARE:
-                self._spare.append(list(self._arrays))
+            if len(self._recycled) < _RECYCLED:
+                self._recycled.append(list(self._arrays))
             return [array[:trips] for array in self._arrays]
         dims = [(0, *(d or 0 for d in spec.shape or ())) for spec in self._specs]
         return [
@@ -277,14 +277,14 @@ class Stacks:
         ]
 
 
-def _taken(arrays: list[Any]) -> tuple[Any, int]:
-    """Return the last of some arrays, and how many references to it there are then."""
+def _popped(arrays: list[Any]) -> tuple[Any, int]:
+    """Pop the last array; return it and the number of references to it."""
     array = arrays.pop()
     return array, getrefcount(array)
 
 
-_ALONE = _taken([np.empty(0)])[1]
-"""The references to an array that nothing else refers to, nor to a view of it."""
+_ALONE = _popped([np.empty(0)])[1]
+"""The number of references to an array without any other reference or view."""
 
 
 def _live(op: Operation, used: Collection[Tensor]) -> Live:
@@ -298,11 +298,11 @@ register(ControlOpDef("AsyncScan", None, _spec, gradient, live=_live, awaits=Tru
 
 
 def check_carried(parameters: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
-    """Refuse a body whose values have other dtypes or shapes than its first parameters.
+    """Check that the next values of a body have the dtypes and shapes of its first parameters.
 
     Raises:
         TypeError: a dtype changes.
-        ValueError: a shape does, or less is known of it.
+        ValueError: a shape changes or becomes less specific.
     """
     for before, after in zip(parameters, targets, strict=False):
         shape = before.op.attrs["shape"]
@@ -320,7 +320,7 @@ def check_carried(parameters: Sequence[Tensor], targets: Sequence[Tensor]) -> No
 
 
 def while_op(first: Sequence[Tensor], branches: tuple[SubGraph, SubGraph]) -> tuple[Tensor, ...]:
-    """Return the last carried values of a loop with a test and a body."""
+    """Return the final carried values of a loop with a condition and a body."""
     return subgraph_op("While", first, branches, **_attrs(len(first)))[: len(first)]
 
 
@@ -332,7 +332,7 @@ def scan_op(
     *,
     reverse: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Return the last carried values of ``trips`` iterations, and the stacks of the other targets."""
+    """Return the final carried values of ``trips`` iterations, and the stacks of the other targets."""
     count = len(first)
     attrs = _attrs(count, len(stacks), tuple(body.targets[count:]), reverse=reverse)
     del body.targets[count:]

@@ -1,11 +1,11 @@
-"""The gradient of a loop: a ``Scan`` the other way round, over what each iteration has stacked.
+"""The gradient of a loop: a ``Scan`` in the reverse order, over values stacked by the iterations.
 
-The gradient of the body is built of nodes in a graph of their own. What they use of the body becomes a
-stack of the loop, and an element here; what does not change from iteration to iteration stays outside.
+The gradient of the body is a subgraph. The values of the body that it uses are stacked by the loop and
+are elements of the scan; values that are the same in all iterations are captured.
 
-Of what all iterations share, weights say, the gradient is a sum over iterations. Where its terms are
-products of matrices or sums over rows, what they are made of is stacked, and one product or sum of the
-stacks gives it. Other terms are carried on and added up.
+The gradient of a captured tensor, such as weights, is a sum over iterations. If its terms are products
+of matrices or sums over rows, their operands are stacked, and one product or sum of the stacks computes
+the total. Other terms are accumulated in a carried value.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _OF_SHAPES = frozenset({"Shape", "Size", "Rank"})
 
 
 def saved_shape(n: int | None, shape: Shape) -> Shape:
-    """Return the shape of a stack that a gradient needs, not known where that of elements may vary."""
+    """Return the shape of a stack for a gradient; unknown if the shape of its elements may vary."""
     return (n, *shape) if shape is not None and is_known(shape) else None
 
 
 class Body:
-    """The body of a loop, and what stands outside for the tensors inside."""
+    """The body of a loop, and the tensors of the outer graph for those inside."""
 
     def __init__(self, op: Operation) -> None:
         self.op = op
@@ -57,7 +57,7 @@ class Body:
         self.counted = len(op.attrs["branches"]) == 1
         self.count = op.attrs["count"]
         self.captured = self.count + op.attrs["elements"]
-        """The number of the first parameter that is no carried value or element."""
+        """The index of the first captured parameter."""
         self.parameters = list(self.graph.parameters)
         self._number = {x: i for i, x in enumerate(self.parameters)}
         writes = [filter(None, map(Access.of, x.get_operations())) for x in op.attrs["branches"]]
@@ -69,7 +69,7 @@ class Body:
         self._outside: dict[Tensor, Tensor] = {}
 
     def _runs_steadily(self, op: Operation) -> bool:
-        """Return whether a node gives the same in all iterations."""
+        """Return whether a node has the same value in all iterations."""
         if op.outputs and op.outputs[0] in self._number:
             written = self.graph.variables.get(op.outputs[0]) in self._written
             return self._number[op.outputs[0]] >= self.captured and not written
@@ -80,12 +80,12 @@ class Body:
         return pure and all(x.op in self._steady for x in op.inputs)
 
     def at(self, number: int) -> int:
-        """Return which input of the loop is for a parameter."""
+        """Return the index of the loop's input for a parameter."""
         shift = len(self.op.inputs) - len(self.parameters)
         return number + (shift if number >= self.captured else self.counted)
 
     def input(self, number: int) -> Tensor:
-        """Return what is given for a parameter, in the graph that is being built."""
+        """Return the loop's input for a parameter, in the current graph."""
         return convert_to_tensor(self.op.inputs[self.at(number)])
 
     def is_steady(self, tensor: Tensor) -> bool:
@@ -93,14 +93,14 @@ class Body:
         return tensor.op in self._steady
 
     def variable(self, tensor: Tensor) -> str | None:
-        """Return the name of the variable whose value this is in all iterations, if there is one."""
+        """Return the name of the variable that a tensor is the value of in all iterations, or None."""
         if tensor.op.type == "ReadVariable":
             name: str = tensor.op.inputs[0].op.attrs["variable"]
             return None if name in self._written else name
         return self.graph.variables.get(tensor)
 
     def outside(self, tensor: Tensor) -> Tensor | None:
-        """Return the tensor outside that a steady one equals, computed there; None for another one."""
+        """Return an equal tensor of the outer graph for a steady one, None for others."""
         if not self.is_steady(tensor):
             return None
         if tensor not in self._outside:
@@ -118,7 +118,7 @@ class Body:
         return found.outputs[tensor.value_index]
 
     def stack(self, tensor: Tensor) -> Tensor:
-        """Return the stack of what a tensor is in the iterations: one more output of the loop."""
+        """Return the stack of a tensor's values; add an output to the loop if needed."""
         op, number = self.op, self._number.get(tensor, -1)
         if self.count <= number < self.captured:
             return self.input(number)
@@ -132,7 +132,7 @@ class Body:
 
 
 class _Back(SubGraph):
-    """The graph of a body's gradient. While it is built, it is inside the body."""
+    """The graph of a body's gradient. While it is built, its outer graph is the body."""
 
     def add_op(
         self,
@@ -141,7 +141,7 @@ class _Back(SubGraph):
         attrs: Mapping[str, Any] = {},  # as in the class above
         name: str | None = None,
     ) -> Operation:
-        """Add a node. Of a tensor of the body whose shape is asked for only the shape is taken in."""
+        """Add a node. An op on the shape of a tensor of the body captures only the shape."""
         source = self.captures.get(inputs[0]) if len(inputs) == 1 else None
         if source is not None and source.graph is self.outer:
             if type in _OF_SHAPES:
@@ -159,7 +159,7 @@ class _Back(SubGraph):
 
 
 def gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
-    """Return the gradients of a loop's inputs, made of a scan over its iterations."""
+    """Return the gradients of a loop's inputs, computed by a scan over its iterations."""
     body = Body(op)
     parameters, stacks = body.parameters, op.attrs["stacks"]
     floating = [i for i, x in enumerate(parameters) if x.dtype.is_floating]
@@ -176,7 +176,7 @@ def gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
         nexts = [to_dense(found[i]) if i in found else zeros_like(parameters[i]) for i in carried]
         of_elements = {i: to_dense(x) for i, x in found.items() if body.count <= i < body.captured}
         sums = [_Sum(back, body, i, x) for i, x in found.items() if i >= body.captured]
-    assert parameters == body.graph.parameters, "the gradient of a body takes in what the body does"
+    assert parameters == body.graph.parameters, "gradients add no captures to a body"
     first = [zeros_like(op.outputs[i]) if grads[i] is None else grads[i] for i in carried]
     for total in sums:
         if total.carried is not None:
@@ -199,9 +199,9 @@ def gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
 def _inside(
     body: Body, ys: Sequence[Tensor], grads: Sequence[Tensor], numbers: Sequence[int]
 ) -> dict[int, Any]:
-    """Return the gradients of those parameters of a body that something flows to."""
+    """Return the gradients of a body's parameters that are not None, by index."""
     xs = [body.parameters[i] for i in numbers]
-    refs = [body.graph.refs.get(body.graph.variables.get(x, "")) for x in xs]  # what reads start from
+    refs = [body.graph.refs.get(body.graph.variables.get(x, "")) for x in xs]  # the inputs of reads
     listed = [(i, x) for i, x, ref in zip(numbers, xs, refs, strict=True)]
     listed += [(i, ref) for i, ref in zip(numbers, refs, strict=True) if ref is not None]
     flows: dict[int, list[Any]] = {}
@@ -212,13 +212,13 @@ def _inside(
 
 
 class _Sum:
-    """The gradient of what all iterations share: a sum over them.
+    """The gradient of a captured parameter: a sum over iterations.
 
     Attributes:
-        number: of the parameter.
-        carried: the parameter of the body's gradient that terms are added to, if there are any.
-        next: this with the terms of an iteration.
-        stacked: what other terms are made of.
+        number: the index of the parameter.
+        carried: the carried value that accumulates terms, or None.
+        next: ``carried`` plus the terms of an iteration.
+        stacked: the operands of the other terms.
     """
 
     def __init__(self, back: SubGraph, body: Body, number: int, grad: Any) -> None:
@@ -235,7 +235,7 @@ class _Sum:
             self.next = add_up([self.carried, *left])
 
     def _split(self, grad: Any) -> list[Tensor]:
-        """Find the terms that are made of stacks, and return the others."""
+        """Record the terms that are computed from stacks; return the others."""
         if isinstance(grad, IndexedSlices):
             if grad.dense_shape is None:
                 return [to_dense(grad)]
@@ -280,8 +280,8 @@ class _Scan:
     """The scan that runs the gradient of a body.
 
     Attributes:
-        outside: the stacks that elements come from.
-        ends: the last carried values.
+        outside: the stacks of its elements and outputs.
+        ends: the final carried values.
     """
 
     def __init__(self, body: Body, back: _Back) -> None:
@@ -298,7 +298,7 @@ class _Scan:
         of_elements: Sequence[Tensor],
         sums: Sequence[_Sum],
     ) -> None:
-        """Add it to the graph that is being built."""
+        """Add the scan to the current graph."""
         body, back, op = self.body, self.back, self.body.op
         operands = {x for total in sums for x in total.stacked}
         sources = {x: source for x, source in back.captures.items() if source.graph is body.graph}
@@ -325,7 +325,7 @@ class _Scan:
         back.parameters = [*carried, *elements, *(x for x, _ in captured)]
         back.targets = list(nexts)
         trips = body.op.inputs[0] if body.counted else op.outputs[body.count]
-        with control_dependencies(op.control_inputs):  # it sees the variables that the loop sees
+        with control_dependencies(op.control_inputs):  # reads the same values of variables as the loop
             outputs = subgraph_op(
                 "Scan",
                 [trips, *map(convert_to_tensor, first), *(self.outside[x] for x in elements)],
@@ -340,11 +340,11 @@ class _Scan:
         self.outside.update(zip(stacks, outputs[len(carried) :], strict=True))
 
     def stack(self, tensor: Tensor) -> Tensor:
-        """Return the stack of what a tensor of the body's gradient is in the iterations."""
+        """Return the stack of the values of a tensor of the body's gradient."""
         return self.outside[tensor]
 
     def end(self, carried: Tensor) -> Tensor:
-        """Return the last of a carried value."""
+        """Return the final value of a carried tensor."""
         return self.ends[self._carried.index(carried)]
 
 

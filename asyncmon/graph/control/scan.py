@@ -1,4 +1,4 @@
-"""A loop over the elements of stacked tensors, which stacks what each iteration returns."""
+"""A loop over the elements of stacked tensors that stacks the results of its iterations."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def scan_loop(
 ) -> tuple[Any, Any]:
     """Call ``body(carried, element) -> (carried, output)`` for each element; stack the outputs.
 
-    This is what ``tf.map_fn``, ``tf.scan``, ``tf.foldl`` and ``tf.nn.dynamic_rnn`` are made of. Each
-    iteration writes its output in place. A variable is read anew in each iteration.
+    ``tf.map_fn``, ``tf.scan``, ``tf.foldl`` and ``tf.nn.dynamic_rnn`` are built on this. Each iteration
+    writes its output in place, and reads the current values of variables.
 
     Args:
         body: takes and returns structures of tensors.
-        first: the structure that is carried on, at first; may be empty.
-        elements: a structure of tensors, whose elements are taken along the first axis.
-        trips: how many elements are taken, an int32 scalar; by default all. As many must be there.
-        reverse: from the last one to the first one. Outputs lie where their elements do.
+        first: the initial carried structure; may be empty.
+        elements: a structure of tensors to iterate over along their first axis.
+        trips: the number of elements, an int32 scalar; by default that of ``elements``.
+        reverse: iterate from the last element to the first. Outputs keep the order of the elements.
         back_prop: false stops gradients.
         name: the scope of the new ops.
 
     Returns:
-        What is carried on in the end, and the stacked outputs, in the structures that ``body`` returns.
+        The final carried structure and the stacked outputs, in the structures that ``body`` returns.
 
     Raises:
-        TypeError: a dtype of what is carried on changes.
-        ValueError: there is nothing to loop over, or what is carried on changes its structure or shape.
-        InvalidArgumentError: in the run: there are other than ``trips`` elements.
+        TypeError: a carried dtype changes.
+        ValueError: neither elements nor ``trips`` are given, or a carried structure or shape changes.
+        InvalidArgumentError: in the run: the number of elements is not ``trips``.
     """
     with name_scope(name, "scan"):
         begin = [convert_to_tensor(x) for x in nest.flatten(first)]
@@ -76,5 +76,5 @@ def scan_loop(
 
 def _check(first: Any, after: Any, graph: SubGraph) -> None:
     if not nest.same_structure(first, after):
-        raise ValueError(f"The structure that is carried on, {first!r}, becomes {after!r}.")
+        raise ValueError(f"The carried structure {first!r} becomes {after!r} after one iteration.")
     check_carried(graph.parameters, graph.targets[: len(nest.flatten(first))])

@@ -1,9 +1,9 @@
-"""Graphs inside a graph: the branches of ``cond``, the test and body of ``while_loop``.
+"""Graphs inside a graph: the branches of ``cond``, the condition and body of ``while_loop``.
 
 A subgraph has parameters, which its op feeds, and targets, which are the op's outputs. A tensor of the
-outer graph that is used inside becomes a parameter by itself, and so an input of the op, so that
-gradients flow through it; a variable is read anew each time the subgraph runs. An outer operation that
-something inside is to come after is done before the op, once, whether that part runs or not.
+outer graph that is used inside is captured: it becomes a parameter and an input of the op, so that
+gradients flow through it. Each execution reads the current values of variables. A control dependency
+on an operation of the outer graph becomes one of the op, whether the dependent node runs or not.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class SubGraph(Graph):
 
     Attributes:
         parameters: its inputs, the explicit ones first.
-        variables: those of ``parameters`` that are variables, with their names.
+        variables: the names of the variables among ``parameters``.
         targets: its outputs.
-        captured: the outer tensors among its inputs, the last ones, in the order of their parameters.
-        outer_control: operations of ``outer`` that its op is ordered after.
-        refs: what stands for variables themselves, by name.
+        captured: the outer tensors for the last parameters, in their order.
+        outer_control: operations of ``outer`` that its op has control dependencies on.
+        captures: the outer tensor of each captured parameter and ref.
+        refs: the nodes for variables themselves, by name.
     """
 
     outer: Graph
@@ -62,7 +63,7 @@ class SubGraph(Graph):
         """Add a node, unless the outermost graph is finalized. A variable read becomes an input."""
         self.root._check_not_finalized()
         op = super().add_op(*args, **kwargs)
-        if op.type == "ReadVariable":  # not only the state it is part of: gradients may be asked for
+        if op.type == "ReadVariable":  # not only the state: gradients flow to it
             self.capture(self.variable(op.inputs[0]))
         return op
 
@@ -73,7 +74,7 @@ class SubGraph(Graph):
         return op.outputs[0]
 
     def capture(self, tensor: Tensor) -> Tensor:
-        """Return the input that stands here for a tensor of an outer graph."""
+        """Return the parameter for a tensor of an outer graph; add it if there is none."""
         found = self._inside.get(tensor)
         if found is not None:
             return found
@@ -82,7 +83,7 @@ class SubGraph(Graph):
             return found
         self._inside[tensor] = found = self.parameter(tensor, tensor.spec.shape)
         if tensor.spec.value is not None:
-            found.spec = tensor.spec  # which shapes inside may depend on; the plan is told the value
+            found.spec = tensor.spec  # static shapes may depend on the value; the plan has it, too
         self.captured.append(tensor)
         self.captures[found] = tensor
         name = tensor.op.attrs.get("variable") if tensor.op.type == "VariableV2" else None
@@ -93,7 +94,7 @@ class SubGraph(Graph):
         return found
 
     def capture_ref(self, tensor: Tensor) -> Tensor:
-        """Return a node that stands here for a variable itself."""
+        """Return the node for a variable itself; add it if there is none."""
         name = tensor.op.attrs["variable"]
         if name not in self.refs:
             with entered(self._context()._replace(devices=())):
@@ -104,7 +105,7 @@ class SubGraph(Graph):
         return self.refs[name]
 
     def move(self, outer: Graph, captured: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Become the inside of an op of another graph: parameters, with what they are given."""
+        """Make this the subgraph of an op of another graph, with pairs of parameters and tensors."""
         self.outer = outer
         self.outer_control.clear()
         self._inside = {tensor: parameter for parameter, tensor in captured}
@@ -112,7 +113,7 @@ class SubGraph(Graph):
         self.captured = [tensor for _, tensor in captured]
 
     def variable(self, ref: Tensor) -> Tensor:
-        """Return the variable, of the outermost graph, that a ref stands for."""
+        """Return the variable of the outermost graph for a ref."""
         return self.root.get_operation_by_name(ref.op.attrs["variable"]).outputs[0]
 
     def _ordered_after(self, item: Any) -> Operation | None:
@@ -133,12 +134,12 @@ def _inner_name(tensor: Tensor) -> str:
 def traced(
     build: Callable[..., Any], likes: Sequence[tuple[Tensor, Shape]] = ()
 ) -> tuple[SubGraph, Any]:
-    """Return a subgraph, and the structure that a function returns whose leaves are its targets.
+    """Build a subgraph by a function; return it and the structure that the function returns.
 
     Args:
-        build: takes the parameters. Operations among its results become targets that are there once
-            they are done.
-        likes: a tensor for each parameter, and its shape.
+        build: takes the parameters and returns the targets. An operation among them becomes a tensor
+            that depends on it.
+        likes: for each parameter, a tensor of its dtype, and its shape.
     """
     graph = SubGraph(get_default_graph())
     context = building.get()
@@ -160,7 +161,7 @@ def _target(leaf: Any) -> Tensor:
 def subgraph_op(
     type: str, inputs: Sequence[Tensor], branches: Sequence[SubGraph], **attrs: Any
 ) -> tuple[Tensor, ...]:
-    """Return the outputs of an op that runs subgraphs: its awaited form where a node inside waits."""
+    """Return the outputs of an op that runs subgraphs, in its async form if a node inside is async."""
     nodes = [op for branch in branches for op in branch.get_operations()]
     kind = f"Async{type}" if any(op.op_def.awaits for op in nodes) else type
     captured = [tensor for branch in branches for tensor in branch.captured]
@@ -169,7 +170,7 @@ def subgraph_op(
 
 
 def unwrapped(result: Any, *, keep: bool) -> Any:
-    """Return a structure; of one that has a single item, this item, unless it is to be kept."""
+    """Return a structure; unpack a list or tuple of one item unless ``keep``."""
     single = isinstance(result, list | tuple) and len(result) == 1
     return result[0] if single and not keep else result
 
@@ -177,16 +178,16 @@ def unwrapped(result: Any, *, keep: bool) -> Any:
 def replayed_gradients(
     branch: SubGraph, inside: Sequence[Tensor], grads: Sequence[Any], wanted: Iterable[int]
 ) -> list[Any]:
-    """Build the nodes of a branch again in the one that is being built; return its gradients.
+    """Copy the nodes of a branch into the current graph; return the gradients of its parameters.
 
     Args:
-        branch: what to repeat.
-        inside: what stands for its parameters.
-        grads: the gradients of its targets, None where nothing flows.
-        wanted: the parameters, by number, to return the gradients of.
+        branch: the subgraph to copy.
+        inside: the tensors for its parameters.
+        grads: the gradients of its targets, or None.
+        wanted: the indices of the parameters to return the gradients of.
 
     Raises:
-        ValueError: it does something that must not be done twice.
+        ValueError: the branch has side effects.
     """
     results = _replay(branch, inside)
     flowing = [
@@ -197,14 +198,14 @@ def replayed_gradients(
 
 
 def _replay(branch: SubGraph, inside: Sequence[Tensor]) -> list[Tensor]:
-    """Build the nodes of a branch again, and return what its targets became."""
+    """Copy the nodes of a branch, and return the copies of its targets."""
     check_repeatable(branch)
     graph = get_default_graph()
     made = dict(zip(branch.parameters, inside, strict=True))
     for op in needed_ops(branch.targets, branch.parameters):
-        if op.type == "ReadVariable":  # nothing here writes it, so it is what the parameter reads
+        if op.type == "ReadVariable":  # never written here, so the parameter has its value
             read = made[branch.capture(branch.variable(op.inputs[0]))]
-            made[op.outputs[0]] = identity(read)  # for each input its own gradient
+            made[op.outputs[0]] = identity(read)  # a gradient for each input
             continue
         refs = op.op_def.refs
         inputs = [graph.capture_ref(branch.variable(x)) for x in op.inputs[:refs]]
@@ -216,10 +217,10 @@ def _replay(branch: SubGraph, inside: Sequence[Tensor]) -> list[Tensor]:
 
 
 def check_repeatable(branch: SubGraph) -> None:
-    """Refuse a subgraph that does more than compute.
+    """Check that a subgraph has no side effects.
 
     Raises:
-        ValueError: it, or one inside, does something that must not be done twice.
+        ValueError: the subgraph or one inside it has side effects.
     """
     for op in needed_ops(branch.targets, branch.parameters):
         if op.op_def.awaits or op.op_def.changes or op.op_def.foreign:
@@ -232,7 +233,7 @@ def check_repeatable(branch: SubGraph) -> None:
 
 
 def only_computes(branch: SubGraph) -> bool:
-    """Return whether a subgraph, and what is inside, neither waits, nor changes or calls anything."""
+    """Return whether a subgraph, with those inside it, is synchronous and free of side effects."""
     for op in branch.get_operations():
         if op.op_def.awaits or op.op_def.changes or op.op_def.foreign:
             return False
@@ -242,12 +243,12 @@ def only_computes(branch: SubGraph) -> bool:
 
 
 class Repeated:
-    """The plan of a subgraph, to be run with values that change and values that stay.
+    """The plan of a subgraph, executed repeatedly within one run.
 
     Args:
         plan: the plan.
-        run: that it is part of.
-        captured: values of the last parameters, which stay.
+        run: the run.
+        captured: the values of the last parameters, the same for all executions.
     """
 
     __slots__ = ("_captured", "_fetched", "_own", "_plan", "_program", "_registers", "_run")
@@ -264,12 +265,12 @@ class Repeated:
         self._fetched = [fetch.register for fetch in plan.fetches if fetch is not None]
 
     def __call__(self, values: Sequence[Any], state: Any, iteration: int) -> tuple[list[Any], Any]:
-        """Run the plan, of which no node waits.
+        """Execute a plan without async nodes.
 
         Args:
-            values: of the first parameters.
-            state: values of the variables that the plan accesses, by slot.
-            iteration: of the loop around.
+            values: the values of the first parameters.
+            state: the values of the variables that the plan accesses, by slot.
+            iteration: the number of the iteration.
 
         Returns:
             The targets of the subgraph, and the state after it.
@@ -280,7 +281,7 @@ class Repeated:
         return self._end(registers, state)
 
     async def wait(self, values: Sequence[Any], state: Any, iteration: int) -> tuple[list[Any], Any]:
-        """Run the plan as a call does; nodes may wait."""
+        """Execute a plan with async nodes. Arguments and result as of a call."""
         program, registers = self._begin(values, state, iteration)
         plan, run = self._plan, self._run
         for stage in (plan.inputs, plan.stage):
@@ -295,7 +296,7 @@ class Repeated:
         program = self._program
         if program is None:
             program = plan.for_shapes((*values, *self._captured))
-            if not plan.open_feeds:  # it is the same for all values
+            if not plan.open_feeds:  # all values have the same shapes
                 self._program = program
         for register, value in zip(self._own, values, strict=True):
             registers[register] = value

@@ -1,4 +1,4 @@
-"""``while_loop``: a body that repeats while a condition of the run holds. TF1: ``tf.while_loop``."""
+"""``while_loop``: repeat a body while a condition holds. TF1: ``tf.while_loop``."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def while_loop(
     maximum_iterations: Any = None,
     return_same_structure: bool = False,
 ) -> Any:
-    """Repeat ``body`` on the loop's variables while ``cond`` of them holds. TF1: ``tf.while_loop``.
+    """Repeat ``body`` on the loop variables while ``cond`` is true. TF1: ``tf.while_loop``.
 
-    What both use from outside, an operation too, is done once, before; a variable is read anew in each
-    iteration. Gradients use what each iteration has computed, which is kept where they are asked for.
+    Tensors and operations of the outer graph that both use run once, before the loop. Each iteration
+    reads the current values of variables. If gradients are built, the values they use are stacked.
 
     Args:
         cond: takes the loop variables, returns a bool scalar.
-        body: takes them, returns their next values in the same structure.
-        loop_vars: their first values: a list, tuple or nested structure of tensors.
-        shape_invariants: shapes, in the same structure, for those whose shape changes.
-        parallel_iterations: accepted for the original's sake; iterations run one after another.
+        body: takes the loop variables, returns their next values in the same structure.
+        loop_vars: the initial values: a list, tuple or nested structure of tensors.
+        shape_invariants: a structure of shapes, less specific where a shape changes.
+        parallel_iterations: without effect: iterations run one after another.
         back_prop: false stops gradients.
-        swap_memory: accepted for the original's sake; there is one memory.
+        swap_memory: without effect: there is one memory.
         name: the scope of the new ops.
-        maximum_iterations: the most there may be.
-        return_same_structure: returns a list of one variable as a list.
+        maximum_iterations: an upper bound of the number of iterations.
+        return_same_structure: return a list of one variable as a list.
 
     Returns:
-        The last values, in the structure that ``body`` returns; of one variable that itself.
+        The final values, in the structure that ``body`` returns; a single variable without its list.
 
     Raises:
-        TypeError: a function is none, or a dtype changes.
-        ValueError: there is no loop variable, the structure or a shape changes.
+        TypeError: ``cond`` or ``body`` is not callable, or a dtype changes.
+        ValueError: there is no loop variable, or the structure or a shape changes.
     """
     if not callable(cond):
         raise TypeError("cond must be callable.")
@@ -94,7 +94,7 @@ def while_loop(
 
 
 def _result(values: Any, count: int, *, keep: bool) -> Any:
-    """Return the values of a loop; of one variable that itself, unless it is to be kept in a list."""
+    """Return the values of a loop; unpack a single one unless ``keep``."""
     listed = values if isinstance(values, list | tuple | Mapping) else [values]
     single = count == 1 and not keep and isinstance(listed, list | tuple)
     return listed[0] if single else listed
@@ -105,7 +105,7 @@ def _arguments(loop_vars: Any) -> Sequence[Any]:
 
 
 def _like(loop_vars: Any, result: Any) -> Any:
-    """Return what a body returned as the structure of the loop variables: one of one needs no list."""
+    """Return the result of a body in the structure of the loop variables; wrap a bare single one."""
     single = isinstance(loop_vars, list | tuple) and len(loop_vars) == 1
     if single and not nest.same_structure(loop_vars, result):
         return type(loop_vars)([result])
