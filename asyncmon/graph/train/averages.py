@@ -36,7 +36,7 @@ def _follow(average: Array, decay: Array, value: Array) -> None:
 
 
 def _follow_unbiased(average: Array, biased: Array, count: Array, decay: Array, value: Array) -> None:
-    """As Adam's moments: divide by the sum of the weights of all values so far."""
+    """Correct the bias towards zero, as Adam does for its moments."""
     _follow(biased, decay, value)
     count += 1
     np.divide(biased, 1 - np.power(decay, count), out=average)
@@ -51,10 +51,10 @@ register(VariableOpDef("AssignUnbiasedAverage", None,
 def assign_moving_average(
     variable: Variable, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
 ) -> Tensor:
-    """Return an average after its move to ``decay * average + (1 - decay) * value``.
+    """Update an average to ``decay * average + (1 - decay) * value`` and return it.
 
-    TF1: same name, in ``tensorflow.python.training.moving_averages``. ``zero_debias`` corrects for an
-    average that began at zero; it creates two variables, ``biased`` and ``local_step``, beside it.
+    TF1: same name, in ``tensorflow.python.training.moving_averages``. ``zero_debias`` corrects the
+    bias of an average that started at zero; it adds the variables ``biased`` and ``local_step``.
     """
     target = convert_to_tensor(value, variable.dtype)
     weight = cast(convert_to_tensor(decay, preferred_dtype=variable.dtype), variable.dtype)
@@ -66,7 +66,7 @@ def assign_moving_average(
 
 
 def _key(value: Any) -> Tensor:
-    """Return the tensor that a variable or tensor is: names are those of one graph only."""
+    """Return the key of a variable or tensor: its tensor, as names are unique in one graph only."""
     tensor: Tensor = getattr(value, "_as_graph_element", lambda: value)()
     return tensor
 
@@ -77,11 +77,11 @@ class ExponentialMovingAverage:
     TF1: ``tf.train.ExponentialMovingAverage``.
 
     Args:
-        decay: near 1 for a slow average.
-        num_updates: a step count, a tensor or a variable: the decay is at most
+        decay: the weight of the old average; close to 1 for slow averages.
+        num_updates: a step count, a tensor or a variable. It limits the decay to
             ``(1 + num_updates) / (10 + num_updates)``, so that averages move fast at first.
-        zero_debias: correct for the zero that averages of tensors begin with.
-        name: the last part of the averages' names.
+        zero_debias: correct the bias of averages of tensors, which start at zero.
+        name: the last part of the names of the averages.
 
     Example::
 
@@ -106,8 +106,8 @@ class ExponentialMovingAverage:
     def apply(self, var_list: Iterable[Any] | None = None) -> Operation:
         """Create averages and return an operation that updates them. TF1: same name.
 
-        The average of a variable begins with its initial value, that of a tensor with zeros. May be
-        called again, for others or for the same ones. By default all trainable variables are averaged.
+        The average of a variable starts at its initial value, that of a tensor at zero. Later calls
+        may name the same or other ones. The default is all trainable variables.
         """
         values = list(trainable_variables() if var_list is None else var_list)
         for value in values:
@@ -143,7 +143,7 @@ class ExponentialMovingAverage:
         return self._averages.get(_key(var))
 
     def average_name(self, var: Any) -> str:
-        """Return the name of the average of a variable or tensor, made or not. TF1: same name."""
+        """Return the name of the average of a variable or tensor, existing or not. TF1: same name."""
         if _key(var) in self._averages:
             return self._averages[_key(var)].op.name
         name: str = var.graph.unique_name(f"{var.op.name}/{self.name}", mark_as_used=False)
@@ -152,10 +152,10 @@ class ExponentialMovingAverage:
     def variables_to_restore(
         self, moving_avg_variables: Iterable[Any] | None = None
     ) -> dict[str, Variable]:
-        """Return names in a checkpoint, each with the variable to load from it. TF1: same name.
+        """Return the variables to restore, by the names in the checkpoint. TF1: same name.
 
-        Variables that have an average are loaded from it, to evaluate with it: by default the trainable
-        ones and those that :meth:`apply` was called for.
+        The variables given are restored from their averages, for an evaluation. The default is the
+        trainable variables and the arguments of :meth:`apply`.
         """
         if moving_avg_variables is None:
             moving_avg_variables = [*trainable_variables(), *moving_average_variables()]

@@ -1,7 +1,7 @@
-"""Learning rates that change with the global step. TF1: ``tf.train.exponential_decay`` and kin.
+"""Learning rates that depend on the global step. TF1: ``tf.train.exponential_decay`` and others.
 
-All take the step as a tensor or a variable (ValueError for None) and return a scalar tensor, to be
-given to an optimizer.
+The functions take the step as a tensor or a variable (ValueError for None), and return a scalar tensor
+for an optimizer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def exponential_decay(
 ) -> Tensor:
     """Return ``learning_rate * decay_rate ** (global_step / decay_steps)``. TF1: same name.
 
-    With ``staircase`` it changes only every ``decay_steps``.
+    With ``staircase`` it changes every ``decay_steps`` steps.
     """
     with name_scope(name, "ExponentialDecay") as scope:
         rate, progress = _start("exponential_decay", learning_rate, global_step, decay_steps, staircase)
@@ -84,7 +84,7 @@ def inverse_time_decay(
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
 ) -> Tensor:
-    """Return the rate lowered along half a cosine to ``alpha`` times itself at ``decay_steps``.
+    """Decay the rate along half a cosine to ``alpha * learning_rate`` at ``decay_steps``.
 
     TF1: same name.
     """
@@ -104,10 +104,10 @@ def polynomial_decay(
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Return the rate lowered along a polynomial to ``end_learning_rate`` at ``decay_steps``.
+    """Decay the rate along a polynomial to ``end_learning_rate`` at ``decay_steps``.
 
-    TF1: same name. With ``cycle`` the rate starts again after ``decay_steps``, each time from where the
-    line to twice, three times, ... as many steps would be.
+    TF1: same name. With ``cycle`` the decay does not end: beyond ``decay_steps`` the formula uses the
+    next multiple of ``decay_steps``.
     """
     with name_scope(name, "PolynomialDecay") as scope:
         rate, progress = _start("polynomial_decay", learning_rate, global_step, decay_steps)
@@ -123,9 +123,9 @@ def polynomial_decay(
 def piecewise_constant(
     x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None
 ) -> Tensor:
-    """Return ``values[0]`` up to and with ``boundaries[0]``, ``values[1]`` up to the next.
+    """Return ``values[i]`` for ``boundaries[i - 1] < x <= boundaries[i]``. TF1: same name.
 
-    TF1: same name. ``x`` is a scalar, such as the global step; the boundaries ascend, in its dtype.
+    ``x`` is a scalar, such as the global step. The boundaries ascend and have its dtype.
     """
     if len(boundaries) != len(values) - 1:
         raise ValueError("The length of boundaries should be 1 less than the length of values")

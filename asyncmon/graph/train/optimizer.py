@@ -1,4 +1,4 @@
-"""What all optimizers share: gradients of a loss, slots beside variables, the op that applies them.
+"""The base class of optimizers: gradients of a loss, slots of variables, update ops.
 
 TF1: ``tf.train.Optimizer``.
 """
@@ -34,17 +34,17 @@ from asyncmon.graph.variables.variable import Variable, trainable_variables
 
 
 class Optimizer(ABC):
-    """Changes variables by the gradients of a loss. TF1: ``tf.train.Optimizer``.
+    """Updates variables by the gradients of a loss. TF1: ``tf.train.Optimizer``.
 
-    The constructor of a subclass names its update, slots and scalars::
+    A subclass passes its update, slots and scalars to the constructor::
 
         super().__init__(use_locking, name, "Adagrad", {"accumulator": 0.1}, learning_rate=0.01)
 
     Args:
-        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+        use_locking: without effect: the writes of a run are one transaction.
         update: the name given to :func:`~asyncmon.graph.ops.families.update_op`. A subclass without one
             overrides ``_apply_dense`` and ``_apply_sparse``.
-        slots: the names and first values of what is kept beside a variable, in the update's order.
+        slots: the names and initial values of the slots of each variable, in the update's order.
         attrs: the attributes of the update op.
         **hyperparameters: the update's scalars, in its order: numbers, scalar tensors, or functions
             that return one.
@@ -55,7 +55,7 @@ class Optimizer(ABC):
     GATE_GRAPH: ClassVar[int] = 2
 
     _sums_equal_rows: ClassVar[bool] = True
-    """Whether the update by rows needs each row of a sparse gradient once."""
+    """Whether equal rows of a sparse gradient are added up before the update."""
 
     @abstractmethod
     def __init__(
@@ -96,17 +96,17 @@ class Optimizer(ABC):
         name: str | None = None,
         grad_loss: Any = None,
     ) -> Operation:
-        """Return an operation that takes a step that lowers a loss. TF1: same name.
+        """Return an operation that updates variables to reduce a loss. TF1: same name.
 
         Args:
             loss: a tensor, or a function without arguments that returns one.
             global_step: a variable that each step adds 1 to.
             var_list: the variables to change; by default the trainable ones.
-            gate_gradients: one of ``GATE_NONE``, ``GATE_OP``, ``GATE_GRAPH``; all mean the same here,
-                for a run's writes always come after its reads.
+            gate_gradients: one of ``GATE_NONE``, ``GATE_OP``, ``GATE_GRAPH``. All are equal: the writes
+                of a run follow its reads.
             aggregation_method: as for :func:`gradients`.
             colocate_gradients_with_ops: as for :func:`gradients`.
-            grad_loss: the gradient of what the loss is part of.
+            grad_loss: the incoming gradient of the loss; by default 1.
         """
         pairs = self.compute_gradients(
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
@@ -127,7 +127,7 @@ class Optimizer(ABC):
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[tuple[Any, Variable]]:
-        """Return pairs of a gradient, or None, and a variable. See :meth:`minimize`. TF1: same name."""
+        """Return pairs (gradient or None, variable). Arguments as :meth:`minimize`. TF1: same name."""
         if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
             raise ValueError(
                 "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
@@ -155,10 +155,10 @@ class Optimizer(ABC):
         global_step: Any = None,
         name: str | None = None,
     ) -> Operation:
-        """Return an operation that changes variables by gradients. TF1: same name.
+        """Return an operation that updates variables by gradients. TF1: same name.
 
-        ``grads_and_vars`` is what :meth:`compute_gradients` returned, possibly with gradients changed.
-        ``global_step`` is a variable that the operation adds 1 to.
+        ``grads_and_vars`` are the pairs of :meth:`compute_gradients`, possibly with other gradients.
+        The operation adds 1 to the variable ``global_step``.
         """
         pairs = list(grads_and_vars)
         if not pairs:
@@ -208,7 +208,7 @@ class Optimizer(ABC):
     # State.
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """Return a variable kept beside another one, such as "momentum", or None. TF1: same name."""
+        """Return a slot of a variable, such as "momentum", or None. TF1: same name."""
         return self._slots.get(name, {}).get(var.op)
 
     def get_slot_names(self) -> list[str]:
@@ -216,7 +216,7 @@ class Optimizer(ABC):
         return sorted(self._slots)
 
     def variables(self) -> list[Variable]:
-        """Return the variables that it has created in the default graph, by name. TF1: same name."""
+        """Return the optimizer's variables in the default graph, sorted by name. TF1: same name."""
         made = list(self._non_slots.values())
         made += [slot for slots in self._slots.values() for slot in slots.values()]
         graph = get_default_graph().root
@@ -226,9 +226,9 @@ class Optimizer(ABC):
     def _slot(
         self, variable: Variable, name: str, value: Any = 0.0, label: str | None = None
     ) -> Variable:
-        """Return a slot of the variable, created at the first call with ``value``, or full of it.
+        """Return a slot of the variable; the first call creates it with ``value``, a tensor or number.
 
-        ``label`` is the last part of its variable's name, by default the optimizer's name.
+        ``label`` is the last part of the slot's name, by default the optimizer's name.
         """
         slots = self._slots.setdefault(name, {})
         if variable.op not in slots:
@@ -236,7 +236,7 @@ class Optimizer(ABC):
         return slots[variable.op]
 
     def _zeros_slot(self, var: Variable, slot_name: str, op_name: str) -> Variable:
-        """Return a slot full of zeros; ``op_name`` is the last part of its name. TF1: same name."""
+        """Return a slot with zeros; ``op_name`` is the last part of its name. TF1: same name."""
         return self._slot(var, slot_name, 0.0, op_name)
 
     def _get_or_make_slot(self, var: Variable, val: Any, slot_name: str, op_name: str) -> Variable:
@@ -244,9 +244,9 @@ class Optimizer(ABC):
         return self._slot(var, slot_name, val, op_name)
 
     def _non_slot(self, name: str, initial_value: Any, beside: Variable) -> Variable:
-        """Return a variable of the optimizer itself, created at the first call in a graph.
+        """Return a variable of the optimizer; the first call in a graph creates it.
 
-        It is on the device of ``beside``.
+        It has the device of ``beside``.
         """
         key = get_default_graph().root, name
         if key not in self._non_slots:
@@ -263,7 +263,7 @@ class Optimizer(ABC):
                 self._slot(var, name, value)
 
     def _prepare(self) -> None:
-        """Create the tensors that the updates of one step share; a number is float32, as in TF1."""
+        """Create the tensors of the hyperparameters; a number is float32, as in TF1."""
         for name, value in self._hyperparameters.items():
             value = self._value(value)
             self._tensors[name] = convert_to_tensor(value, preferred_dtype=float32, name=name)
@@ -277,12 +277,12 @@ class Optimizer(ABC):
         return create_op(f"Apply{self._update_type}", (*self._inputs(var), grad), self._attrs)
 
     def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Tensor | Operation:
-        """Return the op that updates the rows of a variable, each of which occurs once in ``grad``."""
+        """Return the op that updates rows of a variable by ``grad``, which has each row once."""
         inputs = (*self._inputs(var), grad.values, grad.indices)
         return create_op(f"SparseApply{self._update_type}", inputs, self._attrs)
 
     def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
-        """Return the op that is done when all updates are."""
+        """Return the op that depends on all updates."""
         return group(*update_ops, name=name_scope)
 
     # Helpers.
@@ -293,13 +293,13 @@ class Optimizer(ABC):
 
     @staticmethod
     def _value(value: Any) -> Any:
-        """Return a hyperparameter that may be given as a function without arguments."""
+        """Return a hyperparameter; call it if it is a function."""
         return value() if callable(value) else value
 
     _call_if_callable = _value  # as TF1 calls it
 
     def _in_dtype_of(self, var: Variable, *scalars: Tensor) -> list[Tensor]:
-        """Return scalars in the dtype of a variable; those of one dtype and device share them."""
+        """Return scalars in the dtype of a variable; one cast per dtype and device."""
         of = var.dtype, var.device
         for scalar in scalars:
             if (scalar, *of) not in self._casts:
@@ -316,7 +316,7 @@ class Optimizer(ABC):
 
 
 def _constrained(variable: Variable, update: Operation) -> Operation:
-    """Return an operation that also applies the variable's constraint, if it has one."""
+    """Return an operation that updates the variable and applies its constraint, if any."""
     if variable.constraint is None:
         return update
     with control_dependencies([update]):

@@ -1,10 +1,10 @@
-"""The optimizers: what each keeps beside a variable, and how a gradient updates both.
+"""The optimizers, with their updates of variables and slots.
 
 Hyperparameters are numbers, scalar tensors, or functions that return one. ``use_locking`` is without
-effect, for a run's writes are one transaction.
+effect: the writes of a run are one transaction.
 
-To add one, write the update in place, register it with :func:`update_op`, and name its slots and
-hyperparameters, in the order of the update's arguments, to :class:`Optimizer`.
+To add an optimizer, write its update in place, register it with :func:`update_op`, and pass its slots
+and hyperparameters to :class:`Optimizer` in the order of the update's arguments.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ update_op("Momentum", _momentum, refs=2)
 class MomentumOptimizer(Optimizer):
     """``accum = momentum * accum + grad; var -= learning_rate * accum``.
 
-    TF1: ``tf.train.MomentumOptimizer``. ``use_nesterov`` looks ahead:
+    TF1: ``tf.train.MomentumOptimizer``. With ``use_nesterov``,
     ``var -= learning_rate * (grad + momentum * accum)``.
     """
 
@@ -125,7 +125,7 @@ class AdagradOptimizer(Optimizer):
 
 # --- RMSProp --------------------------------------------------------------------------------------
 def _follow(mean: Array, decay: Array, value: Array, out: Array | None = None) -> None:
-    """Move a running mean: ``mean = decay * mean + (1 - decay) * value``. ``out`` may be ``value``."""
+    """Update a running mean, ``decay * mean + (1 - decay) * value``. ``out`` may be ``value``."""
     mean *= decay
     mean += np.multiply(value, 1 - decay, out=out)
 
@@ -154,7 +154,7 @@ def _centered_rmsprop(
 
 
 def _rmsprop_step(var: Array, mom: Array, t: Array, lr: Array, momentum: Array, grad: Array) -> None:
-    """Move by ``grad / sqrt(t)`` and momentum; ``t`` is overwritten."""
+    """Update by ``grad / sqrt(t)`` and momentum; overwrites ``t``."""
     np.sqrt(t, out=t)
     np.divide(grad, t, out=t)
     t *= lr
@@ -171,8 +171,8 @@ class RMSPropOptimizer(Optimizer):
     """``mean_square = decay * mean_square + (1 - decay) * grad ** 2``, then a step with momentum.
 
     ``mom = momentum * mom + learning_rate * grad / sqrt(mean_square + epsilon); var -= mom``.
-    TF1: ``tf.train.RMSPropOptimizer``. With ``centered`` the gradient is scaled by its variance rather
-    than by its second moment.
+    TF1: ``tf.train.RMSPropOptimizer``. With ``centered`` the gradient is divided by its variance
+    instead of its second moment.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ def _adam_rows(
     lr: Array, beta1: Array, beta2: Array, epsilon: Array, weight_decay: Array, grad: Array,
     indices: Array,
 ) -> None:  # fmt: skip
-    """As the original: the moments of all rows decay, and all rows move."""
+    # as in TF1, the moments of all rows decay, and all rows are updated
     m *= beta1
     m[indices] += grad * (1 - beta1)
     v *= beta2
@@ -221,7 +221,7 @@ def _adam_rows(
 def _adam_step(
     var: Array, m: Array, v: Array, t: Array, rate: Array, epsilon: Array, weight_decay: Array
 ) -> None:
-    """Move by ``m / sqrt(v)``; ``t`` is overwritten."""
+    """Update by ``m / sqrt(v)``; overwrites ``t``."""
     np.sqrt(v, out=t)
     t += epsilon
     np.divide(m, t, out=t)
@@ -287,10 +287,10 @@ class AdamOptimizer(Optimizer):
 
 
 class AdamWOptimizer(AdamOptimizer):
-    """Adam that also shrinks the weights themselves: ``var -= weight_decay * var``.
+    """Adam with decoupled weight decay: ``var -= weight_decay * var``.
 
-    TF1: ``tf.contrib.opt.AdamWOptimizer``. The decay is not scaled by the learning rate; where that
-    changes, change the decay along with it.
+    TF1: ``tf.contrib.opt.AdamWOptimizer``. The decay is not multiplied by the learning rate. If the
+    rate changes, change the decay, too.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class AdamWOptimizer(AdamOptimizer):
     def minimize(
         self, *args: Any, decay_var_list: Iterable[Variable] | None = None, **kwargs: Any
     ) -> Operation:
-        """As :meth:`Optimizer.minimize`; ``decay_var_list`` are the variables to shrink."""
+        """As :meth:`Optimizer.minimize`; ``decay_var_list`` are the variables to decay."""
         self._choose(decay_var_list)
         return super().minimize(*args, **kwargs)
 
@@ -321,7 +321,7 @@ class AdamWOptimizer(AdamOptimizer):
         name: str | None = None,
         decay_var_list: Iterable[Variable] | None = None,
     ) -> Operation:
-        """As :meth:`Optimizer.apply_gradients`; ``decay_var_list`` are the variables to shrink."""
+        """As :meth:`Optimizer.apply_gradients`; ``decay_var_list`` are the variables to decay."""
         self._choose(decay_var_list)
         return super().apply_gradients(grads_and_vars, global_step, name)
 
@@ -351,7 +351,7 @@ update_op("Adadelta", _adadelta, refs=3)
 
 
 class AdadeltaOptimizer(Optimizer):
-    """Steps as large as earlier ones, in the direction of the gradient scaled by its running size.
+    """Scales gradients by running means of the squares of earlier steps and gradients.
 
     ``accum = rho * accum + (1 - rho) * grad ** 2``,
     ``step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * grad``,
@@ -401,7 +401,7 @@ update_op("Ftrl", _ftrl, refs=3)
 
 
 class FtrlOptimizer(Optimizer):
-    """Follow the regularized leader: sparse weights by an l1 penalty. TF1: ``tf.train.FtrlOptimizer``.
+    """Follow the regularized leader, with l1 and l2 penalties. TF1: ``tf.train.FtrlOptimizer``.
 
     ``linear += grad + 2 * l2_shrinkage * var - (new_accum ** -p - accum ** -p) / learning_rate * var``,
     where ``new_accum = accum + grad ** 2`` and p is ``learning_rate_power``. Then ``var`` is 0 where
@@ -409,18 +409,17 @@ class FtrlOptimizer(Optimizer):
     elsewhere. The slots are "accum" and "linear".
 
     Args:
-        learning_rate: of the steps.
+        learning_rate: the learning rate.
         learning_rate_power: 0 or less; 0 is a fixed rate.
-        initial_accumulator_value: of "accum"; 0 or more.
+        initial_accumulator_value: the initial value of "accum"; 0 or more.
         l1_regularization_strength: 0 or more.
         l2_regularization_strength: 0 or more.
         use_locking: without effect.
-        name: of the operations and the slots.
+        name: the name of the operations and slots.
         accum_name: the last part of the names of the "accum" slots; ``name`` by default.
         linear_name: likewise of "linear".
-        l2_shrinkage_regularization_strength: 0 or more; shrinks the variables at each step.
-        beta: 0 or more, added to the roots of the accumulator: as ``beta / (2 * learning_rate)`` more
-            of ``l2_regularization_strength``, which it is.
+        l2_shrinkage_regularization_strength: 0 or more; an l2 penalty that does not depend on "accum".
+        beta: 0 or more; adds ``beta / (2 * learning_rate)`` to ``l2_regularization_strength``.
 
     Raises:
         ValueError: a number out of its range.
