@@ -1,4 +1,4 @@
-"""The global step, the number of training steps done. TF1: ``tf.train.get_global_step`` and kin."""
+"""The global step, the number of training steps. TF1: ``tf.train.get_global_step`` and others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("asyncmon.graph")
 def get_global_step(graph: Graph | None = None) -> Any:
     """Return the graph's global step, a variable or tensor, or None. TF1: same name.
 
-    It is the one member of ``GraphKeys.GLOBAL_STEP``, or else the tensor named ``global_step:0``.
+    It is the single member of ``GraphKeys.GLOBAL_STEP``, or else the tensor ``global_step:0``.
 
     Raises:
         TypeError: it is not an integer scalar.
@@ -36,7 +36,7 @@ def get_global_step(graph: Graph | None = None) -> Any:
 
 
 def step_counter(graph: Graph) -> Any:
-    """Return what counts the steps of a graph: its global step, if that is one integer of any shape."""
+    """Return the global step if it is one integer, of any shape, or None."""
     found = _found(graph)
     counts = isinstance(found, Variable | Tensor) and found.dtype.is_integer
     return found if counts and num_elements(found.get_shape().dims) in (1, None) else None
@@ -58,12 +58,12 @@ def _found(graph: Graph) -> Any:
 
 
 def create_global_step(graph: Graph | None = None) -> Variable:
-    """Create the global step of a graph: int64, 0, saved, not trained. TF1: same name.
+    """Create the global step of a graph: int64, 0, saved, not trainable. TF1: same name.
 
-    It is made by ``get_variable``, so its name is that of the variable scope and ``global_step``.
+    ``get_variable`` creates it, so the name starts with that of the variable scope.
 
     Raises:
-        ValueError: there is one, or the scope only finds variables.
+        ValueError: it exists, or the scope has ``reuse=True``.
     """
     graph = get_default_graph() if graph is None else graph
     if get_global_step(graph) is not None:
@@ -102,6 +102,6 @@ def assert_global_step(global_step_tensor: Any) -> None:
 async def global_step(sess: Any, global_step_tensor: Any) -> int:
     """Return the value of the global step, a variable, tensor or name, in a session. TF1: same name.
 
-    Its shape may also be [1].
+    The shape [1] is accepted, too.
     """
     return int(np.asarray(await sess.run(global_step_tensor)).item())

@@ -1,4 +1,4 @@
-"""Initial values of variables: constant, random, Glorot, He, and kin. TF1: ``tf.initializers``."""
+"""Initial values of variables: constant, random, Glorot, He and others. TF1: ``tf.initializers``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _known = partial(tuple_of_ints, error="An initializer needs a fully known shape"
 class Initializer(ABC):
     """A function of a shape, and possibly a dtype, that returns a tensor.
 
-    The ``dtype`` of an initializer is that of calls which give none.
+    The ``dtype`` of an initializer is the default of calls.
     """
 
     dtype: Any
@@ -60,9 +60,9 @@ class ones_initializer(_Filled):
 
 @dataclass(eq=False)
 class constant_initializer(Initializer):
-    """A given value, or values the last of which fills the shape. TF1: ``tf.constant_initializer``.
+    """A given value; the last of several values fills the shape. TF1: ``tf.constant_initializer``.
 
-    With ``verify_shape`` a value that does not have the shape of the variable is a TypeError.
+    With ``verify_shape`` a value of another shape than the variable is a TypeError.
     """
 
     value: Any = 0
@@ -131,7 +131,7 @@ class truncated_normal_initializer(_Normal):
 
 @dataclass(eq=False)
 class variance_scaling_initializer(Initializer):
-    """Random numbers whose spread suits the number of inputs or outputs. TF1: same name.
+    """Random numbers with a variance for the number of inputs or outputs. TF1: same name.
 
     The variance is ``scale / n``, with n the number of inputs (mode "fan_in"), of outputs ("fan_out")
     or the mean of both ("fan_avg") of a weight of this shape. ``distribution`` is "truncated_normal"
@@ -209,7 +209,7 @@ def lecun_uniform(seed: int | None = None) -> variance_scaling_initializer:
 class uniform_unit_scaling_initializer(Initializer):
     """Uniform numbers that keep the scale of the inputs, times a factor. TF1: same name.
 
-    Their bound is ``factor * sqrt(3 / inputs)``, with all dimensions but the last as inputs.
+    The bound is ``factor * sqrt(3 / inputs)``; all dimensions but the last count as inputs.
     """
 
     factor: float = 1.0
@@ -223,7 +223,7 @@ class uniform_unit_scaling_initializer(Initializer):
 
 @dataclass(eq=False)
 class orthogonal_initializer(Initializer):
-    """An orthogonal matrix; dimensions but the last are the rows. TF1: same name."""
+    """An orthogonal matrix; all dimensions but the last are rows. TF1: same name."""
 
     gain: float = 1.0
     seed: int | None = None
@@ -273,6 +273,6 @@ identity = identity_initializer
 
 
 def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
-    """Return the numbers of inputs and outputs of a weight; a receptive field counts for both."""
+    """Return the numbers of inputs and outputs of a weight, each times its receptive field."""
     *field, inputs, outputs = shape if len(shape) > 1 else (shape or (1,)) * 2
     return inputs * prod(field), outputs * prod(field)

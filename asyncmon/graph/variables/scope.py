@@ -1,4 +1,4 @@
-"""Scopes of variables, and variables found by name in them.
+"""Variable scopes, and variables by name.
 
 TF1: ``tf.variable_scope``, ``tf.get_variable``.
 """
@@ -40,7 +40,7 @@ class _Reuse(Enum):
 
 
 AUTO_REUSE: Final = _Reuse.AUTO
-"""For ``reuse=``: find the variable, or make it where there is none. TF1: ``tf.AUTO_REUSE``."""
+"""For ``reuse=``: return the existing variable, or create it. TF1: ``tf.AUTO_REUSE``."""
 
 Reuse = bool | _Reuse
 
@@ -51,8 +51,8 @@ class VariableScope:
 
     Attributes:
         name: the prefix, without the last slash, of the names of variables.
-        reuse: True finds variables, False makes them, ``AUTO_REUSE`` does either.
-        original_name_scope: the prefix of ops where the scope was first entered.
+        reuse: True returns existing variables, False creates them, ``AUTO_REUSE`` does either.
+        original_name_scope: the name scope of the first entry.
     """
 
     name: str = ""
@@ -66,7 +66,7 @@ class VariableScope:
     _outer: VariableScope | None = field(default=None, repr=False)
 
     def reuse_variables(self) -> None:
-        """Find variables from here on, also where the scope is entered again. TF1: same name."""
+        """Set ``reuse`` to True, also for later entries of the scope. TF1: same name."""
         self.reuse = True
 
     def set_initializer(self, initializer: Any) -> None:
@@ -86,7 +86,7 @@ class VariableScope:
         self.custom_getter = custom_getter
 
     def get_collection(self, name: Any) -> list[Any]:
-        """Return the items of a collection whose names are in this scope. TF1: same name."""
+        """Return the members of a collection in this scope. TF1: same name."""
         return get_default_graph().get_collection(name, f"{self.name}/" if self.name else "")
 
     def global_variables(self) -> list[Variable]:
@@ -98,7 +98,7 @@ class VariableScope:
         return self.get_collection(GraphKeys.LOCAL_VARIABLES)
 
     def trainable_variables(self) -> list[Variable]:
-        """Return the variables of this scope that optimizers change. TF1: same name."""
+        """Return the variables of this scope that optimizers update. TF1: same name."""
         return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
 
 
@@ -129,20 +129,20 @@ def variable_scope(
 ) -> Iterator[VariableScope]:
     """Prefix the names of variables and ops, and set the defaults of ``get_variable``. TF1: same name.
 
-    Those are ``initializer``, ``regularizer``, ``dtype``, ``custom_getter`` (which goes around that of
-    the outer scope) and ``constraint``. ``caching_device`` and ``use_resource`` are without effect.
+    The defaults are ``initializer``, ``regularizer``, ``dtype``, ``custom_getter`` (wraps that of the
+    outer scope) and ``constraint``. ``caching_device`` and ``use_resource`` are without effect.
 
     Args:
         name_or_scope: a name inside the current scope, or a scope to enter again.
-        default_name: used where ``name_or_scope`` is None; made unique among the scopes opened since
-            the outer scope was entered.
-        values: tensors whose graph is meant; by default the default graph.
+        default_name: used if ``name_or_scope`` is None; made unique among the scopes opened since the
+            entry of the outer scope.
+        values: tensors of the graph to use; by default the default graph.
         partitioner: must be None: variables are whole.
         reuse: True, False or ``AUTO_REUSE``; None is that of the outer scope.
         auxiliary_name_scope: false leaves the names of ops alone.
 
     Raises:
-        RuntimeError: the scope is left before one that was entered inside.
+        RuntimeError: the exit of the scope precedes that of an inner scope.
     """
     graph = get_default_graph() if not values else next(v.graph for v in values if is_tensor_like(v))
     _refuse_partitioner(partitioner)
@@ -179,12 +179,12 @@ def variable_scope(
         if isinstance(name_or_scope, VariableScope):
             opened.clear()
             opened.update(before)
-        else:  # default names inside count anew when the scope is entered again
+        else:  # the next entry numbers default names from the start
             opened.update(dict.fromkeys((n for n in opened if n.startswith(f"{scope.name}/")), 0))
 
 
 def _check_innermost(scope: VariableScope) -> None:
-    """Refuse to leave a scope before one inside. In another context there is no scope of these."""
+    # if the exit is in another context, none of these scopes is current
     inner = _context().variable_scope
     while inner is not None and inner is not scope:
         inner = inner._outer
@@ -254,18 +254,18 @@ def get_variable(
 ) -> Any:
     """Return the variable of this name in the current scope, an existing or a new one. TF1: same name.
 
-    Args that are not named here are those of :class:`Variable`.
+    The other arguments are those of :class:`Variable`.
 
     Args:
-        name: without the names of the scopes.
-        shape: of a new variable; that of an existing one is checked against it, and so is its dtype.
-        dtype: the scope's by default, float32.
-        initializer: a function ``initializer(shape, dtype=...)``, or a value or tensor, which has a
-            shape of its own; by default Glorot uniform for floats, zeros for the rest.
-        regularizer: ``regularizer(variable)`` -> a loss that joins ``REGULARIZATION_LOSSES``, or None.
+        name: the name inside the current scope.
+        shape: the shape of a new variable; checked against that of an existing one, as is ``dtype``.
+        dtype: the dtype; by default that of the scope, float32.
+        initializer: a function ``initializer(shape, dtype=...)``, or a value or tensor, without
+            ``shape``; by default Glorot uniform for floats, else zeros.
+        regularizer: ``regularizer(variable)``, returns a loss for ``REGULARIZATION_LOSSES``, or None.
         partitioner: must be None: variables are whole.
-        custom_getter: ``custom_getter(getter, name, **arguments)`` -> what is returned instead; the
-            variable itself is ``getter(name, **arguments)``. The name is the full one.
+        custom_getter: ``custom_getter(getter, name, **arguments)``, returns the result instead. It gets
+            the variable from ``getter(name, **arguments)``, with the full name.
         synchronization, aggregation: without effect: a variable has one copy.
     """
     scope = get_variable_scope()
@@ -289,7 +289,7 @@ def get_variable(
 
 
 def named_variables() -> dict[str, Variable]:
-    """Return the variables of the default graph that ``get_variable`` made, by name."""
+    """Return the variables of the default graph created by ``get_variable``, by name."""
     made: dict[str, Variable] = get_default_graph().root.extras.get("get_variable", {})
     return dict(made)
 
@@ -312,7 +312,7 @@ def _find_or_create(
     partitioner: Any = None,
     **settings: Any,
 ) -> Variable:
-    """Return the variable of this full name, made with these settings; a custom getter's ``getter``."""
+    """Return the variable of a full name; the ``getter`` of custom getters."""
     _refuse_partitioner(partitioner)
     if not name:
         raise ValueError("get_variable() needs a name, got an empty one.")
@@ -362,7 +362,7 @@ def _shared(found: Variable, name: str, reuse: Reuse, shape: Any, dtype: DType |
 def _initial_value(
     name: str, shape: Any, dtype: DType | None, initializer: Any, default: DType
 ) -> tuple[Any, DType | None]:
-    """Return the initial value of a new variable and the dtype it must have, if any."""
+    """Return the initial value of a new variable, and its dtype if that is fixed."""
     if initializer is not None and not callable(initializer):
         if shape is not None:
             raise ValueError("If initializer is a constant, do not specify shape.")
@@ -382,10 +382,10 @@ def _initial_value(
 
 
 def make_slot(primary: Any, initial_value: Any, name: str, shape: list[int] | None = None) -> Variable:
-    """Create a variable beside ``primary`` (a variable, or a tensor), called ``primary/name``.
+    """Create a variable ``primary/name`` for ``primary``, a variable or a tensor.
 
-    It is on the device of ``primary``, if that is a variable. ``initial_value`` is a tensor, or a
-    number that fills the shape, by default that of ``primary``.
+    It has the device of ``primary`` if that is a variable. ``initial_value`` is a tensor, or a
+    number to fill the shape with. The shape is by default that of ``primary``.
     """
     outer = get_variable_scope().name
     full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"

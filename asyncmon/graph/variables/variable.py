@@ -1,8 +1,8 @@
-"""Variables: the state of a program. TF1: ``tf.Variable`` and the functions about collections of them.
+"""Variables: the state of a program. TF1: ``tf.Variable`` and functions on collections of variables.
 
-A variable is a node; its value belongs to a session. What a run computes with it uses the value before
-the run's writes, unless a data or control dependency orders the read after one. A variable that is
-fetched itself is read after all of them.
+A variable is a node; its value belongs to a session. A read returns the value before the writes of the
+run, unless a data or control dependency orders it after a write. A fetch of the variable itself returns
+the value after all writes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
 
-_INITIALIZERS = "initializers"  # in a graph's extras: those that were set anew, by variable
+_INITIALIZERS = "initializers"  # in a graph's extras: replaced initializers, by variable
 _READS = frozenset({"VariableV2", "ReadVariable"})
 
 
 @contextmanager
 def _initial_scope(by_function: bool) -> Iterator[list[Operation]]:
-    """Build an initial value inside; list the ops of a function, which go where the variable does."""
+    """Build an initial value; list the ops of a function, which get the variable's device."""
     made: list[Operation] = []
 
     def note(op: Operation) -> str:
@@ -53,7 +53,7 @@ def _initial_scope(by_function: bool) -> Iterator[list[Operation]]:
 
 
 def _of_rows(name: str, does: str) -> Callable[..., Tensor]:
-    """Return the method of a function that takes indices and rows."""
+    """Return a method for a scatter function that takes indices and rows."""
     write: Callable[..., Tensor] = getattr(variable_ops, name)
 
     def method(
@@ -69,29 +69,29 @@ def _of_rows(name: str, does: str) -> Callable[..., Tensor]:
 class Variable(Operators):
     """A value that lives in a session from step to step. TF1: ``tf.Variable``.
 
-    Usable wherever a tensor is. It must be initialised in a session before it is read there:
+    Accepted wherever a tensor is. Initialise it in a session before a read:
     ``await session.run(global_variables_initializer())``.
 
     Args:
         initial_value: a tensor, a value, or a function without arguments that returns one.
-        trainable: whether optimizers find it: it joins ``GraphKeys.TRAINABLE_VARIABLES``. None is True.
-        collections: those it joins; ``[GraphKeys.GLOBAL_VARIABLES]`` by default. What is in that one is
-            saved in checkpoints.
-        validate_shape: false lets it take values of any shape.
+        trainable: add it to ``GraphKeys.TRAINABLE_VARIABLES``, the variables that optimizers update.
+        collections: the collections to add it to; ``[GraphKeys.GLOBAL_VARIABLES]`` by default, whose
+            members are saved in checkpoints.
+        validate_shape: false allows values of any shape.
         caching_device: without effect: a run reads it once.
         name: made unique; "Variable" by default.
-        variable_def: must be None: there are no protocol buffers to make a variable from.
-        dtype: of the value; by default that of ``initial_value``.
-        expected_shape: checked against that of ``initial_value``.
+        variable_def: must be None: variables are not built from protocol buffers.
+        dtype: the dtype; by default that of ``initial_value``.
+        expected_shape: checked against the shape of ``initial_value``.
         import_scope: must be None, as ``variable_def``.
-        constraint: ``constraint(value) -> value``, which optimizers apply after each update.
+        constraint: ``constraint(value) -> value``, applied by optimizers after each update.
         use_resource: without effect: there is one kind of variable.
         synchronization, aggregation: without effect: a variable has one copy.
-        shape: checked as ``expected_shape``; one that is not known in full lets it take any shape.
+        shape: checked as ``expected_shape``; a partially known one allows values of any shape.
 
     Attributes:
-        op: the operation that stands for it; its name is the name in snapshots.
-        graph: the graph it belongs to, the outermost one.
+        op: its operation, whose name is the variable's name in snapshots.
+        graph: its graph, the outermost one.
         initial_value: the tensor that the initializer assigns.
         initializer: the operation that assigns the initial value.
         save_name: its name in checkpoints.
@@ -184,7 +184,7 @@ class Variable(Operators):
 
     @property
     def device(self) -> str:
-        """The device it was built for, "" where none was asked for."""
+        """The device it was built for, or ""."""
         return self._ref.device
 
     def get_shape(self) -> TensorShape:
@@ -192,27 +192,27 @@ class Variable(Operators):
         return self.shape
 
     def value(self) -> Tensor:
-        """Return its value: after the control dependencies in force here, if there are any.
+        """Return its value after the current control dependencies, if there are any.
 
-        Without them this is the variable's own tensor: fetched, it is read after the run's writes.
+        Without them, return the variable's own tensor; a fetch of it is read after the run's writes.
         """
         context = building.get()
         ordered = context is not None and context.control and context.graph.root is self.graph
         return self.read_value() if ordered else self._ref
 
     def read_value(self) -> Tensor:
-        """Return its value as of here: after the control dependencies in force, in this branch.
+        """Return its value after the current control dependencies, in the current branch.
 
-        Without them, the value before the run's writes, also where it is fetched.
+        Without them, return the value before the run's writes, also in a fetch.
         """
         return create_op("ReadVariable", (self,), None, "read")
 
     def initialized_value(self) -> Tensor:
-        """Return its value, or its initial value where it has none yet. TF1: same name."""
+        """Return its value, or its initial value if it has none yet. TF1: same name."""
         return create_op("InitializedValue", (self, self.initial_value))
 
     def set_initial_value(self, value: Any) -> None:
-        """Let the initializer assign another tensor. Init ops built before keep the old one."""
+        """Replace the initial value. Initializer ops built before keep the old one."""
         with entered(_outside_control_flow(self.graph)), name_scope(f"{self.op.name}/"):
             self.initial_value = convert_to_tensor(value, self.dtype)
             self.initializer = variable_ops.assign(self, self.initial_value, name="Assign").op
@@ -229,10 +229,10 @@ class Variable(Operators):
     def load(self, value: Any, session: Any = None) -> Awaitable[None]:
         """Set it in a session, by default the default one, initialised or not. TF1: same name.
 
-        Adds no operation to the graph: the initializer is run with the value fed.
+        Adds no operation to the graph: it runs the initializer and feeds the value.
 
         Raises:
-            ValueError: there is no session, or it runs another graph; or the shape is another one.
+            ValueError: there is no session, or it runs another graph; or the shape differs.
         """
         chosen = session_for(self.graph, session, "load a variable", "load")
         done: Awaitable[None] = chosen.run(self.initializer, {self.initializer.inputs[1]: value})
@@ -247,22 +247,22 @@ class Variable(Operators):
     def assign(
         self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Return a tensor that sets it and is the new value, or the operation if not ``read_value``.
+        """Assign a value; return the new value, or the operation if not ``read_value``.
 
-        TF1: same name. ``use_locking`` is without effect: a run's writes are one transaction.
+        TF1: same name. ``use_locking`` is without effect: the writes of a run are one transaction.
         """
         return _written(variable_ops.assign(self, value, name=name), read_value)
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Return a tensor that adds to it and is the new value. Arguments as :meth:`assign`."""
+        """Add a value; return the new value. Arguments as :meth:`assign`."""
         return _written(variable_ops.assign_add(self, delta, name=name), read_value)
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Return a tensor that subtracts from it and is the new value. Arguments as :meth:`assign`."""
+        """Subtract a value; return the new value. Arguments as :meth:`assign`."""
         return _written(variable_ops.assign_sub(self, delta, name=name), read_value)
 
     scatter_add = _of_rows("scatter_add", "adds")
@@ -270,19 +270,19 @@ class Variable(Operators):
     scatter_update = _of_rows("scatter_update", "sets")
 
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Return a tensor that adds at vectors of coordinates. TF1: same name."""
+        """Add updates at coordinates; return the new value. TF1: same name."""
         return variable_ops.scatter_nd_add(self, indices, updates, name=name)
 
     def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Return a tensor that subtracts at vectors of coordinates. TF1: same name."""
+        """Subtract updates at coordinates; return the new value. TF1: same name."""
         return variable_ops.scatter_nd_sub(self, indices, updates, name=name)
 
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Return a tensor that sets what is at vectors of coordinates. TF1: same name."""
+        """Set elements or slices at coordinates; return the new value. TF1: same name."""
         return variable_ops.scatter_nd_update(self, indices, updates, name=name)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
-        """Return what is at vectors of coordinates. TF1: same name."""
+        """Return the elements or slices at coordinates. TF1: same name."""
         return create_op("GatherNd", (self, indices), {"batch_dims": 0}, name)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
@@ -290,11 +290,11 @@ class Variable(Operators):
         return create_op("GatherV2", (self, indices), {"axis": 0, "batch_dims": 0}, name)
 
     def count_up_to(self, limit: int) -> Any:
-        """Return its value, adding 1 afterwards; OutOfRangeError at the limit. TF1: same name."""
+        """Return its value, then add 1; OutOfRangeError at the limit. TF1: same name."""
         return variable_ops.count_up_to(self, limit)
 
     def set_shape(self, shape: Any) -> None:
-        """Add to what is known of its shape. TF1: same name."""
+        """Refine the static shape. TF1: same name."""
         self._ref.set_shape(shape)
 
     def __repr__(self) -> str:
@@ -306,7 +306,7 @@ def _written(assigned: Tensor, read_value: bool) -> Tensor | Operation:
 
 
 def _outside_control_flow(graph: Graph) -> BuildContext:
-    """Return the context a variable is built in: no branch, no loop, no control dependency."""
+    """Return the context to build a variable in, outside branches, loops and control dependencies."""
     context = building.get()
     assert context is not None, "set in get_default_graph"
     if context.graph is graph:
@@ -315,10 +315,10 @@ def _outside_control_flow(graph: Graph) -> BuildContext:
 
 
 def _with_initialized_reads(initial: Tensor) -> Tensor:
-    """Return an initial value whose reads of variables fall back to those variables' initial values.
+    """Return an initial value whose reads of variables fall back to their initial values.
 
     One run can then initialise variables that depend on each other, in any order. The ops between the
-    reads and the value are built a second time; a value without such reads is returned as it is.
+    reads and the value are copied; a value without such reads is returned unchanged.
     """
     copies: dict[Tensor, Tensor] = {}
     changed: dict[str, Operation] = get_default_graph().root.extras.get(_INITIALIZERS, {})
@@ -342,7 +342,7 @@ def _with_initialized_reads(initial: Tensor) -> Tensor:
 
 
 def _values_before(op: Operation) -> list[Operation]:
-    """Return the nodes that a node takes values of; none for those that read or write variables."""
+    """Return the nodes of a node's inputs; none for a node that reads or writes a variable."""
     return [] if op.op_def.refs else [tensor.op for tensor in op.inputs]
 
 
@@ -352,12 +352,12 @@ def global_variables(scope: str | None = None) -> list[Variable]:
 
 
 def local_variables(scope: str | None = None) -> list[Variable]:
-    """Return the variables of this process alone, which are not saved. TF1: same name."""
+    """Return the variables of this process, which are not saved. TF1: same name."""
     return get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
 def trainable_variables(scope: str | None = None) -> list[Variable]:
-    """Return the variables that optimizers change. TF1: same name."""
+    """Return the variables that optimizers update. TF1: same name."""
     return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
