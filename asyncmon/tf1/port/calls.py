@@ -1,4 +1,4 @@
-"""Calls: what goes into a function of the file, and what comes out of any."""
+"""Calls: bind arguments to parameters of functions in the file, and find the kinds of results."""
 
 from __future__ import annotations
 
@@ -36,19 +36,16 @@ from asyncmon.tf1.port.scopes import decorators
 from asyncmon.tf1.port.store import Store
 
 KEEPING = frozenset({"list", "tuple", "set", "sorted", "reversed", "iter"})
-"""Builtins that give the elements of their argument."""
+"""Builtins whose result has the elements of the argument."""
 
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 
 WAITING = frozenset(
     [
-        "queue.Queue",
-        "queue.PriorityQueue",
-        "threading.Event",
-        "threading.Condition",
+        "queue.Queue", "queue.PriorityQueue", "threading.Event", "threading.Condition",
         "threading.Barrier",
     ]
-)
+)  # fmt: skip
 """Classes whose methods block a thread."""
 
 CALLS_BACK = {
@@ -56,13 +53,13 @@ CALLS_BACK = {
     "basic_train_loop": ("Session",),
     "FinalOpsHook": ("Session",),
 }
-"""What functions of asyncmon give to the functions that they are given."""
+"""The arguments with which functions of asyncmon call the functions passed to them."""
 
 _INIT_FN = {"Scaffold": ("Scaffold", "Session"), "Supervisor": ("Session",)}
 
 
 def argument(call: cst.Call, position: int | None, keyword: str) -> cst.BaseExpression | None:
-    """Return an argument of a call by its place or its keyword."""
+    """Return an argument of a call by its position or keyword."""
     for index, arg in enumerate(call.args):
         if arg.keyword is not None and arg.keyword.value == keyword:
             return arg.value
@@ -72,7 +69,7 @@ def argument(call: cst.Call, position: int | None, keyword: str) -> cst.BaseExpr
 
 
 def local_target(flow: Store, kind: Kind) -> tuple[cst.FunctionDef | cst.Lambda, bool] | None:
-    """Return the function of the file that a call reaches, and whether it gets an object first."""
+    """Return the function of the file that a call of this kind runs, and whether it is bound."""
     if isinstance(kind, Func):
         return kind.node, kind.bound
     name = "__init__" if isinstance(kind, Local) else "__call__"
@@ -85,7 +82,7 @@ def local_target(flow: Store, kind: Kind) -> tuple[cst.FunctionDef | cst.Lambda,
 
 
 def bind_call(flow: Store, call: cst.Call) -> None:
-    """Add what the arguments of a call say about the parameters of functions of the file."""
+    """Add the kinds of a call's arguments to the parameters of functions in the file."""
     callee = flow.kinds(call.func)
     for kind in callee:
         target = local_target(flow, kind)
@@ -121,7 +118,7 @@ def _bind_arguments(
 def bind_positions(
     flow: Store, function: cst.FunctionDef | cst.Lambda, bound: bool, given: list[Kinds]
 ) -> None:
-    """Add what a call gives by position to what the parameters of a function can be."""
+    """Add the kinds of positional arguments to the parameters of a function."""
     parameters = _parameters(function)
     if bound and not (isinstance(function, cst.FunctionDef) and "staticmethod" in decorators(function)):
         parameters = parameters[1:]
@@ -176,13 +173,13 @@ def _bind_callbacks(flow: Store, kind: Real | Method, call: cst.Call) -> None:
 
 
 def call_results(flow: Store, call: cst.Call) -> Kinds:
-    """Return what a call gives, once awaited where that is due."""
+    """Return the kinds of a call's result, awaited if the call is."""
     found = union(_result(flow, kind, call) for kind in flow.kinds(call.func))
     return found | _of_container(flow, call.func)
 
 
 def _of_container(flow: Store, func: cst.BaseExpression) -> Kinds:
-    """Return what a method of a list or dict gives."""
+    """Return the kinds of the result of a method of a list or dict."""
     if not isinstance(func, cst.Attribute):
         return NOTHING
     held = frozenset(kind for kind in flow.kinds(func.value) if isinstance(kind, Elements | Items))
@@ -248,7 +245,7 @@ def _foreign(flow: Store, kind: Foreign, call: cst.Call) -> Kinds:
         if name in ("anext", "getattr", "eval", "map", "filter"):
             return NOTHING
     if kind.path.startswith("tensorflow."):
-        return SYMBOL  # the likeliest
+        return SYMBOL  # most functions of TensorFlow return tensors
     if kind.path in WAITING:
         return one(Foreign(f"{kind.path}()"))
     if flow.siblings.is_class(kind.path):

@@ -1,6 +1,6 @@
-"""What asyncmon's own public classes say: which methods are awaited, entered or iterated.
+"""The public classes of asyncmon: which methods are awaited, entered or iterated.
 
-The classes are looked at as they are; the tables below hold only what no signature says.
+The classes are inspected; the tables below have only what their signatures lack.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from asyncmon.tf1.port.kinds import (
 SYMBOLS = frozenset({"Tensor", "Operation", "Variable", "IndexedSlices"})
 
 SYMBOL_AWAITED = frozenset({"eval", "run", "load"})
-"""What is awaited of a tensor, a variable or an operation."""
+"""The methods of tensors, variables and operations that are awaited."""
 
 NO_SYMBOLS = ("flags", "logging", "gfile", "app", "compat", "python_io")
 """Modules below ``tf.`` whose functions make no tensors."""
@@ -60,12 +60,12 @@ RESULTS = {
     ("_MonitoredSession", "__aenter__"): "MonitoredSession",
     ("_MonitoredSession", "start"): "MonitoredSession",
 }
-"""What methods give whose signatures do not say it."""
+"""The results of methods whose signatures lack them."""
 
 STARTS = frozenset(
     ["create_tasks", "start_queue_runners", "StartQueueRunners", "loop", "Loop", "create_task"]
 )
-"""What starts tasks, and so needs a running event loop, without being awaited."""
+"""Functions that start tasks, so they need a running event loop, but are not awaited."""
 
 RENAMED = {
     "register_thread": "register_task",
@@ -74,7 +74,7 @@ RENAMED = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",
 }
-"""What has another name here; the last two of what is entered by ``async with`` only."""
+"""Attributes with another name here; the last two only for objects entered by ``async with``."""
 
 HINTS = [
     (re.compile(r"(^|_)(sess|session)\d*$"), ("Session", "MonitoredSession")),
@@ -85,7 +85,7 @@ HINTS = [
     (re.compile(r"(^|_)step_(context|ctx)$"), ("StepContext",)),
     (re.compile(r"(^|_)(summary|train|test|valid|eval|event|file|tb|log)_?writer$"), ("FileWriter",)),
 ]
-"""What a name stands for of which nothing else is known."""
+"""The classes of names whose kinds are unknown otherwise."""
 
 EVIDENCE = {
     "add_summary": "FileWriter",
@@ -97,7 +97,7 @@ EVIDENCE = {
     "clear_stop": "Coordinator",
     "stop_on_exception": "Coordinator",
 }
-"""Methods that say by their name what their object is."""
+"""Methods whose name identifies the class of their object."""
 
 
 def _public_classes() -> dict[str, type]:
@@ -114,14 +114,14 @@ CLASSES = _public_classes()
 
 
 def instance(name: str) -> Kinds:
-    """Return an object of a public class, by the name of the class."""
+    """Return the kinds of an object of a public class, by the name of the class."""
     if name in SYMBOLS:
         return SYMBOL
     return one(Instance(CLASSES[name])) if name in CLASSES else NOTHING
 
 
 def hinted(name: str) -> Kinds:
-    """Return what the name of a variable or attribute means by convention."""
+    """Return the kinds of a variable or attribute by the convention of its name."""
     for pattern, classes in HINTS:
         if pattern.search(name.lower()):
             return union(map(instance, classes))
@@ -138,28 +138,28 @@ def method(owner: type, name: str) -> Any:
 
 
 def awaited(function: Any) -> bool:
-    """Whether the result of a call of a function of asyncmon is awaited."""
+    """Return whether a function of asyncmon is awaited."""
     if inspect.iscoroutinefunction(function):
         return True
     return _returns(function).startswith(("Awaitable", "Coroutine"))
 
 
 def method_awaited(owner: type, name: str) -> bool:
-    """Whether a method of a class of asyncmon is awaited."""
+    """Return whether a method of asyncmon is awaited."""
     if owner.__name__ in SYMBOLS:
         return name in SYMBOL_AWAITED
     return awaited(method(owner, name))
 
 
 def entered(kind: Any) -> bool:
-    """Whether something is entered by ``async with``."""
+    """Return whether an object is entered by ``async with``."""
     if isinstance(kind, Manager):
         return True
     return isinstance(kind, Instance) and isinstance(kind.of, type) and hasattr(kind.of, "__aenter__")
 
 
 def called(function: Any) -> Kinds:
-    """Return what a function or class of asyncmon gives, once awaited where that is due."""
+    """Return the kinds of the result of a function or class of asyncmon, awaited if it is awaitable."""
     if isinstance(function, type):
         if function.__name__ in SYMBOLS:
             return SYMBOL
@@ -182,7 +182,7 @@ def called(function: Any) -> Kinds:
 
 
 def method_called(owner: type, name: str) -> Kinds:
-    """Return what a method of a class of asyncmon gives, once awaited where that is due."""
+    """Return the kinds of the result of a method of asyncmon, awaited if it is awaitable."""
     function = method(owner, name)
     if function is None:
         return NOTHING
@@ -194,7 +194,7 @@ def method_called(owner: type, name: str) -> Kinds:
 
 
 def attribute(owner: type, name: str) -> Kinds:
-    """Return what an attribute of an object of asyncmon is."""
+    """Return the kinds of an attribute of an object of asyncmon."""
     for base in owner.__mro__:
         if known := ATTRIBUTES.get((base.__name__, name)):
             return instance(known)
@@ -205,16 +205,16 @@ def attribute(owner: type, name: str) -> Kinds:
 
 
 def renamed(owner: type, name: str) -> str:
-    """Return what an attribute of an object of asyncmon is called here."""
+    """Return the name in asyncmon of an attribute in TF1."""
     new = RENAMED.get(name, name)
     return new if hasattr(owner, new) or not new.startswith("__") else name
 
 
 def member(value: Any, name: str) -> Kinds:
-    """Return what an attribute of a module or class of asyncmon is.
+    """Return the kinds of an attribute of a module or class of asyncmon.
 
     Raises:
-        AttributeError: it has none of that name; the text says what to use instead.
+        AttributeError: the attribute is missing; the text names the replacement.
     """
     found = getattr(value, RENAMED.get(name, name))
     if isinstance(value, type) and callable(found):
@@ -225,7 +225,7 @@ def member(value: Any, name: str) -> Kinds:
 
 
 def parameter_kinds(function: Any) -> list[Kinds]:
-    """Return what the parameters of a method of asyncmon are, without ``self``."""
+    """Return the kinds of the parameters of a method of asyncmon, without ``self``."""
     annotations = getattr(function, "__annotations__", {})
     return [instance(str(note)) for name, note in annotations.items() if name != "return"]
 

@@ -1,4 +1,4 @@
-"""What awaits in the module itself: ``asyncio.run(main())``, or a new ``async def main()``."""
+"""The entry point of a module that awaits: ``asyncio.run``, or a new ``async def main()``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _NAMES = ("main", "async_main", "run_main", "main_")
 
 
 class Entry:
-    """How the module is entered once parts of it await.
+    """Finds the statements of a module that await, and moves them into a coroutine.
 
-    One call of a function of the file gets an ``asyncio.run`` around it. Else the body of
-    ``if __name__ == "__main__":`` becomes ``main``, or all from the first statement that awaits.
-    ``main`` declares as global what functions outside of it read, or what any function declares so.
+    A single call of a function of the file is wrapped in ``asyncio.run``. Otherwise the body of
+    ``if __name__ == "__main__":`` becomes ``main``, or all statements from the first one that awaits.
+    Names that functions outside of ``main`` read, or that any function declares global, are declared
+    global in ``main``.
     """
 
     def __init__(self, planner: Planner) -> None:
@@ -53,7 +54,7 @@ class Entry:
         return node
 
     def _single_call(self) -> cst.CSTNode | None:
-        """Return the one call of a function of the file, outside of loops, if there is no more."""
+        """Return the only site if it is a call of a function of the file, outside of loops."""
         if len(self.sites) > 1:
             return None
         (site,) = self.sites
@@ -95,7 +96,7 @@ class Entry:
     # -- the new text
 
     def wrapped(self, parts: list[list[Any]]) -> list[list[Any]]:
-        """Return the statements of the module, part by part, with those that await in ``main``."""
+        """Return the statements of the module, part by part, with awaiting ones moved to ``main``."""
         call = cst.parse_statement(f"asyncio.run({self.name}())")
         gap = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
         declared = self._declared()
@@ -127,7 +128,7 @@ class Entry:
         return cst.ensure_type(main.visit(Blank()), cst.FunctionDef)
 
     def _declared(self) -> list[str]:
-        """Return the names that stay global though they are bound in ``main``."""
+        """Return the names bound in ``main`` that must be declared global."""
         tree = self.tree
         root = tree.scopes[tree.module]
         moved = set(self._moved())
@@ -151,7 +152,7 @@ class Entry:
 
 
 class Blank(cst.CSTTransformer):
-    """Keeps blank lines blank where a block moves to the right."""
+    """Removes the indentation of blank lines."""
 
     def leave_EmptyLine(self, original: cst.EmptyLine, updated: cst.EmptyLine) -> cst.EmptyLine:
         if updated.comment is None:

@@ -1,8 +1,8 @@
-"""The flow of values through a file: what each name, attribute, parameter and result can be.
+"""Data flow through a file: the possible kinds of each name, attribute, parameter and result.
 
-It starts from the constructors of known names (``tf.Session``, ``tf.train.Supervisor``, ...) and
-follows assignments, calls, returns and attributes of the file's own classes until nothing new is
-found. Names of which nothing is known then mean what they mean by convention (``sess``, ...).
+It starts from known constructors (``tf.Session``, ``tf.train.Supervisor``, ...) and follows
+assignments, calls, returns and attributes of the file's classes to a fixed point. A second pass gives
+names of unknown kind their conventional meaning (``sess``, ...).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LITERALS = (
 
 
 class Flow(Store):
-    """Finds out what expressions are; see the module."""
+    """Infers the kinds of expressions; see the module."""
 
     def __init__(self, tree: Tree, siblings: Siblings) -> None:
         super().__init__(tree, siblings)
@@ -158,7 +158,7 @@ class Flow(Store):
     # -- expressions
 
     def kinds(self, node: cst.CSTNode) -> Kinds:
-        """Return everything that an expression can be."""
+        """Return the possible kinds of an expression."""
         if isinstance(node, cst.Name):
             return self._name(node)
         if isinstance(node, cst.Attribute):
@@ -262,7 +262,7 @@ class Flow(Store):
         )
 
     def _of_sibling(self, node: cst.ClassDef, name: str) -> Kinds:
-        """Return the method that a class inherits from one of another file."""
+        """Return the method that a class inherits from a class in another file."""
         for current in self.ancestors(node):
             for base in self.bases.get(current, NOTHING):
                 path = f"{base.path}().{name}" if isinstance(base, Foreign) else ""
@@ -286,14 +286,14 @@ class Flow(Store):
         return each(value)
 
     def iterated(self, node: cst.CSTNode) -> Kinds:
-        """Return what the iteration over an expression gives."""
+        """Return the kinds of the elements that an iteration yields."""
         found = each(kinds := self.kinds(node))
         return found | union(
             frozenset(self.yields[kind.node]) for kind in kinds if isinstance(kind, Generator)
         )
 
     def entered_kinds(self, node: cst.CSTNode) -> Kinds:
-        """Return what a ``with`` binds."""
+        """Return the kinds of the object that a ``with`` binds."""
         kinds = self.kinds(node)
         found: Kinds = NOTHING
         for kind in kinds:

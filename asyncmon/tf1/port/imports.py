@@ -1,4 +1,4 @@
-"""Imports of TensorFlow: what they become, and what an import binds."""
+"""Imports: their replacements, and the kinds of the names they bind."""
 
 from __future__ import annotations
 
@@ -49,32 +49,15 @@ _PRIVATE = {
 PRIVATE = {
     f"tensorflow.python.{name}": ours for ours, names in _PRIVATE.items() for name in names.split()
 }
-"""TensorFlow's private modules: where their public names are below ``tf.``."""
+"""TensorFlow's private modules, each with the namespace below ``tf.`` that has its public names."""
 
 _KNOWN = frozenset(
     [
-        "numpy",
-        "scipy",
-        "matplotlib",
-        "pandas",
-        "sklearn",
-        "six",
-        "absl",
-        "PIL",
-        "cv2",
-        "tqdm",
-        "gym",
-        "gymnasium",
-        "h5py",
-        "yaml",
-        "requests",
-        "skimage",
-        "nltk",
-        "imageio",
-        "seaborn",
+        "numpy", "scipy", "matplotlib", "pandas", "sklearn", "six", "absl", "PIL", "cv2", "tqdm",
+        "gym", "gymnasium", "h5py", "yaml", "requests", "skimage", "nltk", "imageio", "seaborn",
         "pytest",
     ]
-)
+)  # fmt: skip
 
 WHY_NOT = {
     "tensorflow.examples": "asyncmon has no example data; load your own arrays",
@@ -84,7 +67,7 @@ WHY_NOT = {
 
 
 def ours(path: str) -> Any:
-    """Return what asyncmon has for a dotted name of TensorFlow, or of its own; None if nothing."""
+    """Return the object of asyncmon for a dotted name of TensorFlow or asyncmon, or None."""
     home, _, last = path.rpartition(".")
     if path in PRIVATE:
         path = f"tensorflow.{PRIVATE[path]}".rstrip(".")
@@ -100,12 +83,12 @@ def ours(path: str) -> Any:
 
 
 def is_tensorflow(path: str) -> bool:
-    """Whether a module is one of TensorFlow's."""
+    """Return whether a module belongs to TensorFlow."""
     return path.split(".")[0] in ("tensorflow", "tensorflow_core")
 
 
 def bound(node: cst.Import | cst.ImportFrom) -> list[tuple[str, Kinds]]:
-    """Return the names that an import binds, and to what."""
+    """Return the names that an import binds, with their kinds."""
     if isinstance(node, cst.ImportFrom):
         if isinstance(node.names, cst.ImportStar):
             return []
@@ -138,7 +121,7 @@ def _kind(path: str) -> Kinds:
 
 
 def rewritten(node: cst.Import | cst.ImportFrom) -> tuple[list[cst.BaseSmallStatement], list[str]]:
-    """Return the imports in place of one, and for what is left as it is: why."""
+    """Return the replacements of an import, and notes on the names that are left unchanged."""
     if isinstance(node, cst.ImportFrom):
         return _rewritten_from(node)
     made: list[cst.BaseSmallStatement] = []
@@ -164,7 +147,7 @@ def _why(path: str) -> str:
             return f"{path} is not in asyncmon.tf1: {why}"
     try:
         getattr(tf, path.split(".")[1])
-    except AttributeError as error:  # says what to use instead
+    except AttributeError as error:  # names the replacement
         return f"{path} is not in asyncmon.tf1: {str(error).partition(': ')[2] or error}"
     return f"{path} is not in asyncmon.tf1"
 
@@ -203,7 +186,7 @@ def _commas(names: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
 
 
 def _module_name(module: ModuleType) -> str:
-    """Return the name by which a module of asyncmon is imported, below asyncmon.tf1 if it can be."""
+    """Return the name to import a module of asyncmon by, below asyncmon.tf1 if possible."""
     for name in [f"asyncmon.tf1.{module.__name__.rpartition('.')[2]}", module.__name__]:
         if module is not tf and importlib.util.find_spec("asyncmon.tf1") and _importable(name, module):
             return name

@@ -1,4 +1,4 @@
-"""What a name of a program can stand for, as far as the port has to know it."""
+"""The kinds of objects that the port distinguishes."""
 
 from __future__ import annotations
 
@@ -57,26 +57,26 @@ class Method:
 
 @dataclass(frozen=True)
 class Callback:
-    """Something to call whose result is awaited: what ``Session.make_callable`` returns."""
+    """A callable whose result is awaited, from ``Session.make_callable``."""
 
 
 @dataclass(frozen=True)
 class Generator:
-    """What a call of a generator function of the file gives."""
+    """The result of a generator function of the file."""
 
     node: cst.FunctionDef
 
 
 @dataclass(frozen=True)
 class Stream:
-    """What is iterated by ``async for``."""
+    """An object iterated by ``async for``."""
 
     of: Kinds
 
 
 @dataclass(frozen=True)
 class Manager:
-    """What is entered by ``async with``, though its class does not say so."""
+    """A context manager entered by ``async with`` that is no instance of a known class."""
 
     of: Kinds
     node: cst.FunctionDef | None = None
@@ -84,7 +84,7 @@ class Manager:
 
 @dataclass(frozen=True)
 class Opened:
-    """A context manager that is entered by a plain ``with``."""
+    """A context manager entered by a plain ``with``."""
 
     of: Kinds
 
@@ -96,14 +96,14 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread that becomes a task, or a task that has a ``start`` of its own."""
+    """A thread that becomes a task, or a task that has its own ``start``."""
 
     has_start: bool = False
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Something with elements that are all alike."""
+    """A container with elements of the same kinds."""
 
     of: Kinds
 
@@ -117,7 +117,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Something of another package, by its dotted name; a ``known`` one uses no session."""
+    """An object of another package, by its dotted name; a ``known`` one uses no session."""
 
     path: str
     known: bool = True
@@ -125,7 +125,7 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Value:
-    """A value without anything to await: a number, an array, a file."""
+    """A value with nothing to await: a number, an array, a file."""
 
 
 Kind = (
@@ -149,7 +149,7 @@ Kind = (
 )
 
 Kinds = frozenset[Kind]
-"""Everything that one expression can be; empty where nothing is known."""
+"""The possible kinds of an expression; empty if unknown."""
 
 NOTHING: Kinds = frozenset()
 VALUE: Kinds = frozenset({Value()})
@@ -159,27 +159,27 @@ _DEPTH = 4
 
 
 def one(kind: Kind) -> Kinds:
-    """Return the kinds of an expression that can be one thing only."""
+    """Return a set of one kind."""
     return frozenset({kind})
 
 
 def union(many: Iterable[Kinds]) -> Kinds:
-    """Return what is in any of several kinds."""
+    """Return the union of several sets of kinds."""
     return frozenset().union(*many)
 
 
 def depth(kinds: Kinds) -> int:
-    """Return how many structures are inside one another."""
+    """Return the nesting depth of structures."""
     return max((1 + depth(inner) for kind in kinds for inner in _inside(kind)), default=0)
 
 
 def elements(of: Kinds) -> Kinds:
-    """Return a structure of elements that are alike; a deep one is a mere value."""
+    """Return a container of elements with these kinds, or a value if it would be nested too deep."""
     return one(Elements(of)) if depth(of) < _DEPTH else VALUE
 
 
 def items(of: Iterable[Kinds]) -> Kinds:
-    """Return a structure of known length; a deep one is a mere value."""
+    """Return a tuple of elements with these kinds, or a value if it would be nested too deep."""
     of = tuple(of)
     return one(Items(of)) if max(map(depth, of), default=0) < _DEPTH else VALUE
 
@@ -191,7 +191,7 @@ def _inside(kind: Kind) -> tuple[Kinds, ...]:
 
 
 def each(kinds: Kinds) -> Kinds:
-    """Return the kinds of what an iteration over something gives."""
+    """Return the kinds of the elements of an object."""
     found: set[Kind] = set()
     for kind in kinds:
         if isinstance(kind, Elements | Stream):

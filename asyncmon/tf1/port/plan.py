@@ -1,6 +1,6 @@
-"""Which calls are awaited, and what becomes async by that, up to the entry point.
+"""Find the calls to await and the functions that become async, up to the entry point.
 
-Functions of the file become async as long as that makes further calls awaited: a fixed point.
+An async function makes its calls awaited, and their callers async: the plan is a fixed point.
 """
 
 from __future__ import annotations
@@ -31,20 +31,14 @@ from asyncmon.tf1.port.store import Store
 
 DISTINCT = frozenset(
     [
-        "run_step_fn",
-        "run_with_hooks",
-        "summary_computed",
-        "SummaryComputed",
-        "PrepareSession",
-        "prepare_or_wait_for_session",
-        "wait_for_session",
-        "start_standard_services",
+        "run_step_fn", "run_with_hooks", "summary_computed", "SummaryComputed", "PrepareSession",
+        "prepare_or_wait_for_session", "wait_for_session", "start_standard_services",
     ]
-)
-"""Methods that are awaited whatever is known of their object."""
+)  # fmt: skip
+"""Methods that are awaited for any object."""
 
 RUN_WORDS = frozenset({"feed_dict", "run_metadata", "session"})
-"""Keywords that tell ``run`` of a session or an operation from any other."""
+"""Keywords that identify ``run`` as that of a session or an operation."""
 
 CAN_BE_ASYNC = frozenset(
     ["__init__", "__enter__", "__exit__", "__call__", "__aenter__", "__aexit__", "__anext__", "__new__"]
@@ -56,14 +50,14 @@ ENTERING = frozenset(["__enter__", "__exit__"])
 COLLECTS = frozenset(
     ["list", "tuple", "set", "frozenset", "sorted", "sum", "max", "min", "any", "all", "dict"]
 )
-"""Builtins that take all elements at once."""
+"""Builtins that consume all elements of an iterable."""
 
 LAZY = frozenset(["enumerate", "zip", "map", "filter", "iter", "reversed"])
 
 
 @dataclass(frozen=True, order=True)
 class Note:
-    """What is left to the reader: where, and why."""
+    """A line that needs a manual change, with the reason."""
 
     line: int
     text: str
@@ -71,7 +65,7 @@ class Note:
 
 @dataclass
 class Plan:
-    """What the port changes."""
+    """The nodes that the port changes."""
 
     awaited: set[cst.CSTNode] = field(default_factory=set)
     functions: set[cst.CSTNode] = field(default_factory=set)
@@ -79,12 +73,12 @@ class Plan:
     loops: set[cst.CSTNode] = field(default_factory=set)
     withs: set[cst.CSTNode] = field(default_factory=set)
     collected: set[cst.CSTNode] = field(default_factory=set)
-    """Arguments that become lists: ``sum(await ... for ...)``, and what ``list(generator)`` takes."""
+    """Arguments that become list comprehensions: ``sum(await ... for ...)``, ``list(generator)``."""
     nexts: set[cst.CSTNode] = field(default_factory=set)
     started: set[cst.CSTNode] = field(default_factory=set)
-    """Monitored sessions that are made without ``with``, which open when they are made in TF1."""
+    """Monitored sessions constructed without ``with``; TF1 opens them in the constructor."""
     sites: set[cst.CSTNode] = field(default_factory=set)
-    """What makes the module itself async."""
+    """The nodes that await at the top level of the module."""
     notes: set[Note] = field(default_factory=set)
 
 
@@ -102,14 +96,14 @@ class Planner:
         self.settle()
 
     def settle(self) -> bool:
-        """Follow what has become async to its end; return whether there was anything."""
+        """Extend the plan to a fixed point; return whether it has changed."""
         before = self._size()
         while self._round():
             pass
         return self._size() != before
 
     def note(self, node: cst.CSTNode, text: str) -> None:
-        """List something that is left as it is."""
+        """Add a note on code that is left unchanged."""
         self.plan.notes.add(Note(self.tree.line(node), text))
 
     def _add_overrides(self) -> None:
@@ -128,11 +122,11 @@ class Planner:
         for call in self.calls:
             outer = self.tree.parent(call)
             stored = isinstance(outer, cst.Assign | cst.Return) and self._makes(call, monitored)
-            if stored and not self.flow.kinds(call) & entered and self._reach(call):
+            if stored and not self.flow.kinds(call) & entered and self.reach(call):
                 self.plan.started.add(call)
 
     def _makes(self, node: cst.CSTNode, kinds: Kinds) -> bool:
-        """Whether a node is a call of a constructor of asyncmon."""
+        """Return whether a node calls a constructor of asyncmon."""
         return (
             isinstance(node, cst.Call)
             and any(isinstance(kind, Real) for kind in self.flow.kinds(node.func))
@@ -149,7 +143,7 @@ class Planner:
                 plan.sites.add(call)
         for node in self.tree.nodes:
             if isinstance(node, cst.With) and node.asynchronous is None:
-                if any(self.is_entered(item.item) for item in node.items) and self._reach(node):
+                if any(self.is_entered(item.item) for item in node.items) and self.reach(node):
                     plan.withs.add(node)
             elif isinstance(node, cst.For | cst.CompFor) and node.asynchronous is None:
                 self._add_loop(node)
@@ -162,18 +156,18 @@ class Planner:
         return self._size() != before
 
     def _collect(self, call: cst.Call) -> None:
-        """Make a list of what is iterated by ``async for`` and is given to a builtin function."""
+        """Plan list comprehensions for async iterables that are passed to builtins."""
         kinds = self.flow.kinds(call.func)
         names = {kind.path.removeprefix("builtins.") for kind in kinds if isinstance(kind, Foreign)}
         for arg in call.args:
             if names & COLLECTS and self.is_streamed(arg.value):
-                if self._reach(call):
+                if self.reach(call):
                     self.plan.collected.add(arg.value)
             elif names & LAZY and self.is_streamed(arg.value):
                 self.note(call, f"`{next(iter(names))}` of an async generator: write an `async for`")
 
     def _add_loop(self, node: cst.For | cst.CompFor) -> None:
-        if self.is_streamed(node.iter) and self._reach(node):
+        if self.is_streamed(node.iter) and self.reach(node):
             self.plan.loops.add(node)
 
     def _size(self) -> int:
@@ -190,7 +184,7 @@ class Planner:
             if function.name.value in names and self.tree.is_method(function) in family:
                 self.plan.functions.add(function)
 
-    # -- what is awaited
+    # -- awaited calls
 
     def _is_due(self, call: cst.Call) -> bool:
         if call in self.plan.awaited or isinstance(self.tree.parent(call), cst.Await):
@@ -198,7 +192,7 @@ class Planner:
         return not self.is_deferred(call) and self.gives_awaitable(call)
 
     def is_deferred(self, call: cst.CSTNode) -> bool:
-        """Whether a coroutine is given to asyncio, which awaits it."""
+        """Return whether a coroutine is passed to asyncio, which awaits it."""
         arg = self.tree.parent(call)
         outer = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
         if not isinstance(outer, cst.Call):
@@ -209,7 +203,7 @@ class Planner:
         )
 
     def gives_awaitable(self, call: cst.Call) -> bool:
-        """Whether what a call gives is to be awaited."""
+        """Return whether the result of a call is awaited."""
         kinds = self.flow.kinds(call.func)
         name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
         if any(self._of_kind(kind, name, call) for kind in kinds):
@@ -217,7 +211,7 @@ class Planner:
         return not kinds and bool(name) and self._unknown(call, name)
 
     def _starts(self, call: cst.Call) -> bool:
-        """Whether a call starts tasks, for which there has to be a loop."""
+        """Return whether a call starts tasks, which need a running event loop."""
         for kind in self.flow.kinds(call.func):
             name = getattr(kind.value, "__name__", "") if isinstance(kind, Real) else ""
             if (kind.name if isinstance(kind, Method) else name) in catalogue.STARTS:
@@ -227,14 +221,16 @@ class Planner:
     def _of_kind(self, kind: Kind, name: str, call: cst.Call) -> bool:
         if isinstance(kind, Real):
             return not isinstance(kind.value, type) and catalogue.awaited(kind.value)
-        if isinstance(kind, Method):
-            return catalogue.method_awaited(kind.owner, kind.name)
         if isinstance(kind, Symbol):
             return name in catalogue.SYMBOL_AWAITED
+        return self._foreign(kind, call) if isinstance(kind, Foreign) else self.is_async(kind)
+
+    def is_async(self, kind: Kind) -> bool:
+        """Return whether the calls of a method, a callback or a function of the file are awaited."""
+        if isinstance(kind, Method):
+            return catalogue.method_awaited(kind.owner, kind.name)
         if isinstance(kind, Callback):
             return True
-        if isinstance(kind, Foreign):
-            return self._foreign(kind, call)
         target = local_target(self.flow, kind)
         return target is not None and self.is_coroutine(target[0])
 
@@ -261,13 +257,13 @@ class Planner:
         return unknown and bool(mine) and all(self.is_coroutine(function) for function in mine)
 
     def is_coroutine(self, function: cst.CSTNode) -> bool:
-        """Whether a call of a function of the file gives a coroutine."""
+        """Return whether a function of the file becomes a coroutine function."""
         if isinstance(function, cst.Lambda):
             return function in self.plan.lambdas
         return function in self.plan.functions and function not in self.flow.generators
 
     def is_streamed(self, node: cst.CSTNode) -> bool:
-        """Whether something is iterated by ``async for``."""
+        """Return whether an expression is iterated by ``async for``."""
         return any(
             isinstance(kind, Stream)
             or (isinstance(kind, Generator) and kind.node in self.plan.functions)
@@ -275,7 +271,7 @@ class Planner:
         )
 
     def is_entered(self, node: cst.CSTNode) -> bool:
-        """Whether something is entered by ``async with``."""
+        """Return whether an expression is entered by ``async with``."""
         return any(
             self._has_enter(kind)
             if isinstance(kind, Instance) and isinstance(kind.of, cst.ClassDef)
@@ -285,27 +281,27 @@ class Planner:
         )
 
     def _has_enter(self, kind: Instance) -> bool:
-        """Whether an object of a class of the file is entered by ``async with``."""
+        """Return whether an object of a class in the file is entered by ``async with``."""
         assert isinstance(kind.of, cst.ClassDef), "it is a class of the file"
         found = [self.flow.method(kind.of, name) for name in ("__aenter__", "__enter__")]
         return any(function in self.plan.functions for function in found)
 
     def is_thread(self, node: cst.CSTNode) -> Thread | None:
-        """Return the kind of thread that something is, or None."""
+        """Return the kind of thread of an expression, or None."""
         found = [kind for kind in self.flow.kinds(node) if isinstance(kind, Thread)]
         return found[0] if found else None
 
-    # -- where it is awaited
+    # -- enclosing functions
 
     def _await(self, call: cst.Call) -> None:
         holder = self.tree.holder(call)
         if isinstance(holder, cst.Lambda) and holder.body is call:
             self.plan.lambdas.add(holder)
-        elif self._reach(call):
+        elif self.reach(call):
             self.plan.awaited.add(call)
 
-    def _reach(self, node: cst.CSTNode) -> bool:
-        """Make async what contains something that is awaited; False where that cannot be."""
+    def reach(self, node: cst.CSTNode) -> bool:
+        """Make the function around an awaited node async; return False if that is impossible."""
         holder = self.tree.holder(node)
         why = self.why_not(holder)
         if why:
@@ -330,7 +326,7 @@ class Planner:
         return True
 
     def _in_source(self, node: cst.CSTNode, generator: cst.GeneratorExp) -> bool:
-        """Whether a node is in the first iterable, which is evaluated outside of the generator."""
+        """Return whether a node is in the first iterable, which is evaluated outside the generator."""
         current: cst.CSTNode | None = node
         while current is not None and current is not generator:
             if current is generator.for_in.iter:
@@ -339,7 +335,7 @@ class Planner:
         return False
 
     def why_not(self, holder: Holder) -> str:
-        """Return why something cannot become async, or ""."""
+        """Return the reason why a function or class cannot become async, or ""."""
         if isinstance(holder, cst.ClassDef):
             return f"the body of class `{holder.name.value}` cannot await: move this into a function"
         if isinstance(holder, cst.Lambda):
@@ -367,5 +363,5 @@ class Planner:
 
 
 def is_manager(function: cst.FunctionDef) -> bool:
-    """Whether a function of the file makes a context manager."""
+    """Return whether a function of the file is a context manager."""
     return bool(decorators(function) & MANAGERS)

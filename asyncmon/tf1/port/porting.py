@@ -1,4 +1,4 @@
-"""A program in, its port and what it leaves to the reader out."""
+"""Port a program: the new text, and notes on lines that need a manual change."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from asyncmon.tf1.port.threads import Threads
 
 @dataclass(frozen=True)
 class Ported:
-    """A program after the port."""
+    """A ported program."""
 
     source: bytes
     notes: tuple[Note, ...]
-    """What was left as it is, by line of the old file."""
+    """Notes on code that is left unchanged, by line of the old file."""
 
 
 def port(source: bytes | str, folder: Path | None = None) -> Ported:
@@ -32,7 +32,7 @@ def port(source: bytes | str, folder: Path | None = None) -> Ported:
 
     Args:
         source: the text.
-        folder: where its other files are, which are read for what is async in them.
+        folder: the folder of the program, in which imported files are read to find async functions.
 
     Raises:
         libcst.ParserSyntaxError: it is not Python 3.
@@ -53,10 +53,10 @@ def _plan(source: bytes | str, siblings: Siblings) -> tuple[Planner, Threads]:
 
 
 def _facts(path: Path, known: dict[Path, Facts]) -> Facts:
-    """Return what is async in another file of the program, and in those that it imports."""
+    """Return the facts of another file of the program; ``known`` are those of files read before."""
     if path in known:
         return known[path]
-    known[path] = Facts()  # in a circle of imports
+    known[path] = Facts()  # for circular imports
     siblings = Siblings(path.parent, partial(_facts, known=known))
     try:
         planner, _ = _plan(path.read_bytes(), siblings)

@@ -1,4 +1,4 @@
-"""What the port leaves to the reader: found beside the plan, with the line and the reason."""
+"""Notes on code that the plan leaves unchanged, with the line and the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCKING = frozenset(
 WAITS = frozenset(["get", "put", "join", "wait"])
 
 CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
-"""What may be given an async function."""
+"""Functions that accept an async function."""
 
 ADDS = frozenset(["append", "add", "insert", "setdefault", "extend", "update", "appendleft"])
 
@@ -38,16 +38,10 @@ BASES = {
 
 KNOWN_DECORATORS = frozenset(
     [
-        "staticmethod",
-        "classmethod",
-        "abstractmethod",
-        "contextmanager",
-        "asynccontextmanager",
-        "wraps",
-        "override",
-        "no_type_check",
+        "staticmethod", "classmethod", "abstractmethod", "contextmanager", "asynccontextmanager",
+        "wraps", "override", "no_type_check",
     ]
-)
+)  # fmt: skip
 
 HARMLESS = frozenset(
     ["isinstance", "print", "getattr", "hasattr", "callable", "super", "repr", "type", "id"]
@@ -55,7 +49,7 @@ HARMLESS = frozenset(
 
 
 def add_remarks(planner: Planner) -> None:
-    """Add to the notes what the plan does not change."""
+    """Add notes on code that the plan does not change."""
     for node in planner.tree.nodes:
         if isinstance(node, cst.Import | cst.ImportFrom):
             _, notes = imports.rewritten(node)
@@ -76,7 +70,7 @@ def add_remarks(planner: Planner) -> None:
 
 
 def _overrides(planner: Planner, node: cst.ClassDef) -> None:
-    """Note async methods of a class whose base, of another package, calls them without an await."""
+    """Note async methods whose class derives from one of another package, which does not await."""
     bases = [base for base in planner.flow.bases[node] if isinstance(base, Foreign)]
     functions = [f for f in planner.plan.functions if isinstance(f, cst.FunctionDef)]
     mine = [f.name.value for f in functions if planner.tree.is_method(f) is node]

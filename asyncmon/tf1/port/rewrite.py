@@ -1,4 +1,4 @@
-"""The changes of a plan, made in the text: all that is not changed stays as it is written."""
+"""Apply a plan to the text. Code that does not change keeps its formatting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from asyncmon.tf1.port.threads import Threads
 ASYNC = cst.Asynchronous()
 
 KEYWORDS = {"threads": "tasks", "ignore_live_threads": "ignore_live_tasks"}
-"""Of ``Coordinator.join`` and ``Supervisor.stop``."""
+"""Renamed arguments of ``Coordinator.join`` and ``Supervisor.stop``."""
 
 NO_OPS = frozenset({"disable_v2_behavior", "disable_eager_execution", "disable_v2_tensorshape"})
 
@@ -27,11 +27,11 @@ _NEW = """async def __new__(cls, *args, **kwargs):
     await self.__init__(*args, **kwargs)
     return self
 """
-"""Makes ``await Class(...)`` of a class whose constructor awaits."""
+"""Added to a class whose ``__init__`` awaits, for ``await Class(...)``."""
 
 
 class Rewriter(cst.CSTTransformer):
-    """Makes the changes of a plan."""
+    """Applies a plan to the tree."""
 
     def __init__(self, planner: Planner, threads: Threads, entry: Entry) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Rewriter(cst.CSTTransformer):
         return any(self.planner.is_coroutine(kind.node) for kind in given if isinstance(kind, Func))
 
     def planner_root(self) -> str:
-        """Return the name under which the module knows ``asyncmon.tf1``, or ""."""
+        """Return the module's name for ``asyncmon.tf1``, or ""."""
         root = self.tree.scopes[self.tree.module]
         for (scope, name), kinds in self.flow.names.items():
             if scope is root and any(isinstance(k, Real) and k.value is tf for k in kinds):

@@ -1,4 +1,4 @@
-"""A parsed file: what contains what, which scope binds which name, at which line each thing is."""
+"""A parsed file with the parents, scopes and lines of its nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 Holder = cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda
-"""What a name or an ``await`` can be inside of."""
+"""A node that has its own scope."""
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class Scope:
     outer: set[str] = field(default_factory=set)
 
     def find(self, name: str) -> Scope | None:
-        """Return the scope whose name this is, or None for a builtin."""
+        """Return the scope that binds a name, or None for a builtin."""
         scope: Scope | None = self
         while scope is not None:
             own = scope is self or not isinstance(scope.node, cst.ClassDef)
@@ -57,15 +57,15 @@ class Tree:
         return self._wrapper.resolve(PositionProvider)
 
     def line(self, node: cst.CSTNode) -> int:
-        """Return the number of the line where something begins."""
+        """Return the line number of a node."""
         return int(self._positions[node].start.line)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """Return what contains a node."""
+        """Return the parent of a node, or None."""
         return self._parents.get(node)
 
     def holder(self, node: cst.CSTNode) -> Holder:
-        """Return the function, lambda, class or module in whose body something is."""
+        """Return the function, lambda, class or module whose body contains a node."""
         if (known := self._holders.get(node)) is None:
             known = self._holders[node] = self._find_holder(node)
         return known
@@ -81,7 +81,7 @@ class Tree:
         return self.module
 
     def scope(self, node: cst.CSTNode) -> Scope:
-        """Return the scope in which the names of an expression are looked up."""
+        """Return the scope of the names in an expression."""
         return self.scopes[self.holder(node)]
 
     def binder(self, name: cst.Name) -> Scope | None:
@@ -96,14 +96,14 @@ class Tree:
         return self.scope(name).find(name.value)
 
     def in_import(self, node: cst.CSTNode) -> bool:
-        """Whether a dotted name is part of an import."""
+        """Return whether a dotted name is part of an import."""
         above = self.parent(node)
         while isinstance(above, cst.Attribute):
             above = self.parent(above)
         return isinstance(above, cst.ImportAlias | cst.ImportFrom)
 
     def is_method(self, function: cst.CSTNode) -> cst.ClassDef | None:
-        """Return the class of which a function is a method."""
+        """Return the class of a method, or None for another function."""
         holder = self.holder(function)
         if isinstance(holder, cst.ClassDef) and isinstance(function, cst.FunctionDef):
             return holder
@@ -142,7 +142,7 @@ class _Collector(cst.CSTVisitor):
 
 
 def bound_names(node: cst.CSTNode) -> list[str]:
-    """Return the names that a node binds by itself; see also ``names_in``."""
+    """Return the names that a node binds, without those of its children."""
     if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.AugAssign | cst.For | cst.CompFor):
         return names_in(node.target)
     if isinstance(node, cst.NamedExpr):
@@ -158,7 +158,7 @@ def bound_names(node: cst.CSTNode) -> list[str]:
 
 
 def names_in(target: cst.CSTNode) -> list[str]:
-    """Return the plain names in a target of an assignment."""
+    """Return the names in an assignment target."""
     if isinstance(target, cst.Name):
         return [target.value]
     if isinstance(target, cst.Tuple | cst.List):
@@ -167,7 +167,7 @@ def names_in(target: cst.CSTNode) -> list[str]:
 
 
 def dotted(node: cst.CSTNode | None) -> str:
-    """Return ``a.b.c`` of names joined by dots, and "" of anything else."""
+    """Return ``a.b.c`` for names joined by dots, "" for other expressions."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute):

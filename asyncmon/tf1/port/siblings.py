@@ -1,4 +1,4 @@
-"""What has become async in the other files of a program, which are ported one by one."""
+"""The async functions and methods in other files of the program, which are ported one by one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _UP = 3
-"""How many folders above may be the one that imports start from."""
+"""The number of parent folders that may be the root of imports."""
 
 _MEMBER = re.compile(r"(.*)\.(\w+)\(\)\.(\w+)")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is async in one file once it is ported."""
+    """The async functions and methods of a file after its port."""
 
     functions: frozenset[str] = frozenset()
     methods: frozenset[tuple[str, str]] = frozenset()
@@ -23,14 +23,14 @@ class Facts:
     names: frozenset[str] = frozenset()
     """All functions and classes, and methods as ``Class.method``."""
     bases: tuple[tuple[str, type], ...] = ()
-    """Classes of asyncmon from which a class derives."""
+    """Classes of the file, each with a class of asyncmon that it derives from."""
 
 
 class Siblings:
-    """Finds the files that a file imports, and what is async in them.
+    """The files that a file imports.
 
     Args:
-        folder: where the file is. None: it is looked at alone.
+        folder: the folder of the file; None to read no other file.
         read: returns the facts of a file.
     """
 
@@ -40,9 +40,9 @@ class Siblings:
         self._known: dict[str, Facts | None] = {}
 
     def facts(self, module: str) -> Facts | None:
-        """Return what is known of a module by its name in an import; None if it is no file here."""
+        """Return the facts of a module by its name in an import; None if it is no file here."""
         if module not in self._known:
-            self._known[module] = None  # for a circle of imports
+            self._known[module] = None  # for circular imports
             path = self._find(module)
             self._known[module] = None if path is None else self._read(path)
         return self._known[module]
@@ -61,19 +61,19 @@ class Siblings:
         return None
 
     def knows(self, path: str) -> bool:
-        """Whether a dotted name is a function or class of a file here, or a method of an object."""
+        """Return whether a dotted name is a function, class or method of a file here."""
         module, name = _split(path)
         facts = self.facts(module)
         return facts is not None and name in facts.names
 
     def is_class(self, path: str) -> bool:
-        """Whether a dotted name is a class of a file here."""
+        """Return whether a dotted name is a class of a file here."""
         module, name = _split(path)
         facts = self.facts(module)
         return facts is not None and any(one.startswith(f"{name}.") for one in facts.names)
 
     def awaits(self, path: str) -> bool:
-        """Whether the call of a dotted name is awaited."""
+        """Return whether a call of a dotted name is awaited."""
         module, name = _split(path)
         facts = self.facts(module)
         if facts is None:
@@ -82,14 +82,14 @@ class Siblings:
         return name in facts.functions or (owner or name, method if owner else "") in facts.methods
 
     def bases(self, path: str) -> list[type]:
-        """Return the classes of asyncmon from which a class of another file derives."""
+        """Return the classes of asyncmon that a class of another file derives from."""
         module, name = _split(path)
         facts = self.facts(module)
         return [] if facts is None else [base for owner, base in facts.bases if owner == name]
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the module of a dotted name, and the name in it: ``Class.method`` for an object's."""
+    """Return the module of a dotted name, and the name in it, ``Class.method`` for a method."""
     if found := _MEMBER.fullmatch(path):
         return found[1], f"{found[2]}.{found[3]}"
     module, _, name = path.rpartition(".")

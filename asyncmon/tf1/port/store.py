@@ -1,4 +1,4 @@
-"""What is known of a file so far: by name, by attribute, by function."""
+"""The kinds found so far in a file, by name, attribute and function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncmon.tf1.port.siblings import Siblings
 
 
 class Store(ABC):
-    """Keeps what names, attributes and results can be; a subclass finds it out.
+    """Stores the kinds of names, attributes and results; a subclass infers them.
 
     Args:
         tree: the file.
@@ -31,7 +31,7 @@ class Store(ABC):
         self.bases: dict[cst.ClassDef, Kinds] = {}
         self.evidence = _evidence(tree)
         self.hints = False
-        """Whether names of which nothing is known have their usual meaning."""
+        """Whether names of unknown kind get their conventional meaning."""
         self.generators = {
             holder
             for node in tree.nodes
@@ -40,24 +40,24 @@ class Store(ABC):
 
     @abstractmethod
     def kinds(self, node: cst.CSTNode) -> Kinds:
-        """Return everything that an expression can be."""
+        """Return the possible kinds of an expression."""
 
     @abstractmethod
     def iterated(self, node: cst.CSTNode) -> Kinds:
-        """Return what the iteration over an expression gives."""
+        """Return the kinds of the elements that an iteration yields."""
 
     @abstractmethod
     def assign(self, target: cst.CSTNode, kinds: Kinds) -> None:
-        """Add to what a target of an assignment can be."""
+        """Add kinds to an assignment target."""
 
     def bind(self, scope: Scope, name: str, kinds: Kinds) -> None:
-        """Add to what a name can be."""
+        """Add kinds to a name."""
         found = scope.find(name)
         if found is not None:
             self.names[found, name] |= kinds
 
     def item(self, kinds: Kinds, index: int, count: int | None = None) -> Kinds:
-        """Return the kinds of one item of a tuple."""
+        """Return the kinds of an item of a tuple."""
         found: Kinds = NOTHING
         for kind in kinds:
             if isinstance(kind, Items):
@@ -79,12 +79,12 @@ class Store(ABC):
         return found
 
     def family(self, node: cst.ClassDef) -> list[cst.ClassDef]:
-        """Return a class, its bases and all that derive from these, in the file."""
+        """Return a class, its bases and their subclasses, in the file."""
         mine = set(self.ancestors(node))
         return [c for c in self.tree.classes if c in mine or mine & set(self.ancestors(c))]
 
     def real_bases(self, node: cst.ClassDef) -> list[type]:
-        """Return the classes of asyncmon from which a class of the file derives."""
+        """Return the classes of asyncmon that a class of the file derives from."""
         found: list[type] = []
         for current in self.ancestors(node):
             for base in self.bases.get(current, NOTHING):
@@ -97,7 +97,7 @@ class Store(ABC):
     def method(
         self, node: cst.ClassDef, name: str, *, above: bool = False
     ) -> cst.FunctionDef | type | None:
-        """Return where a class of the file has a method: in the file, or in a class of asyncmon."""
+        """Return a method's function in the file, or the class of asyncmon that has it."""
         for current in self.ancestors(node)[1 if above else 0 :]:
             for function in self.tree.functions:
                 if function.name.value == name and self.tree.is_method(function) is current:

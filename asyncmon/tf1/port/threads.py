@@ -1,19 +1,18 @@
-"""Threads that run a session become tasks: ``threading.Thread`` to ``asyncio.create_task``."""
+"""Replace threads that run a session by tasks: ``threading.Thread`` by ``asyncio.create_task``."""
 
 from __future__ import annotations
 
 import libcst as cst
 
-from asyncmon.tf1.port import catalogue
-from asyncmon.tf1.port.calls import argument, local_target
-from asyncmon.tf1.port.kinds import Callback, Foreign, Method
+from asyncmon.tf1.port.calls import argument
+from asyncmon.tf1.port.kinds import Foreign
 from asyncmon.tf1.port.plan import Planner
 
 _TAKERS = frozenset({"join", "stop", "Stop", "register_thread", "register_task"})
 
 
 class Threads:
-    """Finds the threads of a file, and makes the tasks."""
+    """Finds the threads of a file, and returns the tasks in their place."""
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
@@ -47,20 +46,10 @@ class Threads:
 
     def _is_async(self, call: cst.Call) -> bool:
         target = argument(call, 1, "target")
-        if target is None:
-            return False
-        for kind in self.flow.kinds(target):
-            if isinstance(kind, Callback):
-                return True
-            if isinstance(kind, Method):
-                return catalogue.method_awaited(kind.owner, kind.name)
-            found = local_target(self.flow, kind)
-            if found is not None and self.planner.is_coroutine(found[0]):
-                return True
-        return False
+        return target is not None and any(map(self.planner.is_async, self.flow.kinds(target)))
 
     def _takes_threads(self, call: cst.Call) -> bool:
-        """Whether a coordinator gets threads, which for it are tasks."""
+        """Return whether threads are passed to a coordinator, which expects tasks."""
         name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
         if name not in _TAKERS:
             return False
@@ -94,7 +83,7 @@ class Threads:
             else:
                 self.planner.note(call, "a task is started when it is made: take out this `start`")
         elif name == "join" and not isinstance(self.tree.parent(call), cst.Await):
-            if self.planner._reach(call):
+            if self.planner.reach(call):
                 self.joined.add(call)
         elif name in ("is_alive", "isAlive"):
             self.alive.add(call)
@@ -116,7 +105,7 @@ class Threads:
     # -- the new text
 
     def task(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
-        """Return what starts a task in place of a thread."""
+        """Return the call that starts a task in place of a thread."""
         target = argument(updated, 1, "target")
         assert target is not None, "only threads with a target are moved"
         args = _spread(argument(updated, 3, "args"), "*") + _spread(
@@ -130,26 +119,24 @@ class Threads:
         given = [cst.Arg(called)]
         name = argument(updated, 2, "name")
         if name is not None:
-            equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-            given.append(cst.Arg(name, keyword=cst.Name("name"), equal=equal))
+            given.append(_keyword("name", name))
         return cst.Call(func=cst.parse_expression("asyncio.create_task"), args=given)
 
     def join(self, call: cst.Call) -> cst.BaseExpression:
-        """Return what waits for a task."""
+        """Return the expression that waits for a task."""
         assert isinstance(call.func, cst.Attribute), "it is thread.join()"
         timeout = argument(call, 0, "timeout")
         if timeout is None:
             return call.func.value
         tasks = cst.List([cst.Element(call.func.value)])
-        equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
         return cst.Call(
             func=cst.parse_expression("asyncio.wait"),
-            args=[cst.Arg(tasks), cst.Arg(timeout, keyword=cst.Name("timeout"), equal=equal)],
+            args=[cst.Arg(tasks), _keyword("timeout", timeout)],
         )
 
     @staticmethod
     def is_alive(call: cst.Call) -> cst.BaseExpression:
-        """Return whether a task is running, in place of a thread's ``is_alive()``."""
+        """Return the expression for a thread's ``is_alive()``."""
         assert isinstance(call.func, cst.Attribute), "it is thread.is_alive()"
         done = call.with_changes(func=call.func.with_changes(attr=cst.Name("done")))
         return cst.UnaryOperation(
@@ -157,8 +144,13 @@ class Threads:
         )
 
 
+def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return cst.Arg(value, keyword=cst.Name(name), equal=equal)
+
+
 def _spread(node: cst.BaseExpression | None, star: str) -> list[cst.Arg]:
-    """Return the arguments of a call from the tuple or dict that a thread takes."""
+    """Return arguments of a call for the ``args`` or ``kwargs`` of a thread."""
     if node is None:
         return []
     if star == "*" and isinstance(node, cst.Tuple | cst.List):
