@@ -1,19 +1,18 @@
-"""Checkpoints that are never torn, never lost, and cost a step nothing.
+"""Save, restore, find, read and verify checkpoints.
 
-A :class:`Saver` writes snapshots of a session while steps go on, and restores them. The functions find,
-read and verify the checkpoints of a directory. Any session that has ``snapshot()`` and ``load(values)``
-can be saved.
+A :class:`Saver` writes snapshots of a session in the background, and restores them. A crash never
+leaves an incomplete checkpoint. Any session with ``snapshot()`` and ``load(values)`` can be saved.
 
 ::
 
     saver = Saver(max_to_keep=3)
-    handle = saver.start_save(session, "runs/model.ckpt", global_step=100)  # the snapshot is taken now
-    ...                                                                     # steps go on
+    handle = saver.start_save(session, "runs/model.ckpt", global_step=100)  # orders the snapshot
+    ...                                                                     # the training continues
     path = await handle                                                     # "runs/model.ckpt-100"
     path = await saver.restore_latest(session, "runs")                      # the newest that verifies
 
-The files are described byte for byte in :mod:`~asyncmon.checkpoint.manifest`
-(``model.ckpt-100.json``, committed last), :mod:`~asyncmon.checkpoint.tensor_file`
+The file formats are described in :mod:`~asyncmon.checkpoint.manifest` (``model.ckpt-100.json``, which
+is committed last), :mod:`~asyncmon.checkpoint.tensor_file`
 (``model.ckpt-100.safetensors``) and :mod:`~asyncmon.checkpoint.state_file` (``checkpoint``).
 """
 

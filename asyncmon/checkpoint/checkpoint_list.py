@@ -1,4 +1,4 @@
-"""A saver's list of its checkpoints: kept here, written to the state file, pruned."""
+"""Maintain a saver's list of checkpoints, its state file, and the deletion of old checkpoints."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointList:
-    """Which checkpoints a saver has committed and still keeps, oldest first.
+    """The checkpoints that a saver keeps, oldest first.
 
-    Each directory has its own: a save deletes none of another directory, where a graph's saver may have
-    been used before. A list that the user has set counts as one.
+    Retention applies to each directory separately, unless the user has set the list: a save deletes no
+    checkpoint of another directory into which the same saver has saved.
     """
 
     def __init__(
@@ -34,40 +34,40 @@ class CheckpointList:
         self._open_store = open_store
         self._relative = relative
         self._warned = False
-        self._is_set = False  # by the user: no state file replaces the list
+        self._is_set = False  # by the user; then no state file replaces the list
         self._continued: set[str] = set()
-        self._restored_from: str | None = None  # the directory whose list is read again
+        self._restored_from: str | None = None  # its list is read again by the next save there
 
     def replace(self, kept: Sequence[Kept]) -> None:
-        """Replace the list by one that no state file replaces, unless it is empty."""
+        """Set the list. No state file replaces it, unless it is empty."""
         self.kept = list(kept)
         self._is_set = bool(kept)
 
     async def continue_from(self, directory: str, latest_filename: str) -> None:
-        """Take over the list in the state file, after a restore from the directory.
+        """Take over the list in the state file of a directory that was restored from.
 
-        The first save there reads it again: taking the directory may complete a commit that a crash cut
-        off.
+        The first save there reads the file again, as claiming the directory may complete the commit of
+        an interrupted save.
 
         Raises:
             OSError: the state file or a manifest cannot be read.
         """
         if self._is_set:
             return
-        directory, _ = locations.split(locations.join(directory, "x"))  # as savers spell it
+        directory, _ = locations.split(locations.join(directory, "x"))  # spelled as in a save
         store = self._open_store(directory)
         await self._take_over(store, latest_filename)
         self._continued.discard(store.directory)
         self._restored_from = store.directory
 
     async def continue_list(self, store: Store, latest_filename: str) -> None:
-        """Take over the list in the state file, at the first save into a directory.
+        """Take over the list in the state file before the first save into a directory.
 
-        So ``max_to_keep`` covers the checkpoints of earlier runs and savers. Those that were about to
-        be deleted come first. A list that the user has set stays.
+        Thus ``max_to_keep`` includes the checkpoints of earlier runs and savers, and pending deletions
+        come first. A list that the user has set stays.
 
         Raises:
-            OSError: the state file or a manifest cannot be read. A new list would lose the old ones.
+            OSError: the state file or a manifest cannot be read, and the save would lose their list.
         """
         if store.directory in self._continued:
             return
@@ -90,14 +90,14 @@ class CheckpointList:
             self._retention = self._retention.marked(state.last_preserved_timestamp)
 
     async def recover(self, paths: Sequence[str]) -> None:
-        """Replace the list, as the user does, by those of these checkpoints that exist."""
+        """Set the list to the existing ones of these checkpoints."""
         self.replace(await in_thread(self._existing, paths))
         self._continued.update(locations.split(path)[0] for path in paths)
 
     def plan(
         self, store: Store, path: str, manifest: Manifest, latest_filename: str
     ) -> tuple[Decision, bytes]:
-        """Return the decision about the list, and the state file, once a checkpoint is committed.
+        """Return which checkpoints stay after a commit, and the new state file.
 
         Raises:
             RuntimeError: the checkpoint has the path of the state file itself.
@@ -124,20 +124,20 @@ class CheckpointList:
         return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 
     async def settle(self, directory: str, decision: Decision) -> None:
-        """Delete checkpoints after the commit of the state file that no longer lists them."""
+        """Delete checkpoints that the committed state file no longer lists."""
         self._retention = decision.after
         left = await in_thread(self._delete, decision.excess) if decision.excess else []
         mine = self._in(directory)
         self.kept = [one for one in self.kept if one not in mine] + left + decision.listed
 
     def _in(self, directory: str) -> list[Kept]:
-        """Return the checkpoints that count together with those of a directory."""
+        """Return the checkpoints to which retention applies together."""
         if self._is_set:
             return self.kept
         return [one for one in self.kept if locations.split(one.path)[0] == directory]
 
     def _delete(self, excess: Sequence[Kept]) -> list[Kept]:
-        """Delete checkpoints; return those that stay, to be tried again after the next save."""
+        """Delete checkpoints. Return failed ones, whose deletion the next save retries."""
         left = []
         for one in excess:
             directory, basename = locations.split(one.path)
@@ -150,7 +150,7 @@ class CheckpointList:
         return left
 
     def _existing(self, paths: Sequence[str], directory: str | None = None) -> list[Kept]:
-        """Return the existing ones; the paths of those in ``directory`` as savers write them."""
+        """Return the existing checkpoints. Blocking; for ``directory`` see ``own_path``."""
         found: list[Kept] = []
         for path in paths:
             if directory is not None:

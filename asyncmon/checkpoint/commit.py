@@ -1,13 +1,17 @@
-"""The commit protocol: checkpoints get into a directory whole, and out of it again, in every store.
+"""Commit and delete checkpoints atomically, in any store.
 
-A save first writes a journal, ``.asyncmon-<token>-<checkpoint>.json``, which names the tensor files of
-the save and has the content of the state file. Then it writes the tensor files, under free names, then
-the manifest, which is the commit, and last the state file. Then it deletes the journal. A deletion
-first renames the manifest to such a journal.
+A save has these steps:
 
-The first saver that takes a directory cleans up after a crash. Tensor files that a journal names and no
-manifest does are deleted. Where the manifest of a journal's save is in its place, the state file is put
-into its place too.
+1. Write a journal, ``.asyncmon-<token>-<checkpoint>.json``, with the names of the tensor files and the
+   new content of the state file.
+2. Write the tensor files under unused names.
+3. Write the manifest. This commits the checkpoint.
+4. Write the state file, and delete the journal.
+
+A deletion first renames the manifest to such a journal.
+
+The first saver that claims a directory cleans up after a crash. It deletes tensor files that are named
+by a journal but by no manifest. If the manifest of a journal was committed, it writes the state file.
 """
 
 from __future__ import annotations
@@ -42,12 +46,12 @@ _STATE = "asyncmon.state_file"
 
 
 class Draft(NamedTuple):
-    """A checkpoint to be written: its arrays, and the manifest in which they are still missing.
+    """A checkpoint to write: its arrays, and a manifest without files and tensors.
 
     Attributes:
-        path: its prefix, ``basename`` in the store's directory.
-        state: the state file that is part of its commit, name to content; empty: none is.
-        holder: writes the tensor files, where it has some of the arrays.
+        path: the prefix of the checkpoint, ``basename`` in the directory of the store.
+        state: name and content of the state file to commit with it; may be empty.
+        holder: writes the tensor files with arrays that other processes hold.
     """
 
     path: str
@@ -61,15 +65,15 @@ class Draft(NamedTuple):
 
 
 def write(store: Store, draft: Draft) -> Manifest:
-    """Write a checkpoint; when this returns it is committed and durable, and so is its state file.
+    """Write and commit a checkpoint and its state file durably. Blocking.
 
-    On an error, or when ``draft.control`` stops it, nothing of it is left, and an earlier checkpoint of
-    the same name and the state file are as they were.
+    After an error or a stop by ``draft.control``, no file of it is left, and an earlier checkpoint of
+    the same name and the state file are unchanged.
 
     Raises:
         OpError: the store fails.
-        FailedPreconditionError: another process took the directory.
-        CancelledError: it was stopped.
+        FailedPreconditionError: another process claimed the directory.
+        CancelledError: the save was stopped.
     """
     name = manifest_name(draft.basename)
     journal = beside(name)
@@ -89,7 +93,7 @@ def write(store: Store, draft: Draft) -> Manifest:
             try:
                 checksums = draft.holder.write_file(path, part.header, part.arrays, draft.control)
             except BaseException:
-                store.delete(file)  # where that process was killed
+                store.delete(file)  # that process may have been killed
                 raise
         written[file] = checksums
 
@@ -107,7 +111,7 @@ def write(store: Store, draft: Draft) -> Manifest:
                 _check_is_there(store, journal)
                 replace_files(store, {name: manifest.encode(), **draft.state})
         except BaseException:
-            with contextlib.suppress(OSError):  # then the journal stays, and the next start cleans up
+            with contextlib.suppress(OSError):  # else the next saver cleans up by the journal
                 if written.keys().isdisjoint(_files(_manifest(store, name))):
                     _delete(store, [*written, journal])
             raise
@@ -119,7 +123,7 @@ def write(store: Store, draft: Draft) -> Manifest:
 
 
 def remove(store: Store, basename: str) -> bool:
-    """Delete a checkpoint, its manifest first. Return False where a reader has it open."""
+    """Delete a checkpoint. Return False if a reader has it open. Blocking."""
     name = manifest_name(basename)
     with store.lock.mutex:
         files = _files(_manifest(store, name))
@@ -133,7 +137,7 @@ def remove(store: Store, basename: str) -> bool:
 
 
 def clean_up(store: Store) -> None:
-    """Complete the commits that a crash cut off after their manifests, and delete other remains."""
+    """Complete or delete the incomplete saves that a crash has left. Blocking."""
     names = store.names()
     remains = [name for name in names if name.startswith(BESIDE)]
     journals = [name for name in remains if name.endswith(".json")]
@@ -201,7 +205,7 @@ def _journal(names: Sequence[str], state: Mapping[str, bytes]) -> bytes:
 
 
 def _complete_state(store: Store, journal: Manifest, manifest: str) -> None:
-    """Put the state file of a commit into its place, unless it was changed since."""
+    """Write the state file of a committed save, unless it was changed later."""
     if not isinstance(journal.program, dict) or journal.program.keys() != {_STATE}:
         return  # the journal of a deletion
     for name, text in journal.program[_STATE].items():
@@ -214,7 +218,7 @@ def _complete_state(store: Store, journal: Manifest, manifest: str) -> None:
 def chunks(
     part: tensor_file.Part, control: Control, checksums: dict[str, int]
 ) -> Iterator[bytes | memoryview]:
-    """Yield a file's content, and fill in the checksums of its arrays."""
+    """Yield the content of a tensor file, and store the checksums of its arrays."""
     pace = Pace(control)
     yield part.header
     for name, array in part.arrays.items():
@@ -230,7 +234,7 @@ def write_part(path: str, part: tensor_file.Part, control: Control) -> dict[str,
     """Write a tensor file for a saver in another process; return the checksums of its arrays.
 
     Raises:
-        OpError: it was not written, and nothing of it is left.
+        OpError: the file was not written, and was removed.
         CancelledError: ``control`` was stopped.
     """
     checksums: dict[str, int] = {}
@@ -247,7 +251,7 @@ def _complete(
     names: Sequence[str],
     old: Manifest | None,
 ) -> Manifest:
-    """Return the manifest of a checkpoint whose files are written, and which replaces ``old``."""
+    """Return the complete manifest of a checkpoint that replaces ``old``."""
     entries: dict[str, TensorEntry] = {}
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         entries.update(part.entries(number, checksums[name]))
@@ -263,13 +267,13 @@ def _check_is_there(store: Store, journal: str) -> None:
         store.mtime(journal)
     except FileNotFoundError as error:
         raise FailedPreconditionError(
-            f"Another process began to save into {store.directory!r}, and took this save away: save"
-            " into another place, or stop that process."
+            f"Another process claimed {store.directory!r} and deleted this save: save into another"
+            " directory, or stop that process."
         ) from error
 
 
 def _manifest(store: Store, name: str) -> Manifest | None:
-    # Other errors are raised: where the disk or the network fails the manifest may well be there.
+    # Other errors are raised: if the disk or the network fails, the manifest may exist.
     with contextlib.suppress(FileNotFoundError, IsADirectoryError, DataLossError):
         return Manifest.decode(store.content(name), name)
     return None
@@ -285,7 +289,7 @@ def _delete(store: Store, names: Iterable[str]) -> None:
 
 
 def _finish(store: Store, journal: str, files: Iterable[str]) -> None:
-    """Delete files and then the journal, or let it name those that are left for the next start."""
+    """Delete files and then the journal, or rewrite it with the files that could not be deleted."""
     left = _delete_unread(store, files)
     if not left:
         _delete_unread(store, [journal])
@@ -295,7 +299,7 @@ def _finish(store: Store, journal: str, files: Iterable[str]) -> None:
 
 
 def _delete_unread(store: Store, names: Iterable[str]) -> list[str]:
-    """Delete files; return those that a reader has open or that cannot be deleted."""
+    """Delete files. Return the ones that a reader has open, or whose deletion failed."""
     left = []
     for name in names:
         try:

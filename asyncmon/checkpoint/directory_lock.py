@@ -1,9 +1,8 @@
-"""One process saves into a directory; another one is refused with the name of the first.
+"""Lock a directory, so that only one process saves into it.
 
-The process that saves into a local directory holds a file lock on ``.asyncmon.lock`` in it, from its
-first save until its last saver releases the directory. The system drops the lock of a process that
-dies. Savers of one process share it. An object store has no locks: there the savers of this process
-are counted, and no other process is seen.
+The process holds a file lock on ``.asyncmon.lock`` from its first save until its last saver releases
+the directory. The savers of one process share the lock. The system drops it when the process dies. An
+object store has no locks: there other processes are not detected.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class DirectoryLock:
     """The lock of one directory, held by this process while any saver of it holds it.
 
     Attributes:
-        mutex: held by a thread while it commits or deletes checkpoints of the directory.
-        reserved: names of tensor files that saves of this process are about to write.
-        readers: the objects that readers of this process have open, by a key of each reader.
+        mutex: held by a thread that commits or deletes checkpoints of the directory.
+        reserved: the names of tensor files of the current saves of this process.
+        readers: keys of the readers of this process to the objects that they have open.
     """
 
     _known: ClassVar[dict[str, DirectoryLock]] = {}
@@ -54,20 +53,22 @@ class DirectoryLock:
 
     @classmethod
     def of(cls, directory: str) -> DirectoryLock:
-        """Return the lock of a directory, a path or the URL of a prefix; one object a process."""
+        """Return the lock of a directory or URL. There is one object per process and directory."""
         key = directory.rstrip("/") if "://" in directory else os.path.realpath(directory)
         with cls._registry:
             if not cls._forgets_at_fork:
-                # A forked child shares the open file, and with it the lock, but is no holder of it.
+                # A forked child shares the open file and its lock, but does not own it.
                 portable.after_fork_in_child(cls._forget)
                 cls._forgets_at_fork = True
             return cls._known.setdefault(key, cls(key))
 
     def own(self, owner: object) -> bool:
-        """Make an object the only one of this process that decides when to save here, while it exists.
+        """Register the one object of this process that decides when to save into the directory.
+
+        A weak reference to it is kept.
 
         Returns:
-            False where there is another one.
+            Whether it is registered; False if another object is.
         """
         with self._registry:
             current = self._owner()
@@ -76,22 +77,22 @@ class DirectoryLock:
         return current is None or current is owner
 
     def disown(self, owner: object) -> None:
-        """Let another object decide when to save here. Ignored of one that does not."""
+        """Unregister an object. One that is not registered is ignored."""
         with self._registry:
             if self._owner() is owner:
                 self._owner = lambda: None
 
     def acquire(self, holder: object, calls: FileCalls, clean_up: Callable[[], None]) -> None:
-        """Take the lock, or share it. Blocking, but never waits for another process.
+        """Acquire or share the lock. Blocking, but does not wait for another process.
 
         Args:
-            holder: holds it until :meth:`release`, however often it is acquired.
-            calls: the system calls to take it with.
-            clean_up: called where this process did not hold the lock, before any saver has it.
+            holder: holds the lock until :meth:`release`, even if it acquires it repeatedly.
+            calls: the system calls to use.
+            clean_up: called before the first holder of this process gets the lock.
 
         Raises:
-            FailedPreconditionError: another process has it.
-            OSError: the lock file cannot be made.
+            FailedPreconditionError: another process holds the lock.
+            OSError: the lock file cannot be created.
         """
         with self._changing:
             if not self._is_held():
@@ -105,14 +106,14 @@ class DirectoryLock:
             self._holders.add(holder)
 
     def release(self, holder: object) -> None:
-        """Give a holder's share back; the last one's frees the directory for other processes."""
+        """Remove a holder. After the last one, other processes can acquire the lock."""
         with self._changing:
             self._holders.discard(holder)
             if not self._holders:
                 self._drop()
 
     def _is_held(self) -> bool:
-        """Return whether this process holds it, and the directory was not deleted meanwhile."""
+        """Return whether this process holds the lock and its file still exists."""
         if self._path is None:
             return bool(self._holders)
         try:
@@ -137,7 +138,6 @@ class DirectoryLock:
 
 
 def _take(path: Path, calls: FileCalls) -> int:
-    """Return the descriptor of the locked file."""
     descriptor = calls.open(path, os.O_RDWR | os.O_CREAT)
     try:
         _lock(descriptor, path, calls)
@@ -145,7 +145,7 @@ def _take(path: Path, calls: FileCalls) -> int:
         os.close(descriptor)
         raise
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
-    with contextlib.suppress(OSError):  # the text only serves the error of other processes
+    with contextlib.suppress(OSError):  # the text is only for the error message of other processes
         os.ftruncate(descriptor, 0)
         os.write(descriptor, json.dumps(holder).encode() + b"\n")
     return descriptor

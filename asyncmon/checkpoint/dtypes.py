@@ -1,4 +1,4 @@
-"""Element types: the names of dtypes in files, and the layout of their bytes.
+"""Element types: their names in files and the layout of their bytes.
 
 =================  ==============================  =====================================
 name (manifest)    in the tensor file              numpy
@@ -13,8 +13,8 @@ complex64          ``C64``                         ``complex64``
 complex128         ``F64``, one more axis of 2     ``complex128``
 =================  ==============================  =====================================
 
-Bytes are little-endian, whatever the array's own order is. A bfloat16 entry is read as the type of the
-package ``ml_dtypes`` where it is installed, else as float32, which holds every bfloat16 exactly.
+Bytes are always little-endian. A bfloat16 entry is read as the type of the package ``ml_dtypes`` if it
+is installed, else as float32, which represents every bfloat16 exactly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array: TypeAlias = "NDArray[Any]"
 
 
 class Element(NamedTuple):
-    """The type of an entry's elements: its name, its safetensors tag and the bytes of one element."""
+    """An element type: its name, its safetensors tag and the bytes of one element."""
 
     name: str
     tag: str
@@ -39,11 +39,11 @@ class Element(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether numpy has the type by itself."""
+        """Whether numpy has the type without ``ml_dtypes``."""
         return self.name not in _FOREIGN
 
     def file_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape that the tensor file declares for an entry of this shape."""
+        """Return the shape in the header of the tensor file for an entry of this shape."""
         return (*shape, 2) if self.name == "complex128" else shape
 
 
@@ -73,33 +73,29 @@ _FOREIGN = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 
 
 def element_named(name: str) -> Element:
-    """Return the element type of this name.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """Return an element type by its name. Raises KeyError for an unknown one."""
     return _ELEMENTS[name]
 
 
 def element_tagged(tag: str) -> Element | None:
-    """Return the element type of this tag in a tensor file, or None where there is none."""
+    """Return an element type by its safetensors tag, or None for an unknown one."""
     return next((one for one in _ELEMENTS.values() if one.tag == tag), None)
 
 
 def element_of(dtype: np.dtype[Any]) -> Element | None:
-    """Return the element type of a numpy dtype of either byte order, or None where files have none."""
+    """Return the element type of a numpy dtype of either byte order, or None if files have none."""
     return _ELEMENTS.get(dtype.name)
 
 
 def is_text(dtype: np.dtype[Any]) -> bool:
-    """Return true for dtypes whose elements are strings: object, ``str_`` and ``bytes_``."""
+    """Return whether the elements of a dtype are strings: object, ``str_`` and ``bytes_``."""
     return dtype.kind in "OUS"
 
 
 def byte_chunks(array: Array, size: int) -> Iterator[NDArray[np.uint8]]:
-    """Yield an array's bytes in C order, little-endian, in pieces of at most ``size`` bytes.
+    """Yield the bytes of an array in C order, little-endian, in chunks of at most ``size`` bytes.
 
-    A contiguous array is never copied; of any other one, about ``size`` bytes at a time are.
+    A contiguous little-endian array is not copied. Others are copied one chunk at a time.
     """
     dtype = array.dtype.newbyteorder("<")
     if array.size == 0:
@@ -118,10 +114,10 @@ def byte_chunks(array: Array, size: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def decode(data: Array, element: Element, shape: tuple[int, ...]) -> Array:
-    """Return bytes (an array of uint8) as an array of an element type, without copying where possible.
+    """Return bytes (an array of uint8) as an array of an element type, not copied if possible.
 
     Raises:
-        ImportError: a float8 entry, and ``ml_dtypes`` is not installed.
+        ImportError: float8 without ``ml_dtypes``.
     """
     if element.name == "bfloat16" and _foreign_dtypes() is None:
         wide = np.zeros((data.size // 2, 2), "<u2")
@@ -131,10 +127,10 @@ def decode(data: Array, element: Element, shape: tuple[int, ...]) -> Array:
 
 
 def numpy_dtype(element: Element) -> np.dtype[Any]:
-    """Return the dtype of arrays that :func:`decode` returns.
+    """Return the dtype of the arrays that :func:`decode` returns.
 
     Raises:
-        ImportError: a float8 entry, and ``ml_dtypes`` is not installed.
+        ImportError: float8 without ``ml_dtypes``.
     """
     if element.is_native:
         return np.dtype(element.name).newbyteorder("<")

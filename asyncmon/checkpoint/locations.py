@@ -1,4 +1,4 @@
-"""Paths and URLs of checkpoints, and the store behind each."""
+"""Paths and URLs of checkpoints and directories."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from asyncmon.system.files import FileCalls
 
 
 def is_url(path: str) -> bool:
-    """Return true for places in an object store, ``scheme://...``."""
+    """Return whether a path is a URL of an object store, ``scheme://...``."""
     return "://" in path
 
 
 def open_store(directory: str, calls: FileCalls | None = None) -> Store:
-    """Return the store of a directory or URL. Nothing is read or made yet.
+    """Return the store of a directory or URL, without reading or making anything.
 
     Raises:
-        ImportError: a URL needs the extra ``cloud``, which is not installed.
+        ImportError: a URL needs the extra ``cloud``.
     """
     if is_url(directory):
         module = importlib.import_module("asyncmon.checkpoint.cloud")
@@ -39,7 +39,7 @@ def split(prefix: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def join(directory: str, path: str) -> str:
-    """Return the path of a state file's entry: relative ones are in its directory."""
+    """Resolve a path in the state file of a directory."""
     if is_url(path) or os.path.isabs(path):
         return path
     if is_url(directory):
@@ -48,7 +48,7 @@ def join(directory: str, path: str) -> str:
 
 
 def relative(directory: str, path: str) -> str:
-    """Return a path as a state file in this directory has it, so that the directory can be moved."""
+    """Return a path relative to a directory, for a state file that can be moved."""
     if is_url(path):
         inside = path.removeprefix(f"{directory.rstrip('/')}/")
         return inside if "://" not in inside else path
@@ -58,7 +58,7 @@ def relative(directory: str, path: str) -> str:
 
 
 def identity(path: str) -> str:
-    """Return one text for all paths of a checkpoint: relative, absolute, through links. Blocking."""
+    """Return one string for all paths of a checkpoint, relative or by links. Blocking."""
     if is_url(path):
         return path
     directory, basename = split(path)
@@ -66,11 +66,11 @@ def identity(path: str) -> str:
 
 
 def own_path(directory: str, path: str) -> str | None:
-    """Return the path of a checkpoint below ``directory``; None if it is in another one. Blocking."""
+    """Return a checkpoint's path as ``directory/name``; None if it is elsewhere. Blocking."""
     own = join(directory, split(path)[1])
     return own if identity(own) == identity(path) else None
 
 
 def absolute(path: str) -> str:
-    """Return a path that means the same in every working directory."""
+    """Return a path that does not depend on the working directory."""
     return path if is_url(path) else os.path.abspath(path)

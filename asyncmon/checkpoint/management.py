@@ -1,4 +1,4 @@
-"""Looking after checkpoints from outside: find, wait for, open, verify and remove them."""
+"""List, await, inspect, verify and remove checkpoints."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ Path = str | os.PathLike[str]
 
 
 async def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[Path]) -> list[float]:
-    """Return when checkpoints were committed, in seconds since 1970; those missing are left out.
-
-    TF1: same name.
-    """
+    """Return the commit times of existing checkpoints in seconds since 1970. TF1: same name."""
 
     def mtimes() -> list[float]:
         found = [(store, main_file(store, basename)) for store, basename in places]
@@ -55,8 +52,8 @@ async def remove_checkpoint(
 ) -> None:
     """Delete all files of a checkpoint, asyncmon's or TensorFlow's. TF1: same name.
 
-    Nothing is deleted, with a warning, where there is no such checkpoint or a reader has it open. The
-    other two arguments are without effect.
+    If there is no such checkpoint, or a reader has it open, a warning is logged instead. The other two
+    arguments have no effect.
     """
     await in_thread(_remove, checkpoint_prefix)
 
@@ -82,10 +79,10 @@ async def wait_for_new_checkpoint(
     *,
     latest_filename: str | None = None,
 ) -> str | None:
-    """Return the newest checkpoint once it is not ``last_checkpoint``; None after ``timeout`` seconds.
+    """Wait until the newest checkpoint is not ``last_checkpoint``, and return it. TF1: same name.
 
-    TF1: same name. The directory is listed every ``seconds_to_sleep`` seconds. A checkpoint that does
-    not verify is skipped, which is logged once.
+    The result is None after ``timeout`` seconds. The directory is read every ``seconds_to_sleep``
+    seconds. A checkpoint that does not verify is skipped, and the reason is logged once.
     """
     finder = Finder(os.fspath(checkpoint_dir), latest_filename)
     return await _wait_for_new(finder, last_checkpoint, seconds_to_sleep, timeout)
@@ -121,12 +118,12 @@ async def checkpoints_iterator(
     TF1: same name.
 
     Args:
-        checkpoint_dir: where checkpoints are saved.
-        min_interval_secs: the least time between two of them, the consumer's own time included.
-        timeout: how long to wait for one, in seconds; None waits for ever.
-        timeout_fn: called after a timeout, and after each yield: true ends the iteration, false
-            continues it. Plain or async. Without it a timeout ends the iteration.
-        seconds_to_sleep: how often the directory is listed.
+        checkpoint_dir: the directory.
+        min_interval_secs: the least interval between two yields.
+        timeout: the longest wait for a checkpoint in seconds; None has no limit.
+        timeout_fn: called after a timeout and after each yield, plain or async; a true result ends the
+            iteration. Without it, a timeout does.
+        seconds_to_sleep: the interval in seconds at which the directory is read.
         latest_filename: the name of the state file, ``checkpoint`` by default.
     """
     finder = Finder(os.fspath(checkpoint_dir), latest_filename)
@@ -154,8 +151,7 @@ async def _answer(question: Callable[[], bool | Awaitable[bool]]) -> bool:
 async def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
     """Return (name, shape) of each variable, sorted by name. TF1: same name.
 
-    The state of the random generators, which a reader shows too, is left out. Raises as
-    :func:`load_checkpoint`.
+    The states of random generators are left out. Raises as :func:`load_checkpoint`.
     """
     async with await load_checkpoint(ckpt_dir_or_file) as reader:
         shapes = sorted(reader.get_variable_to_shape_map().items())
@@ -167,27 +163,27 @@ async def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> 
 
     Raises:
         NotFoundError: there is no entry of this name.
-        DataLossError: its bytes do not match their checksum.
+        DataLossError: a checksum does not match.
     """
     async with await load_checkpoint(ckpt_dir_or_file) as reader:
         return await reader.get_tensor(name.removesuffix(":0"))
 
 
 class Inspected(NamedTuple):
-    """A checkpoint that :func:`verify` read: its prefix, its facts and its damage."""
+    """The result of :func:`verify` for one checkpoint."""
 
     path: str
     facts: Facts | None
-    """None where nothing of it can be read."""
+    """None if the checkpoint cannot be opened."""
     problem: str | None
-    """None where every byte is as it was saved."""
+    """A description of the damage; None if all checksums match."""
 
 
 async def verify(ckpt_dir_or_file: str | os.PathLike[str]) -> list[Inspected]:
-    """Read all checkpoints of a directory, or one, and check every byte against its checksum.
+    """Read one checkpoint, or all of a directory, and compare all bytes with their checksums.
 
     Returns:
-        All checkpoints, the newest first, also missing ones that the state file lists.
+        The checkpoints, the newest first, including missing ones in the state file.
     """
     path = os.fspath(ckpt_dir_or_file)
     if is_plain(path) or await checkpoint_exists(path):
@@ -207,12 +203,12 @@ async def _inspect(path: str) -> Inspected:
 
 
 async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
-    """Restore the newest whole checkpoint, go on with the directory's list, and return its prefix.
+    """Restore the newest checkpoint that verifies, take over the directory's list, return the prefix.
 
-    For any saver with ``restore(sess, path)``. None: the directory has no checkpoint.
+    Works with any saver that has ``restore(sess, path)``. Returns None if there is no checkpoint.
 
     Raises:
-        ValueError: there are checkpoints, and none of them can be restored.
+        ValueError: there are checkpoints, but none can be restored.
     """
     members, path = members_of(SaverMembers, saver), None
     if members.restore_latest is not None:
@@ -223,11 +219,11 @@ async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
             await saver.restore(sess, path)
     try:
         state = await get_checkpoint_state(directory)
-    except ValueError:  # it names no checkpoint: the restore has said so
+    except ValueError:  # it names no checkpoint; the restore has logged that
         state = None
     if path is None:
         newest = None if state is None else state.model_checkpoint_path
-        if newest is None and members.restore_latest is not None:  # it needs no state file
+        if newest is None and members.restore_latest is not None:  # which works without a state file
             newest = next((one.path for one in await verify(directory)), None)
         if newest is not None:
             raise ValueError(

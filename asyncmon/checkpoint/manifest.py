@@ -1,38 +1,38 @@
-"""The manifest of a checkpoint, ``<prefix>-<step>.json``, which lists its entries and files.
+"""Encode and decode the manifest of a checkpoint, ``<prefix>-<step>.json``.
 
-A checkpoint exists when its manifest does. The file is one line of UTF-8 JSON, an object that begins
+A checkpoint exists if its manifest does. The file is one line of UTF-8 JSON, an object that begins
 with exactly these bytes (``01234567`` stands for eight lower-case hexadecimal digits)::
 
     {"crc32c": "01234567", "format": "asyncmon.checkpoint", "version": 1, ...}
 
-``crc32c`` is the CRC-32C (Castagnoli) of every byte after the comma that follows it, so that a change
-of any byte of the file shows. The other members:
+``crc32c`` is the CRC-32C (Castagnoli) of all bytes after the comma that follows it, so that any changed
+byte is detected. The other members:
 
 =============  ======================================================================================
 ``step``       the global step of the state, or null
-``wall_time``  when it was taken, in seconds since 1970
-``program``    the program's ``describe()``; free
+``wall_time``  the time of the snapshot in seconds since 1970
+``program``    the program's ``describe()``, any JSON value
 ``files``      ``[{"name", "bytes", "header_crc32c"}, ...]``: the tensor files
-               (:mod:`.tensor_file`), beside the manifest, with their size and the checksum of all
+               (:mod:`.tensor_file`) in the same directory, their sizes, and the checksums of all
                bytes before their data
-``tensors``    name -> ``{"dtype", "shape", "file", "data_offsets", "crc32c"}``: ``file`` counts in
-               ``files``; the entry's bytes are those from ``data_offsets[0]`` up to, not including,
-               ``data_offsets[1]`` *of the file* (not of its data part, as safetensors' own header has
-               it); ``crc32c`` is theirs. For ``dtype`` see :mod:`.dtypes`
-``sharded``    name -> ``{"shape", "pieces"}``: arrays that were written in pieces, which cover them
-               without overlap. ``pieces`` has names of ``tensors`` -> offset of the piece in the array
+``tensors``    name -> ``{"dtype", "shape", "file", "data_offsets", "crc32c"}``: ``file`` is an index
+               of ``files``. The bytes of the entry start at ``data_offsets[0]`` and end before
+               ``data_offsets[1]`` *of the file* (in the header of a safetensors file, of its data).
+               ``crc32c`` is their checksum. For ``dtype`` see :mod:`.dtypes`
+``sharded``    name -> ``{"shape", "pieces"}``: arrays written in pieces that do not overlap.
+               ``pieces`` has names of ``tensors`` -> offset of the piece in the array
 ``texts``      name -> ``{"dtype", "shape", "values"}``: entries of strings, in C order. ``dtype`` is
                ``object`` or numpy's ``<U7``, ``|S7``; a value is a JSON string, or ``{"base64": ...}``
-               where it was bytes
+               for bytes
 ``stateful``   name -> state, as :mod:`.stateful` encodes it: hooks, data positions, generators.
                Manifests of earlier versions call it ``travellers``
-``metrics``    name -> number (or ``"nan"``, ``"inf"``), by which the best checkpoints are kept
-``replaces``   names of tensor files of an earlier checkpoint of this very name, to be deleted
+``metrics``    name -> number (or ``"nan"``, ``"inf"``), for the selection of the best checkpoints
+``replaces``   names of tensor files of an earlier checkpoint of the same name, to be deleted
 =============  ======================================================================================
 
 To read a checkpoint without asyncmon: ``json.load`` the manifest, and ``safetensors.numpy.load_file``
-each of its files (after ``import ml_dtypes`` where there is bfloat16; ``safetensors.deserialize``, that
-gives the bytes, where there is float8).
+each of its files (after ``import ml_dtypes`` for bfloat16; with ``safetensors.deserialize``, which
+returns bytes, for float8).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def manifest_name(basename: str) -> str:
 
 
 class TensorFile(NamedTuple):
-    """A tensor file of a checkpoint, by its name in the checkpoint's directory."""
+    """A tensor file of a checkpoint: its name in the directory, its size and header checksum."""
 
     name: str
     bytes: int
@@ -74,7 +74,7 @@ class TensorFile(NamedTuple):
 
 
 class TensorEntry(NamedTuple):
-    """Where an array lies: ``data_offsets`` count from the start of file number ``file``."""
+    """The position of an array: ``data_offsets`` count from the start of file number ``file``."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -89,7 +89,7 @@ class TensorEntry(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the array takes."""
+        """The number of bytes of the array."""
         return self.data_offsets[1] - self.data_offsets[0]
 
 
@@ -149,10 +149,10 @@ class Manifest(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Manifest:
-        """Return the manifest that these bytes of a file are.
+        """Return the manifest of a file with this content.
 
         Raises:
-            DataLossError: they are not what :meth:`encode` wrote.
+            DataLossError: the content is damaged, or of another format or version.
         """
         body = data[_BODY:]
         expected = b"%b%08x%b" % (_OPENING, google_crc32c.value(body), _CLOSING)
@@ -200,10 +200,8 @@ def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntr
         data_offsets=(int(start), int(end)),
         crc32c=member["crc32c"],
     )
-    count = 1
-    for length in entry.shape:
-        count *= length
-    if min(entry.shape, default=0) < 0 or count * entry.element.size != entry.nbytes:
+    nbytes = math.prod(entry.shape) * entry.element.size
+    if min(entry.shape, default=0) < 0 or nbytes != entry.nbytes:
         raise ValueError(f"{entry} does not have the bytes that its shape takes")
     if not 0 <= entry.file < len(files) or not 0 <= start <= end <= files[entry.file].bytes:
         raise ValueError(f"{entry} does not lie within its file")
@@ -237,7 +235,7 @@ def encode_text(array: Array) -> TextEntry:
     """Return an array of ``str`` or ``bytes`` (dtype object, ``str_`` or ``bytes_``) as an entry.
 
     Raises:
-        TypeError: an element of an object array is neither.
+        TypeError: an element is neither.
     """
     dtype = "object" if array.dtype.kind == "O" else array.dtype.newbyteorder("<").str
     return TextEntry(dtype, array.shape, tuple(_encode(value) for value in array.reshape(-1).tolist()))
@@ -247,7 +245,7 @@ def decode_text(entry: TextEntry) -> Array:
     """Return the array of an entry.
 
     Raises:
-        ValueError: the entry is not one that :func:`encode_text` made.
+        ValueError: the entry is invalid.
     """
     if len(entry.values) != math.prod(entry.shape):
         raise ValueError(f"{len(entry.values)} strings do not fill the shape {list(entry.shape)}")

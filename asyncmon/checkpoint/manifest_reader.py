@@ -1,4 +1,4 @@
-"""The entries of one committed checkpoint, read and verified."""
+"""Read and verify the entries of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from asyncmon.system.snapshot import assembled
 
 
 class Facts(NamedTuple):
-    """The facts about a checkpoint that are known before any of its arrays is read."""
+    """The properties of a checkpoint that are known before its arrays are read."""
 
     file_names: tuple[str, ...]
     nbytes: int
@@ -33,25 +33,25 @@ class Facts(NamedTuple):
 
 
 class Contents(ABC):
-    """The entries of a checkpoint, whatever its format."""
+    """The entries of a checkpoint of any format."""
 
     facts: Facts
 
     @abstractmethod
     async def read(self, names: Collection[str]) -> dict[str, Array]:
-        """Return verified arrays, read-only. Raises DataLossError naming every damaged one."""
+        """Return verified, read-only arrays. Raises a DataLossError that names all damaged ones."""
 
     async def states(self) -> dict[str, Any]:
         """Return the states of stateful objects, by name."""
         return {}
 
     async def verify(self) -> None:
-        """Read everything. Raises DataLossError naming every damaged entry."""
+        """Read all entries. Raises a DataLossError that names all damaged ones."""
         await self.read(list(self.facts.shapes))
 
     @abstractmethod
     def close(self) -> None:
-        """Close the files. Arrays that were read stay valid."""
+        """Close the files. Arrays stay valid."""
 
 
 class ManifestContents(Contents):
@@ -90,7 +90,7 @@ class ManifestContents(Contents):
         """Open a checkpoint and all of its files.
 
         Raises:
-            NotFoundError: it has no manifest, so there is no such checkpoint.
+            NotFoundError: there is no such checkpoint.
             DataLossError: the manifest is damaged, or a file is missing or of another size.
         """
         name = manifest_name(basename)
@@ -99,7 +99,7 @@ class ManifestContents(Contents):
             try:
                 return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
             except FileNotFoundError as error:
-                # Saved again or deleted since the manifest was read? Then the manifest has changed.
+                # If the checkpoint was saved again or deleted since, the manifest has changed.
                 again = await read_main_file(store, name, path)
                 if again == data:
                     raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
@@ -194,7 +194,7 @@ class ManifestContents(Contents):
 
 
 async def read_main_file(store: Store, name: str, path: str) -> bytes:
-    """Return the content of the file that makes a checkpoint exist. Raises as ``open`` does."""
+    """Return the content of a manifest or index. Raises NotFoundError or DataLossError."""
     try:
         return await store.read(name)
     except FileNotFoundError as error:
@@ -204,11 +204,11 @@ async def read_main_file(store: Store, name: str, path: str) -> bytes:
 
 
 def open_files(store: Store, names: Sequence[str]) -> list[DataFile]:
-    """Open several files, all of them or none. Blocking."""
+    """Open several files, or none after an error. Blocking."""
     files: list[DataFile] = []
     try:
         for name in names:
-            files.append(store.open(name))  # noqa: PERF401 -- those before an error are closed
+            files.append(store.open(name))  # noqa: PERF401 -- an error closes the open ones
     except BaseException:
         close_files(files)
         raise
@@ -216,6 +216,5 @@ def open_files(store: Store, names: Sequence[str]) -> list[DataFile]:
 
 
 def close_files(files: Sequence[DataFile]) -> None:
-    """Close several files."""
     for file in files:
         file.close()

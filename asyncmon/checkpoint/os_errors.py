@@ -1,4 +1,4 @@
-"""Turn system errors into those of :mod:`asyncmon.errors`, with a description of the directory."""
+"""Translate system errors to those of :mod:`asyncmon.errors`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CLASSES: dict[int, type[OpError]] = {
 
 
 def error_class(error: OSError) -> type[OpError]:
-    """Return the class that stands for a system error."""
+    """Return the class for a system error."""
     return _CLASSES.get(error.errno or 0, UnknownError)
 
 
@@ -45,8 +45,8 @@ def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
     """Raise system errors of the block as :class:`OpError`.
 
     Args:
-        what: failed, as in "Checkpoint 'a/model.ckpt-10' was not saved".
-        found: describes the directory.
+        what: the beginning of the message, as in "Checkpoint 'a/model.ckpt-10' was not saved".
+        found: returns a description of the directory.
     """
     try:
         yield
@@ -67,7 +67,7 @@ def describe(path: Path) -> str:
     except OSError as error:
         parent = next((p for p in path.parents if p.exists()), None)
         reason = os.strerror(error.errno) if error.errno is not None else str(error)
-        return f"{str(path)!r} cannot be looked at ({reason}; there is {str(parent)!r})"
+        return f"{str(path)!r} cannot be inspected ({reason}; there is {str(parent)!r})"
     if not stat.S_ISDIR(found.st_mode):
         return f"{str(path)!r} is not a directory but a file of {found.st_size} bytes"
     free = ""

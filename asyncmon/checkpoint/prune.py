@@ -1,4 +1,4 @@
-"""Delete older checkpoints of a directory to which nothing is saved at present."""
+"""Delete old checkpoints of a directory into which no process saves."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from asyncmon.system.files import in_thread
 
 
 class Pruned(NamedTuple):
-    """The checkpoints of a directory after :func:`prune`, oldest first."""
+    """The result of :func:`prune`: checkpoints, oldest first."""
 
     kept: list[str]
     deleted: list[str]
     damaged: list[Inspected]
-    """Neither counted nor deleted: look at these yourself."""
+    """Damaged checkpoints, which are neither counted nor deleted."""
 
 
 async def prune(
@@ -33,20 +33,20 @@ async def prune(
     keep_best: KeepBest | None = None,
     dry_run: bool = False,
 ) -> Pruned:
-    """Keep the newest whole checkpoints of a directory, and the best ones; delete the others.
+    """Keep the newest checkpoints of a directory, and the best ones; delete the others.
 
-    All checkpoints in the directory count, also those that a saver kept permanently. The state file
-    names those that stay before any is deleted. One that a reader of this process has open stays.
-    A cancellation leaves each checkpoint either whole or deleted.
+    All checkpoints that verify count, including permanent ones (``keep_checkpoint_every_n_hours``). The
+    state file is updated before the first deletion. Checkpoints that a reader has open stay. A
+    cancellation leaves no checkpoint partly deleted.
 
     Args:
         checkpoint_dir: a path or URL.
-        max_to_keep: how many of the newest to keep, at least one.
-        keep_best: keep the best by a metric as well.
-        dry_run: delete nothing, and only return what would be deleted.
+        max_to_keep: the number of newest checkpoints to keep, at least 1.
+        keep_best: also keep the best checkpoints by a metric.
+        dry_run: only return the checkpoints to delete.
 
     Raises:
-        NotFoundError: there is no whole checkpoint in the directory.
+        NotFoundError: no checkpoint in the directory verifies.
         FailedPreconditionError: another process saves there.
         ValueError: ``max_to_keep`` is below 1.
     """
@@ -103,5 +103,5 @@ async def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept
 
 
 def _delete(store: Store, excess: Sequence[Kept]) -> list[Kept]:
-    """Delete checkpoints; return those that a reader has open. Blocking."""
+    # Checkpoints that a reader has open are returned.
     return [one for one in excess if not remove(store, split(one.path)[1])]

@@ -1,4 +1,4 @@
-"""Reading a checkpoint's entries by name."""
+"""Read the entries of a checkpoint by name."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from asyncmon.system.files import in_thread
 class CheckpointReader:
     """An open checkpoint. TF1: ``tf.train.NewCheckpointReader``, with the same method names.
 
-    Entries are memory-mapped where the place allows, and verified against their checksums when they
-    are read. While the reader is open, no retention deletes the checkpoint's files; arrays stay valid
-    after it is closed.
+    Reading an entry compares it with its checksum. Entries of local files are memory-mapped. No saver
+    deletes the files while the reader is open. Arrays stay valid after it is closed.
 
     Example::
 
@@ -37,9 +36,9 @@ class CheckpointReader:
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str]) -> CheckpointReader:
-        """Open the checkpoint of this prefix, ``dir/model.ckpt-10``, asyncmon's or TensorFlow's.
+        """Open a checkpoint by its prefix, ``dir/model.ckpt-10``; asyncmon's or TensorFlow's.
 
-        Any safetensors file can be opened likewise, by its own name.
+        The path of any safetensors file works, too.
 
         Raises:
             NotFoundError: there is no such checkpoint.
@@ -61,15 +60,15 @@ class CheckpointReader:
 
     @property
     def facts(self) -> Facts:
-        """Step, wall time, size, files, shapes, dtypes, program and metrics of the checkpoint."""
+        """The properties of the checkpoint, such as its step and the shapes of its entries."""
         return self._contents.facts
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Return names to shapes. TF1: same name."""
+        """Return a dict from names to shapes. TF1: same name."""
         return {name: list(shape) for name, shape in self.facts.shapes.items()}
 
     def get_variable_to_dtype_map(self) -> dict[str, np.dtype[Any]]:
-        """Return names to numpy dtypes. TF1: same name, there with TensorFlow's types."""
+        """Return a dict from names to numpy dtypes. TF1: same name, with TensorFlow's types."""
         return dict(self.facts.dtypes)
 
     def has_tensor(self, name: str) -> bool:
@@ -77,32 +76,32 @@ class CheckpointReader:
         return name in self.facts.shapes
 
     async def get_tensor(self, name: str) -> Array:
-        """Return one entry, read-only. TF1: same name, there blocking.
+        """Return one entry, read-only. TF1: same name, but blocking.
 
         Raises:
             NotFoundError: there is no entry of this name.
-            DataLossError: its bytes do not match their checksum.
+            DataLossError: the checksum does not match.
         """
         return (await self.get_tensors([name]))[name]
 
     async def get_tensors(self, names: Iterable[str] | None = None) -> dict[str, Array]:
-        """Return several entries, or all of them, as :meth:`get_tensor` does.
+        """Return several entries, or all of them, like :meth:`get_tensor`.
 
-        Everything missing or damaged is named in one error.
+        One error names all missing or damaged entries.
         """
         wanted = list(self.facts.shapes) if names is None else list(names)
         self._require(wanted)
         return await self._contents.read(wanted)
 
     async def states(self) -> dict[str, Any]:
-        """Return the states of the stateful objects that were saved, by name."""
+        """Return the states of hooks, data sources and other stateful objects, by name."""
         return await self._contents.states()
 
     async def verify(self) -> None:
-        """Read all of the checkpoint and check it against its checksums.
+        """Read the whole checkpoint and compare it with its checksums.
 
         Raises:
-            DataLossError: naming everything that does not match.
+            DataLossError: checksums do not match; the error names all entries.
         """
         await self._contents.verify()
 
@@ -114,7 +113,7 @@ class CheckpointReader:
         )
 
     async def close(self) -> None:
-        """Close the files. Arrays that were read stay valid. A second call does nothing."""
+        """Close the files. Arrays stay valid. A second call does nothing."""
         self._contents.close()
 
     async def __aenter__(self) -> Self:

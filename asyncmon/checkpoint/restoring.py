@@ -1,4 +1,4 @@
-"""Restore a session from a checkpoint: all entries or, on any mismatch, none."""
+"""Restore a session from a checkpoint: all variables, or none on any mismatch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from asyncmon.system.files import in_thread
 logger = logging.getLogger(__name__)
 
 Target = Mapping[str, tuple[str, Any]]
-"""Names in the session to entry names and specifications (``shape`` and ``dtype``)."""
+"""Names in the session to entry names and objects with ``shape`` and ``dtype``."""
 
 
 class Restorer:
-    """The restoring half of a saver."""
+    """Restores the variables and stateful objects of a saver."""
 
     def __init__(self, selection: Selection, stateful: StatefulRegistry, *, reshape: bool) -> None:
         self.restored_path: str | None = None
@@ -52,7 +52,7 @@ class Restorer:
         ignore_missing: bool,
         rename: Mapping[str, str],
     ) -> str | None:
-        """Load the newest checkpoint that verifies. See :meth:`Saver.restore_latest`."""
+        """Load the newest valid checkpoint. See :meth:`Saver.restore_latest`."""
         async for path in candidates(directory, latest_filename, for_restore=True):
             try:
                 reader = await CheckpointReader.open(path)
@@ -102,12 +102,12 @@ class Restorer:
 async def load_entries(
     raw: Any, reader: CheckpointReader, targets: Target, *, ignore_missing: bool, reshape: bool
 ) -> None:
-    """Load entries of a checkpoint into a session, all of them or none.
+    """Load entries of a checkpoint into a session, all or none.
 
     Raises:
         NotFoundError: entries are missing, and ``ignore_missing`` is false.
         InvalidArgumentError: entries have other shapes or dtypes.
-        DataLossError: bytes do not match their checksums.
+        DataLossError: checksums do not match.
     """
     found = await in_thread(_matched, reader, targets, ignore_missing, reshape)
     arrays = await reader.get_tensors(dict.fromkeys(found.values()))
@@ -117,7 +117,7 @@ async def load_entries(
 def _matched(
     reader: CheckpointReader, targets: Target, ignore_missing: bool, reshape: bool
 ) -> dict[str, str]:
-    """Return names in the session to entry names of the variables to load, if all of them fit."""
+    """Return names in the session to entry names. Raises an error that names all mismatches."""
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
     missing: list[str] = []
@@ -145,7 +145,7 @@ def _shaped(array: Array, spec: Any) -> Array:
 
 def _mismatch(shape: list[int], dtype: np.dtype[Any], spec: Any, *, reshape: bool) -> str | None:
     if spec.dtype is None:
-        return None  # only the session can check
+        return None  # checked by the session
     wanted = np.dtype(getattr(spec.dtype, "as_numpy_dtype", spec.dtype))  # a DType has it
     same_type = dtype == wanted or dtype.newbyteorder("=") == wanted.newbyteorder("=")
     if not same_type and not (is_text(dtype) and is_text(wanted)):
@@ -180,24 +180,22 @@ async def init_from_checkpoint(
     ckpt_dir_or_file: str | os.PathLike[str],
     assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
 ) -> list[str]:
-    """Load the variables that a map covers from a checkpoint into a session, all of them or none.
+    """Load the variables in a map from a checkpoint into a session, all or none.
 
-    TF1: same name, there without a session and for the default graph. Here it is called in a scaffold's
-    ``init_fn``, which runs after the initialisers and only where nothing was restored.
+    TF1: same name, but for the default graph and without a session. Call it in a scaffold's
+    ``init_fn``, which runs after the initializers, and only if no checkpoint was restored.
 
     Args:
         sess: the session.
-        ckpt_dir_or_file: a checkpoint, or a directory whose newest one is taken; TensorFlow's too.
-        assignment_map: names in the checkpoint to variables, or names of them, in the session; or a
-            list of such pairs, where a name may come twice. Names that end with ``/`` are scopes,
-            ``"/"`` is the outermost one.
+        ckpt_dir_or_file: a checkpoint, or a directory for its newest one; may be TensorFlow's.
+        assignment_map: names in the checkpoint to variables in the session or their names, or a list
+            of such pairs. Names that end with ``/`` are scopes; ``"/"`` is the root scope.
 
     Returns:
-        The names in the session that were set.
+        The names of the loaded variables.
 
     Raises:
-        ValueError: the map covers no variable, the checkpoint lacks one, or shapes or dtypes differ;
-            all are named.
+        ValueError: the map has no variable, the checkpoint lacks some, or shapes or dtypes differ.
 
     Example::
 
@@ -234,12 +232,12 @@ async def init_from_checkpoint(
 
 
 def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:
-    """Return the entry name of a variable; None where no pair maps it.
+    """Return the entry name of a variable, or None if no pair matches.
 
     Args:
-        name: of the variable in the session.
-        rename: pairs of an entry name and a name in the session. Those that end with ``/`` are scopes,
-            ``"/"`` is the outermost one. A full name precedes a scope, a longer scope a shorter one.
+        name: the name of the variable in the session.
+        rename: pairs of an entry name and a name in the session. Names that end with ``/`` are scopes;
+            ``"/"`` is the root scope. Full names take precedence, then longer scopes.
     """
     for entry, target in rename:
         if target == name and not target.endswith("/"):
@@ -253,5 +251,5 @@ def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:
 
 
 def name_for(entry: str, rename: Collection[tuple[str, str]]) -> str:
-    """Return the name in the session of an entry, by the same pairs."""
+    """Return the name in the session of an entry, the inverse of :func:`entry_for`."""
     return entry_for(entry, [(target, source) for source, target in rename]) or entry

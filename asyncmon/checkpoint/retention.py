@@ -1,4 +1,4 @@
-"""Decide which checkpoints a saver keeps."""
+"""Decide which checkpoints to keep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 
 class Kept(NamedTuple):
-    """A checkpoint in a saver's list: its prefix, its time in seconds since 1970, its metrics."""
+    """A checkpoint in a list: its prefix, its time in seconds since 1970, its metrics."""
 
     path: str
     time: float
@@ -21,8 +21,8 @@ class Kept(NamedTuple):
 class KeepBest:
     """Keep the best ``k`` checkpoints by a metric, besides the newest ones.
 
-    The metric is given to each save: ``saver.save(..., metrics={"accuracy": 0.97})``. A checkpoint
-    saved without it, or with NaN, is never among the best.
+    Pass the metric to each save: ``saver.save(..., metrics={"accuracy": 0.97})``. Checkpoints without
+    it, or with NaN, are not considered.
 
     Example::
 
@@ -40,7 +40,7 @@ class KeepBest:
             raise ValueError(f"KeepBest's mode is 'min' or 'max', got {self.mode!r}.")
 
     def best(self, kept: Sequence[Kept]) -> list[Kept]:
-        """Return the best of these checkpoints; of equal ones the newer is better."""
+        """Return the best of these checkpoints. Newer ones precede equal older ones."""
         sign = 1 if self.mode == "min" else -1
         scored = [
             (sign * one.metrics[self.metric], -number, one)
@@ -52,14 +52,15 @@ class KeepBest:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Keeps the newest ``max_to_keep``, the best, and one of every so many hours permanently.
+    """Keeps the newest checkpoints, the best ones, and permanently one per ``every_hours``.
 
     Args:
-        max_to_keep: how many of the newest to keep; None or 0 keeps all.
-        every_hours: a checkpoint that leaves the newest ones is kept permanently, and is no longer
-            listed, if it was saved after the mark. The mark then moves on by so many hours.
-        mark: in seconds since 1970.
-        best: which others to keep, by a metric.
+        max_to_keep: the number of newest checkpoints to keep; None or 0 keeps all.
+        every_hours: the interval of permanent checkpoints. One that is no longer among the newest
+            becomes permanent, and leaves the list, if it was saved after ``mark``. The interval is then
+            added to ``mark``.
+        mark: a time in seconds since 1970.
+        best: selects the best checkpoints by a metric.
     """
 
     max_to_keep: int | None
@@ -75,15 +76,15 @@ class Retention:
 
     @property
     def last_preserved(self) -> float:
-        """The mark before this one, as a state file has it."""
+        """The previous mark, which the state file stores."""
         return self.mark - self.every_hours * 3600
 
     def marked(self, last_preserved: float) -> Retention:
-        """Return this retention with the mark of an earlier run."""
+        """Return a copy with the mark of an earlier run."""
         return replace(self, mark=last_preserved + self.every_hours * 3600)
 
     def decide(self, kept: Sequence[Kept]) -> Decision:
-        """Return which of these checkpoints, oldest first, stay. The newest one always does."""
+        """Return which of these checkpoints, oldest first, to keep. The newest one is always kept."""
         if not self.max_to_keep:
             return Decision(list(kept), [], self)
         stay = [*kept[-self.max_to_keep :], *(self.best.best(kept) if self.best is not None else [])]
@@ -100,10 +101,7 @@ class Retention:
 
 
 class Decision(NamedTuple):
-    """Which checkpoints stay listed, which are to be deleted, and the retention after that.
-
-    Those that are kept permanently are in neither list.
-    """
+    """The checkpoints to list and to delete, and the next retention. Permanent ones are in neither."""
 
     listed: list[Kept]
     excess: list[Kept]

@@ -1,8 +1,8 @@
-"""Read safetensors files without a manifest, by the safetensors library.
+"""Read safetensors files without a manifest, with the safetensors library.
 
-Local files are mapped and read entry by entry. Objects in an object store, and files with entries of
-types that the library cannot give to numpy (float8, and bfloat16 without ``ml_dtypes``), are read
-whole. Such a file has no checksums: the library only checks that header and size match.
+Local files are mapped and read entry by entry. Objects in an object store are read whole, and so are
+files with types that the library cannot convert to numpy (float8, and bfloat16 without ``ml_dtypes``).
+These files have no checksums: the library only checks that header and size match.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Entry = tuple[Element, tuple[int, ...]]
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path is that of a safetensors file, and not a checkpoint's prefix."""
+    """Return whether a path is that of a safetensors file instead of a checkpoint's prefix."""
     return path.endswith(".safetensors")
 
 
@@ -94,7 +94,7 @@ class PlainContents(Contents):
 
 
 def _deserialized(data: bytes) -> list[tuple[str, dict[str, Any]]]:
-    function: Any = safetensors.deserialize  # the library gives it no types
+    function: Any = safetensors.deserialize  # untyped in the library
     return list(function(data))
 
 

@@ -33,7 +33,7 @@ class SaveableSessionMembers:
     """The program of the session. A session without one is its own program."""
     global_step: int | None = None
     """The number of completed steps. Read when a save is ordered, and never waits. None: the states of
-    hooks and data are saved with whatever step the snapshot has."""
+    hooks and data are not matched with the step of the snapshot."""
     shares_state: bool = False
     """Whether other sessions change the same state, so that its global step is also theirs. A save then
     does not order another snapshot when the step has changed."""

@@ -1,4 +1,4 @@
-"""The saver: a session's state to checkpoints and back."""
+"""Save and restore the state of a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls, in_thread
 
-_IN_TIME = 0.8  # of the time between two saves, for the writing of one
+_WRITE_SHARE = 0.8  # of the interval of saves, in which a save should be written
 
 WhenBusy = Literal["coalesce", "skip", "wait"]
 
@@ -31,35 +31,35 @@ WhenBusy = Literal["coalesce", "skip", "wait"]
 class Saver:
     """Saves and restores the state of a session. TF1: ``tf.train.Saver``.
 
-    A session is anything with ``snapshot()`` and ``load(values)``, or a monitored session around one.
-    A checkpoint is a snapshot, the state between two steps, with the states of the saver's stateful
-    objects (:meth:`add_stateful`). Steps go on while it is written.
+    A session is any object with ``snapshot()`` and ``load(values)``, or a monitored session around
+    one. A checkpoint is a snapshot between two steps, and the states of the stateful objects
+    (:meth:`add_stateful`). The training continues while it is written.
 
-    The first save into a directory locks other processes out of it, deletes the remains of incomplete
-    saves, and continues the list of checkpoints in the state file.
+    The first save into a directory locks it for other processes, deletes incomplete saves, and takes
+    over the list of checkpoints in the state file.
 
     Args:
-        var_list: variables or their names, or a dict from names in the checkpoint to them; None for
-            the variables of the default graph as it is now, or for all of the session's state where no
-            graph is being built.
+        var_list: variables or their names, or a dict from names in the checkpoint to them. None stands
+            for the current variables of the default graph, or without a graph for all of the state.
         reshape: restore entries of another shape with the same number of elements.
-        sharded: write several tensor files side by side however small the state is.
-        max_to_keep: how many of the newest checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: keep one checkpoint of every so many hours permanently.
-        name: for log lines and errors.
-        restore_sequentially: without effect: all is read, then set at once.
-        saver_def, builder: must be None: there are no protocol buffers to make a saver from.
-        defer_build: take the variables at :meth:`build`, or at the first save or restore, not now.
-        allow_empty: let a save of no variables return None and a restore do nothing.
-        write_version: without effect: there is one format, described in this package.
+        sharded: write several tensor files in parallel even if the state is small.
+        max_to_keep: the number of newest checkpoints to keep; None or 0 keeps all.
+        keep_checkpoint_every_n_hours: the interval in hours of checkpoints that are never deleted.
+        name: the name of the saver.
+        restore_sequentially: no effect: all values are read before any is set.
+        saver_def, builder: must be None: there is no protocol buffer of a saver.
+        defer_build: choose the variables in :meth:`build` or at the first save or restore.
+        allow_empty: without variables, a save returns None and a restore does nothing.
+        write_version: no effect: there is one format.
         pad_step_number: pad the step in file names with zeros to 8 digits.
-        save_relative_paths: write relative paths into the state file: its directory can be moved.
-        filename: without effect: a save and a restore name their files.
-        when_busy: of :meth:`start_save` while an earlier save is under way. ``"coalesce"``: wait for
-            it, and replace a pending save. ``"skip"``: save nothing. ``"wait"``: wait for all.
-        keep_best: keep the best checkpoints by a metric, besides the newest.
-        shard_bytes: spread a larger state over several files of about this size.
-        calls: the system calls to write with; tests of crashes replace them.
+        save_relative_paths: write relative paths into the state file, so that its directory can be
+            moved.
+        filename: no effect: a save and a restore name their files.
+        when_busy: what :meth:`start_save` does during another save: ``"coalesce"`` replaces a pending
+            save, ``"skip"`` saves nothing, ``"wait"`` queues the save.
+        keep_best: also keep the best checkpoints by a metric.
+        shard_bytes: write a larger state to several files of about this size.
+        calls: the system calls to write with, for tests of crashes.
 
     Example::
 
@@ -121,7 +121,7 @@ class Saver:
         self._restorer = Restorer(self._selection, self._stateful, reshape=reshape)
 
     def build(self) -> None:
-        """Take the variables that there are, unless they were taken before. TF1: same name.
+        """Choose the variables, unless this was done before. TF1: same name.
 
         Raises:
             ValueError: there are none, and ``allow_empty`` is false.
@@ -144,32 +144,32 @@ class Saver:
         *,
         metrics: Mapping[str, float] | None = None,
     ) -> str | None:
-        """Save, and return the checkpoint's prefix when it is committed and durable.
+        """Save, and return the checkpoint's prefix once it is committed and durable.
 
-        The snapshot is ordered at the call; saves under way come first. Cancelling this cancels the
-        save, and nothing of it is left.
+        The snapshot is ordered at the call. Earlier saves complete first. Cancelling the call cancels
+        the save and removes its files.
 
         Args:
             sess: the session.
-            save_path: the prefix, ``dir/model.ckpt``; missing directories are made. URLs of object
+            save_path: the prefix, ``dir/model.ckpt``. Missing directories are made. URLs of object
                 stores (``s3://bucket/dir/model.ckpt``) need the extra ``cloud``.
-            global_step: appended to the prefix: a number, the variable that has it, or a tensor, which
+            global_step: appended to the prefix: a number, a variable of the session, or a tensor, which
                 is run first.
             latest_filename: the name of the state file, ``checkpoint`` by default.
-            meta_graph_suffix, write_meta_graph, strip_default_attrs, save_debug_info: without effect: a
-                checkpoint holds values, and the code that builds the graph is kept elsewhere.
-            write_state: whether to update the state file and to delete old checkpoints.
-            metrics: kept in the manifest, for ``keep_best``.
+            meta_graph_suffix, write_meta_graph, strip_default_attrs, save_debug_info: no effect: a
+                checkpoint has no graph.
+            write_state: whether to update the state file and delete old checkpoints.
+            metrics: numbers for ``keep_best``, stored in the manifest.
 
         Returns:
-            The prefix; None where there was nothing to save and ``allow_empty`` is true.
+            The prefix; None if there was nothing to save and ``allow_empty`` is true.
 
         Raises:
             ValueError: there is nothing to save, or a name collides with that of the state file.
-            FailedPreconditionError: a variable has no value yet, or another process saves into the
+            FailedPreconditionError: a variable is not initialized, or another process saves into the
                 directory.
-            TypeError: ``sess`` is no session, or a value is of a type that a checkpoint cannot hold.
-            PermissionDeniedError: the directory cannot be written.
+            TypeError: ``sess`` is no session, or the type of a value is not supported.
+            PermissionDeniedError: the directory is not writable.
             ResourceExhaustedError: the disk is full.
         """
         self.build()
@@ -196,21 +196,22 @@ class Saver:
         metrics: Mapping[str, float] | None = None,
         snapshot: Mapping[str, Any] | None = None,
     ) -> SaveHandle:
-        """Order a snapshot and return at once; the checkpoint is written while steps go on.
+        """Order a snapshot and write the checkpoint in the background.
 
-        Where steps and the writing compete for the processor, the writing pauses now and then, until
-        :meth:`drain` or :meth:`close` waits for it; by the time since the last call it judges when the
-        next save is due, and aims to be done. With ``when_busy="coalesce"`` two snapshots live at most.
+        If steps compete with the writer threads for the processor, the threads pause in between, unless
+        :meth:`drain` or :meth:`close` waits for them. Pauses are limited so that a save ends before the
+        next one, which is expected after the time since the last call. With ``when_busy="coalesce"`` at
+        most two snapshots exist.
 
-        A given ``snapshot`` of the present step is saved instead of a new one. Errors of the writing
-        are raised by awaiting the handle, or by the next :meth:`raise_if_failed` or :meth:`drain`.
+        A given ``snapshot`` of the current step is saved instead of a new one. Errors are raised by
+        awaiting the handle, or else by the next :meth:`raise_if_failed` or :meth:`drain`.
         """
         if self._when_busy == "skip" and self._queue.busy:
             handle = SaveHandle()
             handle.settle(None)
             return handle
         before, self._last_start = self._last_start, time.perf_counter()
-        due = self._last_start + _IN_TIME * (self._last_start - before) if before else None
+        due = self._last_start + _WRITE_SHARE * (self._last_start - before) if before else None
         self.build()
         given = sess, save_path, global_step, latest_filename, write_state, metrics
         save = Save(*given, self._options, snapshot, Control(due))
@@ -219,34 +220,37 @@ class Saver:
 
     @property
     def busy(self) -> bool:
-        """Whether a save is under way or pending."""
+        """Whether a save is running or pending."""
         return self._queue.busy
 
     def raise_if_failed(self) -> None:
-        """Raise, once, the error of a failed, un-awaited save."""
+        """Raise once the error of a failed save that was not awaited."""
         self._queue.raise_if_failed()
 
     def unthrottle(self) -> None:
-        """End the pauses of the saves under way, for a caller that waits for one."""
+        """End the pauses of the current saves, as the caller waits for one."""
         self._queue.unthrottle()
 
     async def drain(self) -> None:
-        """Wait for all saves under way, then :meth:`raise_if_failed`. Cancelling it cancels no save."""
+        """Wait for all saves, then call :meth:`raise_if_failed`. Cancelling it cancels no save."""
         await self._queue.drain()
 
     async def claim(self, checkpoint_dir: str | os.PathLike[str]) -> None:
-        """Make a directory, lock other processes out and delete the remains of incomplete saves.
+        """Make a directory, lock it for other processes and delete the files of incomplete saves.
 
-        The first save into it does the same.
+        The first save into a directory does the same.
 
         Raises:
             FailedPreconditionError: another process saves into the directory.
-            PermissionDeniedError: the directory cannot be made or written.
+            PermissionDeniedError: the directory cannot be made or is not writable.
         """
         await in_thread(self._claims.claim, os.fspath(checkpoint_dir))
 
     async def close(self) -> None:
-        """:meth:`drain`, then let other processes save here. A later save claims its directory anew."""
+        """Wait for all saves as :meth:`drain` does, and unlock the directories.
+
+        A later save locks its directory again.
+        """
         try:
             await self._queue.drain()
         finally:
@@ -255,13 +259,13 @@ class Saver:
     # --- stateful objects
 
     def add_stateful(self, name: str, obj: Stateful) -> None:
-        """Save an object's state in every checkpoint, and load it at every restore.
+        """Save the state of an object in each checkpoint, and load it in each restore.
 
         Args:
-            name: of the state in the checkpoint.
+            name: the name of the state in the checkpoint.
             obj: has ``state_dict()``, called when a save is ordered, and ``load_state_dict(state)``,
-                called at a restore, or at once after one. A state is made of dicts, lists, tuples,
-                strings, bytes, numbers, booleans, None and numpy arrays.
+                called by a restore, or by this method after one. A state consists of dicts, lists,
+                tuples, strings, bytes, numbers, booleans, None and numpy arrays.
 
         Raises:
             TypeError: the object lacks one of the methods.
@@ -270,32 +274,32 @@ class Saver:
         self._stateful.add(name, obj)
 
     def remove_stateful(self, name: str) -> None:
-        """Save the state of an object no longer. An unknown name is ignored."""
+        """Undo :meth:`add_stateful`. An unknown name is ignored."""
         self._stateful.remove(name)
 
     # --- the list of checkpoints
 
     @property
     def last_checkpoints(self) -> list[str]:
-        """The prefixes of the checkpoints that are kept, oldest first. TF1: same name."""
+        """The prefixes of the kept checkpoints, oldest first. TF1: same name."""
         return [one.path for one in self._list.kept]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
-        """Replace the list; these checkpoints are never deleted. TF1: same name."""
+        """Set the list to checkpoints that are never deleted. TF1: same name."""
         self.set_last_checkpoints_with_time([(path, float("inf")) for path in last_checkpoints])
 
     def set_last_checkpoints_with_time(
         self, last_checkpoints_with_time: Sequence[tuple[str, float]]
     ) -> None:
-        """Replace the list by (prefix, seconds since 1970). TF1: same name."""
+        """Set the list to pairs of prefix and time in seconds since 1970. TF1: same name."""
         self._list.replace([Kept(*one) for one in last_checkpoints_with_time])
 
     async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Replace the list by those of these checkpoints that exist. TF1: same name."""
+        """Set the list to the existing ones of these checkpoints. TF1: same name."""
         await self._list.recover(checkpoint_paths)
 
     async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
-        """Go on with a directory's list, marks and pending deletions, as after a restore from it.
+        """Take over the list, marks and pending deletions of a directory after a restore from it.
 
         A list that was set or recovered stays.
         """
@@ -311,24 +315,24 @@ class Saver:
         ignore_missing: bool = False,
         rename: Mapping[str, str] | None = None,
     ) -> None:
-        """Load a checkpoint into the session and its stateful objects, or nothing. TF1: same name.
+        """Load a checkpoint into the session and the stateful objects. TF1: same name.
 
-        Everything is read, verified and compared with the session's variables before anything changes.
-        Entries that the session (or ``var_list``) does not have are skipped. Random generator states
-        are restored where the checkpoint has them.
+        All entries are read, verified and compared with the variables before anything changes. Entries
+        that are not in the session or ``var_list`` are skipped. States of random generators are
+        restored if the checkpoint has them.
 
         Args:
-            sess: the session; it need not be initialised.
-            save_path: the prefix of a checkpoint; one that TensorFlow wrote may be given too.
+            sess: the session; it need not be initialized.
+            save_path: the prefix of a checkpoint, which may be TensorFlow's.
             ignore_missing: keep the values of variables that are not in the checkpoint.
-            rename: names in the checkpoint to names in the session; names that end with ``/`` are
-                scopes, ``"/"`` is the outermost one. Other names are the same in both.
+            rename: names in the checkpoint to names in the session, if they differ. Names that end with
+                ``/`` are scopes; ``"/"`` is the root scope.
 
         Raises:
             ValueError: there is no such checkpoint.
-            NotFoundError: the checkpoint lacks variables; all are named.
-            InvalidArgumentError: shapes or dtypes differ; all are named.
-            DataLossError: bytes do not match their checksums.
+            NotFoundError: the checkpoint lacks variables; the error names all of them.
+            InvalidArgumentError: shapes or dtypes differ; the error names all variables.
+            DataLossError: checksums do not match.
         """
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
@@ -348,10 +352,10 @@ class Saver:
         ignore_missing: bool = False,
         rename: Mapping[str, str] | None = None,
     ) -> str | None:
-        """Restore the newest whole checkpoint of a directory; return its prefix, None without one.
+        """Restore the newest checkpoint of a directory that verifies; return its prefix or None.
 
-        Missing and damaged ones are skipped, each with a log line that has the reason. Where the state
-        file is lost, the newest whole checkpoint in the directory is restored, with a warning.
+        Missing and damaged ones are skipped, and the reason is logged. If the state file is lost, the
+        newest checkpoint in the directory that verifies is restored, with a warning.
         """
         self.build()
         if self._selection.is_empty:
@@ -379,7 +383,7 @@ class Saver:
             decision, state = self._list.plan(store, draft.path, draft.manifest, save.state_file)
             draft = draft._replace(state={save.state_file: state})
         manifest = await in_thread(commit.write, store, draft, on_cancel=save.control.stop)
-        save.discard()  # all is on the disk: the session may write in place again
+        save.discard()  # the arrays are written, so the session may modify them in place
         if decision is not None:
             await self._list.settle(save.directory, decision)
         save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes

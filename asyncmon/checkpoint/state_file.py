@@ -1,11 +1,11 @@
-"""The state file of a directory, ``checkpoint``: the list of checkpoints, the newest last.
+"""Read and write the state file of a directory, ``checkpoint``, which lists its checkpoints.
 
 It is a JSON object with the members of :class:`CheckpointState`. Paths are relative to the directory,
-so that it can be moved. A state file of TensorFlow (a text protocol buffer with the same members) is
-read too.
+so that it can be moved. State files of TensorFlow (text protocol buffers with the same members) are
+read, too.
 
-A checkpoint leaves the list before it is deleted. ``excess_model_checkpoint_paths`` names those that
-are about to be deleted, so that a start after a crash in between deletes them.
+A checkpoint leaves the list before it is deleted. ``excess_model_checkpoint_paths`` has the pending
+deletions, which the next saver completes after a crash.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _TEXT_PROTO = r'^(\w+): (?:"((?:[^"\\]|\\.)*)"|(-?[\d.e+-]+))$'
 
 
 class CheckpointState(NamedTuple):
-    """The content of a state file; one that was read has lists. TF1: ``tf.train.CheckpointState``.
+    """The content of a state file. TF1: ``tf.train.CheckpointState``.
 
-    Times are seconds since 1970; ``last_preserved_timestamp`` is the last mark of
-    ``keep_checkpoint_every_n_hours``. ``excess_model_checkpoint_paths`` (not in TF1) are about to be
-    deleted.
+    Times are in seconds since 1970. ``last_preserved_timestamp`` is the last mark of
+    ``keep_checkpoint_every_n_hours``. ``excess_model_checkpoint_paths``, which TF1 does not have, are
+    pending deletions.
     """
 
     model_checkpoint_path: str
@@ -49,12 +49,12 @@ class CheckpointState(NamedTuple):
 async def get_checkpoint_state(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> CheckpointState | None:
-    """Return the content of a directory's state file, with its paths joined to the directory.
+    """Return the state file of a directory, with its paths joined to the directory, or None.
 
     TF1: same name. A file that cannot be parsed is ignored with a warning.
 
     Raises:
-        ValueError: the state names no checkpoint.
+        ValueError: the state file names no checkpoint.
     """
     store = locations.open_store(os.fspath(checkpoint_dir))
     state = await read_state(store, latest_filename or STATE_NAME)
@@ -76,14 +76,14 @@ async def update_checkpoint_state(
     Args:
         save_dir: the directory.
         model_checkpoint_path: the newest checkpoint.
-        all_model_checkpoint_paths: oldest first. The newest is added if it is not the last one.
+        all_model_checkpoint_paths: oldest first. The newest one is added if it is not the last.
         latest_filename: the name of the state file, ``checkpoint`` by default.
-        all_model_checkpoint_timestamps: when each was saved, in seconds since 1970.
+        all_model_checkpoint_timestamps: their times in seconds since 1970.
         last_preserved_timestamp: the last mark of ``keep_checkpoint_every_n_hours``.
 
     Raises:
         RuntimeError: the checkpoint has the path of the state file itself.
-        ValueError: there are not as many times as paths.
+        ValueError: the numbers of times and paths differ.
     """
     given = all_model_checkpoint_paths, all_model_checkpoint_timestamps, last_preserved_timestamp
     state = _checkpoint_state(model_checkpoint_path, *given)
@@ -98,12 +98,12 @@ def generate_checkpoint_state_proto(
     all_model_checkpoint_timestamps: Sequence[float] | None = None,
     last_preserved_timestamp: float | None = None,
 ) -> CheckpointState:
-    """Return a state for a directory. TF1: same name.
+    """Return the state of a directory. TF1: same name.
 
-    Where ``save_dir`` is relative, so are the paths in it: to the directory.
+    If ``save_dir`` is relative, paths are made relative to it.
 
     Raises:
-        ValueError: there are not as many times as paths.
+        ValueError: the numbers of times and paths differ.
     """
     given = all_model_checkpoint_paths, all_model_checkpoint_timestamps, last_preserved_timestamp
     state = _checkpoint_state(model_checkpoint_path, *given)
@@ -141,7 +141,7 @@ def _checkpoint_state(
 
 
 async def read_state(store: Store, name: str) -> CheckpointState | None:
-    """Do what :func:`load_state` does; a file that cannot be read is ignored with a warning."""
+    """Call :func:`load_state`, but ignore an unreadable file with a warning."""
     try:
         return await load_state(store, name)
     except OSError as error:
@@ -150,10 +150,10 @@ async def read_state(store: Store, name: str) -> CheckpointState | None:
 
 
 async def load_state(store: Store, name: str) -> CheckpointState | None:
-    """Return the content of a state file; None where there is none or, with a warning, a damaged one.
+    """Return the content of a state file; None if it is missing or, with a warning, damaged.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         state = _parse(await store.read(name))
@@ -175,7 +175,7 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
 
 
 def write_state(store: Store, state: CheckpointState, name: str) -> None:
-    """Replace a state file durably, or leave it as it is. Blocking.
+    """Replace a state file durably, or leave it unchanged on an error. Blocking.
 
     Raises:
         RuntimeError: the checkpoint has the path of the state file itself.
@@ -187,7 +187,7 @@ def write_state(store: Store, state: CheckpointState, name: str) -> None:
 
 
 def encode_state(directory: str, state: CheckpointState, name: str, *, relative: bool = True) -> bytes:
-    """Return the bytes of a directory's state file, with paths relative to it or absolute ones.
+    """Return the content of a directory's state file, with relative or absolute paths.
 
     Raises:
         RuntimeError: the checkpoint has the path of the state file itself.

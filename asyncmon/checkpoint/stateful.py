@@ -1,18 +1,18 @@
-"""States of hooks, data sources and generators, saved along with the variables.
+"""Save and load the states of hooks, data sources and generators with the variables.
 
-A stateful object has ``state_dict()`` and ``load_state_dict(state)``. A state is made of dicts,
-lists, tuples, strings, bytes, numbers, booleans, None and numpy arrays and scalars, nested. In the
-manifest it is JSON; types that JSON lacks are objects with one member:
+A stateful object has ``state_dict()`` and ``load_state_dict(state)``. A state consists of nested dicts,
+lists, tuples, strings, bytes, numbers, booleans, None and numpy arrays and scalars. In the manifest it
+is JSON. Types that JSON lacks are objects with one member:
 
 =====================================  =========================================================
 ``{"__tuple__": [...]}``               a tuple
-``{"__items__": [[key, value], ...]}`` a dict with keys that are no strings, or begin with ``__``
+``{"__items__": [[key, value], ...]}`` a dict with keys that are not strings or begin with ``__``
 ``{"__bytes__": "base64"}``            bytes
 ``{"__float__": "nan"}``               ``nan``, ``inf`` or ``-inf``
 ``{"__complex__": [re, im]}``          a complex number
-``{"__array__": "name"}``              an array: the entry of that name in the tensor files, which
-                                       begins with ``__stateful__/`` (earlier: ``__traveller__/``)
-``{"__scalar__": "name"}``             a numpy scalar, kept likewise
+``{"__array__": "name"}``              an array in the tensor files; its name begins with
+                                       ``__stateful__/`` (earlier: ``__traveller__/``)
+``{"__scalar__": "name"}``             a numpy scalar, stored like an array
 =====================================  =========================================================
 """
 
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 _ARRAY_PREFIX = "__stateful__/"
 ARRAY_PREFIXES = (_ARRAY_PREFIX, "__traveller__/")
-"""Prefixes of the names of arrays in states; the second one is that of earlier versions."""
+"""Prefixes of the names of arrays in states; earlier versions used the second one."""
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Something whose state is saved with every checkpoint and loaded by a restore."""
+    """An object whose state is saved in each checkpoint and loaded by a restore."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return the state. Called when a save is ordered, between two steps; must not block."""
@@ -60,17 +60,17 @@ class StatefulMembers:
 
 
 def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
-    """Return a state as JSON, and the arrays it refers to, copied.
+    """Return a state as JSON values, and copies of the arrays in it.
 
     Raises:
-        TypeError: a value that cannot be saved; the error says where and what it is.
+        TypeError: the type of a value is not supported.
     """
     arrays: dict[str, Array] = {}
     return _pack(state, f"{_ARRAY_PREFIX}{name}", arrays), arrays
 
 
 def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return the state that :func:`pack` was given; its arrays are fresh and writable."""
+    """Return the argument of :func:`pack`, with new, writable arrays."""
     if isinstance(packed, list):
         return [unpack(item, arrays) for item in packed]
     if not isinstance(packed, dict):
@@ -124,7 +124,7 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
             return {"__items__": items}
     raise TypeError(
         f"The state of a stateful object has a {type(value).__name__} at"
-        f" {where.removeprefix(_ARRAY_PREFIX)!r}: {value!r:.80}. A state is made of dicts, lists,"
+        f" {where.removeprefix(_ARRAY_PREFIX)!r}: {value!r:.80}. A state consists of dicts, lists,"
         " tuples, strings, bytes, numbers, booleans, None and numpy arrays."
     )
 
@@ -134,14 +134,14 @@ def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:
 
 
 class StatefulRegistry:
-    """Names to objects with ``state_dict()`` and ``load_state_dict(state)``."""
+    """The stateful objects of a saver, by name."""
 
     def __init__(self) -> None:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
 
     def add(self, name: str, obj: Stateful) -> None:
-        """Register an object; where a restored checkpoint has a state for it, it is loaded now."""
+        """Register an object, and load its state if a checkpoint with one was restored before."""
         if not isinstance(obj, Stateful):
             raise TypeError(
                 f"A stateful object has state_dict() and load_state_dict(state); {obj!r} of type"
@@ -157,13 +157,13 @@ class StatefulRegistry:
             obj.load_state_dict(self._pending.pop(name))
 
     def remove(self, name: str) -> None:
-        """Save the state of an object no longer. An unknown name is ignored."""
+        """Remove an object. An unknown name is ignored."""
         self._registered.pop(name, None)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the states of all, as the manifest has them, and the arrays in them.
+        """Return all states, as JSON values, and the arrays in them.
 
-        Restored states of objects that are not registered yet are kept.
+        They include restored states of objects that are not registered yet.
         """
         states: dict[str, Any] = {}
         arrays: dict[str, Array] = {}
@@ -174,20 +174,20 @@ class StatefulRegistry:
         return states, arrays
 
     def load(self, states: Mapping[str, Any]) -> None:
-        """Load each object's state from a checkpoint; the others are kept until they are added."""
+        """Load the states of all objects; states of other names are kept until :meth:`add`."""
         self._pending = {name: state for name, state in states.items() if name not in self._registered}
         for name, obj in self._registered.items():
             if name in states:
                 obj.load_state_dict(states[name])
             else:
-                logger.info("The checkpoint has no state for %r: it starts anew.", name)
+                logger.info("The checkpoint has no state for %r: it keeps its initial state.", name)
 
 
 class StatefulObjects:
-    """What a saver saves along until the end of a session; nothing where it cannot.
+    """Registers the stateful objects of one session with any saver, if the saver supports that.
 
     Attributes:
-        names: the objects by their names in checkpoints.
+        names: names in checkpoints to the objects.
     """
 
     def __init__(self, saver: Any) -> None:
@@ -196,11 +196,11 @@ class StatefulObjects:
         self.names: dict[str, Any] = {}
 
     def saves(self, obj: Any) -> bool:
-        """Return whether an object has a state that can be saved."""
+        """Return whether the saver saves the state of an object."""
         return self._add is not None and callable(members_of(StatefulMembers, obj).state_dict)
 
     def add(self, obj: Any, default: str, name: str | None = None) -> None:
-        """Register an object under a name, or else the first of ``default``, ``default_1``... free."""
+        """Register an object under ``name``, or the first unused of ``default``, ``default_1``..."""
         number, free = 0, name or default
         while name is None and free in self.names:
             number += 1
@@ -210,7 +210,7 @@ class StatefulObjects:
         self.names[free] = obj
 
     def remove(self, obj: Any = None) -> None:
-        """Remove one object, or all."""
+        """Unregister one object, or all."""
         for name, known in list(self.names.items()):
             if obj is None or known is obj:
                 del self.names[name]

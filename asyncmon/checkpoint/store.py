@@ -1,4 +1,4 @@
-"""The seam between checkpoints and where they lie: a local directory or an object store's prefix."""
+"""The interface of local directories and object stores with checkpoints."""
 
 from __future__ import annotations
 
@@ -11,52 +11,51 @@ from asyncmon.checkpoint.dtypes import Array
 
 
 class Piece(NamedTuple):
-    """Some bytes of a file, and the checksum of the bytes that were read."""
+    """Bytes of a file and the checksum of the bytes that were read."""
 
     data: Array
     crc32c: str
 
 
 class DataFile(Protocol):
-    """A tensor file that is open for reading: while it is, no retention deletes it."""
+    """A tensor file open for reading. No saver deletes it before it is closed."""
 
     name: str
     size: int
 
     async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
-        """Return the bytes (uint8, read-only) of ranges (start, end) within the file."""
+        """Return the bytes (uint8, read-only) of ranges (start, end) of the file."""
 
     def close(self) -> None:
-        """End the reading. Arrays that were read stay valid. A second call does nothing."""
+        """Close the file. Arrays stay valid. A second call does nothing."""
 
 
 class Store(Protocol):
-    """One directory of checkpoints. Names are those of files in it, never paths.
+    """A directory of checkpoints. Names are names of its files, never paths.
 
-    All methods but :meth:`read` block: call them by :func:`~asyncmon.system.files.in_thread`. They
-    raise :class:`OSError` as the system does.
+    All methods except :meth:`read` block: call them in a thread. Errors are :class:`OSError`.
     """
 
     directory: str
 
     @property
     def lock(self) -> DirectoryLock:
-        """The lock of the directory, which all savers of this process share."""
+        """The lock of the directory, shared by all savers of this process."""
 
     async def read(self, name: str) -> bytes:
-        """Return a small file. Raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError."""
 
     def content(self, name: str) -> bytes:
-        """Return a small file, blocking. Raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError."""
 
     def names(self) -> list[str]:
-        """Return the names of the files. Where there is no directory there are none."""
+        """Return the names of all files. A missing directory has none."""
 
     def mtime(self, name: str) -> float:
-        """Return when a file was last modified, in seconds since 1970. Raises FileNotFoundError."""
+        """Return a file's modification time in seconds since 1970. Raises FileNotFoundError."""
 
     def fingerprint(self, names: Sequence[str]) -> Any:
-        """Return a value that changes whenever one of these files does, or None if one is missing."""
+        """Return a value that changes with these files, or None if one is missing."""
 
     def describe(self) -> str:
         """Describe the directory, for an error message."""
@@ -68,23 +67,23 @@ class Store(Protocol):
         """Return whether a reader has a file open."""
 
     def make(self) -> None:
-        """Make the directory where it is missing."""
+        """Make the directory if it is missing."""
 
     def write(self, name: str, data: bytes | Iterable[bytes | memoryview]) -> None:
-        """Write a new file, durably but for its name in the directory; nothing of it on an error."""
+        """Write a new file and flush it, but not the directory. On an error it is removed."""
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Put small files into their places, each whole, one after another, durably.
+        """Replace small files atomically and durably, one after another.
 
-        Files written before are durable before the first one is in its place. After an error, some may
-        be in their places.
+        Files written before become durable before the first replacement. An error may leave some
+        replaced.
         """
 
     def rename(self, name: str, new: str) -> None:
         """Rename a file. Raises FileNotFoundError."""
 
     def delete(self, name: str) -> None:
-        """Delete a file. One that is not there is ignored."""
+        """Delete a file. A missing one is ignored."""
 
 
 def replace_files(store: Store, files: Mapping[str, bytes]) -> None:

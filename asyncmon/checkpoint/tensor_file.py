@@ -1,25 +1,22 @@
-"""Tensor files, ``<prefix>-<step>.safetensors``, byte for byte.
+"""Plan the tensor files of a checkpoint, ``<prefix>-<step>.safetensors``.
 
 A tensor file is a plain `safetensors <https://github.com/huggingface/safetensors>`_ file:
 
 * bytes 0 to 7: N, the length of the header, unsigned, little-endian;
-* N bytes: the header, a JSON object, name -> ``{"dtype", "shape", "data_offsets"}``, with offsets that
-  count from the end of the header; spaces after it make ``8 + N`` a multiple of 64. The member
-  ``__metadata__`` is ``{"format": "asyncmon.checkpoint", "checkpoint": <prefix>-<step>}``;
-* the arrays, C order, little-endian, one after another without gaps. Those with larger elements come
-  first, so that each begins at a multiple of its element's size.
+* N bytes: the header, a JSON object, name -> ``{"dtype", "shape", "data_offsets"}``, with offsets from
+  the end of the header. Trailing spaces make ``8 + N`` a multiple of 64. The member ``__metadata__`` is
+  ``{"format": "asyncmon.checkpoint", "checkpoint": <prefix>-<step>}``;
+* the arrays, in C order and little-endian, without gaps. Arrays with larger elements come first, so
+  that each starts at a multiple of its element size.
 
-Arrays that other processes hold are written by them, into files of their own. A state of more than
-``shard_bytes`` bytes is spread over several files, each array (or piece of one) whole in one of them:
-``<prefix>-<step>-00001-of-00003.safetensors`` and so on. A file name that is taken (the
-checkpoint is saved again at the same step) gets a number: ``<prefix>-<step>.1.safetensors``. The
-manifest lists the files of a checkpoint.
+Each process writes the arrays that it holds to its own files. A state of more than ``shard_bytes``
+bytes is split into several files, ``<prefix>-<step>-00001-of-00003.safetensors`` and so on, but no
+array (or piece of one) is split. If a file name is in use, as the checkpoint is saved again at the same
+step, a number is added: ``<prefix>-<step>.1.safetensors``. The manifest lists the files.
 
-The safetensors library reads these files (0.7 or newer, for ``C64``); :mod:`.safetensors_file` reads
-other files by it. It writes all bytes at once and returns copies. Here, arrays that are shared with the
-steps are written in pieces, with a checksum each, pauses, cancellation between two pieces and an fsync,
-by system calls that a test can fail one at a time; and they are read mapped, or by ranges of an object,
-and verified.
+The safetensors library can read these files (0.7 or newer for ``C64``). asyncmon does not use it for
+them, as the library writes all bytes in one call and returns copies. asyncmon writes in chunks, with
+checksums, pauses, cancellation and fsync, and reads mapped files or byte ranges of objects.
 """
 
 from __future__ import annotations
@@ -50,15 +47,15 @@ class Part(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Which process writes it, see :class:`~asyncmon.system.snapshot.HeldArray`."""
+        """The process that writes the file, see :class:`~asyncmon.system.snapshot.HeldArray`."""
         return max(map(_rank_of, self.arrays.values()), default=0)
 
     def describe(self, name: str) -> TensorFile:
-        """Return what the manifest says of the file, once it has a name."""
+        """Return the member of the manifest for the file."""
         return TensorFile(name, self.nbytes, f"{google_crc32c.value(self.header):08x}")
 
     def entries(self, file: int, checksums: Mapping[str, int]) -> dict[str, TensorEntry]:
-        """Return what the manifest says of the arrays, once their checksums are known."""
+        """Return the members of the manifest for the arrays."""
         entries = {}
         start = len(self.header)
         for name, array in self.arrays.items():
@@ -75,12 +72,12 @@ class Part(NamedTuple):
 
 
 def plan(arrays: Mapping[str, Array], basename: str, shard_bytes: int) -> list[Part]:
-    """Return the tensor files for these arrays, none where there are no arrays.
+    """Distribute arrays over tensor files.
 
     Args:
-        arrays: names to arrays of types that :mod:`.dtypes` has.
+        arrays: names to arrays of the types in :mod:`.dtypes`.
         basename: ``<prefix>-<step>``.
-        shard_bytes: the size that a file should not exceed, where its arrays allow.
+        shard_bytes: the size of a file with more than one array.
     """
     by_rank: dict[int, dict[str, Array]] = {}
     for name, array in arrays.items():
@@ -94,7 +91,7 @@ def _rank_of(array: Any) -> int:
 
 
 def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:
-    """Return the names of a checkpoint's tensor files, none of which is taken."""
+    """Return unused names for the tensor files of a checkpoint."""
     taken = set(taken)
     for attempt in range(len(taken) + 1):
         stem = basename if attempt == 0 else f"{basename}.{attempt}"
@@ -124,7 +121,7 @@ def _header(arrays: Mapping[str, Array], basename: str) -> bytes:
     start = 0
     for name, array in arrays.items():
         element = element_of(array.dtype)
-        assert element is not None, "the saver has refused other types by name"
+        assert element is not None, "checked by Save.draft"
         end = start + array.nbytes
         members[name] = {
             "dtype": element.tag,

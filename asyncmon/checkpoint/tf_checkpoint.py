@@ -43,12 +43,12 @@ _ELEMENTS = {
 
 
 def index_name(basename: str) -> str:
-    """Return the name of the file that makes a TensorFlow checkpoint of this base name exist."""
+    """Return the name of the index file of a TensorFlow checkpoint."""
     return f"{basename}.index"
 
 
 def is_part(name: str, basename: str) -> bool:
-    """Return whether a file belongs to the TensorFlow checkpoint of this base name."""
+    """Return whether a file belongs to a TensorFlow checkpoint."""
     rest = name.removeprefix(basename)
     return rest != name and re.fullmatch(r"\.(index|meta|data-\d{5}-of-\d{5})", rest) is not None
 
@@ -156,7 +156,7 @@ class BundleContents(Contents):
 
 
 def _strings(data: bytes, entry: BundleEntry) -> Array:
-    """Read varint lengths, the checksum of the lengths, then the bytes of all strings."""
+    """Decode strings: varint lengths, their checksum, then the bytes of all strings."""
     count = prod(entry.shape)
     if count > len(data):
         raise ValueError(f"{len(data)} bytes cannot have {count} strings")

@@ -1,4 +1,4 @@
-"""Reads the ``.index`` file of a TensorFlow checkpoint: a table of blocks, maybe packed by snappy."""
+"""Read the ``.index`` file of a TensorFlow checkpoint, a table of blocks, perhaps snappy-compressed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from asyncmon.protobuf import DELIMITED, fields, read_varint, signed
 from asyncmon.protobuf.tf_types import masked
 
 Slice = tuple[tuple[int, int | None], ...]
-"""For each dimension where a slice begins and how long it is; None is the whole dimension."""
+"""The start and length of a slice in each dimension; the length None is the whole dimension."""
 
 
 class BundleEntry(NamedTuple):
-    """Where a tensor's bytes are: ``size`` bytes at ``offset`` of shard ``shard``."""
+    """The position of a tensor: ``size`` bytes at ``offset`` of shard ``shard``."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class BundleEntry(NamedTuple):
 
 
 class Bundle(NamedTuple):
-    """The entries of a checkpoint: whole tensors by name, slices by (name, slice)."""
+    """The entries of a checkpoint: tensors by name, slices by (name, slice)."""
 
     shards: int
     big_endian: bool
@@ -36,7 +36,7 @@ class Bundle(NamedTuple):
 
 
 def read_bundle(index: bytes) -> Bundle:
-    """Return the entries that an ``.index`` file lists.
+    """Return the entries of an ``.index`` file.
 
     Raises:
         ValueError: the file is damaged.
@@ -48,7 +48,7 @@ def read_bundle(index: bytes) -> Bundle:
             shards = _number(value)
         elif number == 2:
             big_endian = value == 1
-    # The keys of slices begin with a zero byte, as no tensor's name does.
+    # Only the keys of slices begin with a zero byte.
     tensors = {key.decode(): _entry(value) for key, value in table.items() if not key.startswith(b"\0")}
     try:
         slices = {
@@ -76,7 +76,7 @@ def _entry(message: bytes) -> BundleEntry:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field: numbers for varints and fixed ones, bytes for the rest."""
+    """Yield number and value of each field: ints for varints and fixed fields, else bytes."""
     for number, wire_type, value in fields(message):
         if isinstance(value, int):
             yield number, value
@@ -106,7 +106,7 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _slice_key(name: str, one: Slice) -> bytes:
-    escaped = name.encode().replace(b"\0", b"\0\xff")  # UTF-8 has no \xff, which is escaped likewise
+    escaped = name.encode().replace(b"\0", b"\0\xff")  # UTF-8 has no \xff, which would be escaped, too
     key = b"\0" + escaped + b"\0\1" + _ordered(len(one))
     for start, length in one:
         key += _ordered_signed(start) + _ordered_signed(-1 if length is None else length)
@@ -119,7 +119,7 @@ def _ordered(number: int) -> bytes:
 
 
 def _ordered_signed(number: int) -> bytes:
-    """Encode a number so that encodings sort as numbers do: as many leading ones as there are bytes."""
+    """Encode a number in sort order: the count of leading one bits is the number of bytes."""
     magnitude = ~number if number < 0 else number
     length = magnitude.bit_length() // 7 + 1
     digits = bytearray(number.to_bytes(length, "big", signed=True))
@@ -239,7 +239,7 @@ def _take(data: bytes, at: int, count: int) -> bytes:
 def _repeat(content: bytearray, offset: int, length: int) -> None:
     if not 0 < offset <= len(content):
         raise ValueError(f"a snappy block copies from {offset} bytes before byte {len(content)}")
-    while length > 0:  # a copy may run into what it writes: then the pattern repeats
+    while length > 0:  # a copy may overlap its own output, which repeats the pattern
         start = len(content) - offset
         piece = content[start : start + length]
         content += piece

@@ -1,4 +1,4 @@
-"""Write several files side by side, at a pace that leaves the processor to the steps."""
+"""Write several files in parallel, with pauses that leave the processor to the steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from asyncmon.errors import CancelledError
 
 _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
-"""Threads that one save uses: the steps that go on meanwhile keep the other half of the machine."""
+"""The threads of one save. The steps keep at least half of the processors."""
 
 _STRETCH = 1 << 20
 _CONTENDED = 1.5
@@ -24,10 +24,10 @@ class Control:
     """Stops or unthrottles the worker threads of one save, from the event loop.
 
     Args:
-        due: the time of :func:`time.perf_counter` at which the save should be done, if any.
+        due: the time of :func:`time.perf_counter` at which the save should be complete, if any.
 
     Attributes:
-        left: bytes that are not written yet.
+        left: the number of bytes to write.
     """
 
     __slots__ = ("_changed", "_urgent", "due", "left", "stopped")
@@ -40,23 +40,23 @@ class Control:
         self._changed: Callable[[], object] | None = None
 
     def stop(self) -> None:
-        """Make the threads stop at the next piece."""
+        """Stop the threads at the next chunk."""
         self.stopped = True
         self.unthrottle()
 
     def unthrottle(self) -> None:
-        """End all pauses: the caller waits for the end of the save."""
+        """End all pauses, as the caller waits for the save."""
         self._urgent.set()
         if self._changed is not None:
             self._changed()
 
     @property
     def is_urgent(self) -> bool:
-        """Whether it was unthrottled or stopped."""
+        """Whether the save is unthrottled or stopped."""
         return self._urgent.is_set()
 
     def on_change(self, fn: Callable[[], object] | None) -> None:
-        """Have a function called, in any thread, by each :meth:`stop` and :meth:`unthrottle`."""
+        """Set a function that :meth:`stop` and :meth:`unthrottle` call, in any thread."""
         self._changed = fn
 
     def check(self) -> None:
@@ -65,18 +65,18 @@ class Control:
             raise CancelledError("The save was stopped")
 
     def pause(self, seconds: float) -> None:
-        """Block the calling thread for some seconds, or until :meth:`stop` or :meth:`unthrottle`."""
+        """Block the thread for a time in seconds, or until :meth:`stop` or :meth:`unthrottle`."""
         self._urgent.wait(seconds)
 
 
 class Pace:
-    """Pauses a background thread so that it does not slow down the steps.
+    """Pauses a writer thread so that it does not slow down the steps.
 
-    Every megabyte it compares the time that passed with the processor time of the thread. Where that
-    is much less, the processor is contended, and the pause is four times the time used. Elsewhere it
-    pauses on a small machine only, where one writer takes a good part of the memory's speed: four times
-    the time used on 2 processors, 1.5 times on 4, never on 10. Pauses are shorter where the save would
-    be late.
+    After each megabyte, the elapsed time is compared with the processor time of the thread. If it is
+    much longer, the processor is contended, and the pause is four times the processor time. Without
+    contention, only small machines need pauses, as one writer uses much of the memory bandwidth: four
+    times the processor time with 2 processors, 1.5 times with 4, none with 10. Pauses are shortened if
+    the save would miss its due time.
     """
 
     __slots__ = ("_bytes", "_control", "_processor", "_wall")
@@ -86,7 +86,7 @@ class Pace:
         self._begin()
 
     def did(self, nbytes: int) -> None:
-        """Count bytes, and pause after each megabyte."""
+        """Count written bytes, and pause after each megabyte."""
         self._bytes += nbytes
         if self._bytes < _STRETCH:
             return
@@ -98,7 +98,7 @@ class Pace:
         self._begin()
 
     def _spare(self, used: float) -> float:
-        """Return the longest pause if every stretch to come takes as long as this one."""
+        """Return the longest pause if each remaining megabyte takes as long as this one."""
         due = self._control.due
         if due is None:
             return math.inf
@@ -112,12 +112,12 @@ class Pace:
 
 
 def each(calls: Sequence[Callable[[], None]], control: Control, elsewhere: int = 0) -> None:
-    """Make blocking calls, a few at a time. The first that fails stops the others; its error is raised.
+    """Make blocking calls in parallel. The first error stops the others, and is raised.
 
     Args:
         calls: the calls.
-        control: is stopped by an error.
-        elsewhere: how many of them may wait for other processes, besides the few.
+        control: stopped by an error.
+        elsewhere: the number of additional threads, for calls that wait for other processes.
 
     Raises:
         CancelledError: ``control`` was stopped.
@@ -143,4 +143,4 @@ def each(calls: Sequence[Callable[[], None]], control: Control, elsewhere: int =
             raise errors[0]
         control.check()
     finally:
-        errors.clear()  # else an error would refer to itself by its traceback
+        errors.clear()  # avoids a reference cycle through the traceback

@@ -1,4 +1,4 @@
-"""The variables that a saver covers, and their names in its checkpoints."""
+"""Select the variables of a saver and their names in checkpoints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def name_of(variable: Any) -> str:
-    """Return the name of a variable in a snapshot: itself, ``.op.name`` or ``.name`` without ``:0``.
+    """Return the name of a variable: the string itself, ``.op.name`` or ``.name``, without ``:0``.
 
     Raises:
-        TypeError: it has none.
+        TypeError: the object has no name.
     """
     name: object = variable
     if not isinstance(variable, str):
@@ -35,23 +35,23 @@ _under_construction: Callable[[], list[str] | None] | None = None
 
 
 def take_variables_from(find: Callable[[], list[str] | None]) -> None:
-    """Set how a saver without a ``var_list`` finds the names of all variables.
+    """Set the function by which a saver without a ``var_list`` finds all variables.
 
     Args:
-        find: returns the names in the program that is being built; None where there is none.
+        find: returns the names of the variables in the graph under construction, or None.
     """
     global _under_construction  # set once, by the package that has programs
     _under_construction = find
 
 
 class Selection:
-    """A saver's ``var_list``: names in checkpoints to names in the session, or everything.
+    """The variables of a saver: names in checkpoints to names in the session, or all.
 
     Args: see :class:`~asyncmon.checkpoint.Saver`.
 
     Raises:
-        ValueError: a variable is in it twice, or there are none.
-        TypeError: something in it is no variable.
+        ValueError: a variable occurs twice, or there is none.
+        TypeError: an element is no variable.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Selection:
     ) -> None:
         self.allow_empty = allow_empty
         self._names: dict[str, str] | None = None
-        self._takes_all = var_list is None  # then entries with reserved names are covered, too
+        self._takes_all = var_list is None  # including reserved names
         self._built = False
         if isinstance(var_list, Mapping):
             self._names = {key: name_of(variable) for key, variable in var_list.items()}
@@ -74,7 +74,7 @@ class Selection:
             self.build()
 
     def build(self) -> None:
-        """Take the variables of the program under construction, if none were given or taken before."""
+        """Choose the variables of the graph under construction, unless this was done before."""
         if self._built:
             return
         if self._takes_all:
@@ -86,23 +86,23 @@ class Selection:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it covers no variable."""
+        """Whether there is no variable."""
         return self._names is not None and not self._names
 
     @property
     def names(self) -> list[str] | None:
-        """The names in the session that it lists; None where it covers everything."""
+        """The names in the session; None for all variables."""
         return None if self._names is None else list(self._names.values())
 
     def covers(self, name: str) -> bool:
-        """Return whether it covers a variable of the session."""
+        """Return whether a variable of the session is selected."""
         return self._names is None or name in self._names.values() or self._is_reserved(name)
 
     def to_checkpoint(self, state: Mapping[str, T]) -> dict[str, T]:
-        """Return the covered part of a session's state, by its names in the checkpoint.
+        """Return the selected part of a session's state, by names in the checkpoint.
 
         Raises:
-            NotFoundError: the session has no such variable.
+            NotFoundError: the session lacks a variable.
         """
         if self._names is None:
             return dict(state)

@@ -206,7 +206,7 @@ async def test_a_save_that_another_process_took_away_is_told_so(
             clean_up(ObjectStore(url))  # as another process does when it takes the prefix
 
     monkeypatch.setattr(ObjectStore, "write", write_and_meet)
-    with pytest.raises(FailedPreconditionError, match="took this save away"):
+    with pytest.raises(FailedPreconditionError, match=r"claimed .* and deleted this save"):
         await saver.save(make_session(a=1.0), f"{url}/m", 1)
     assert await names(url) == []
 
