@@ -1,8 +1,8 @@
-"""What the nodes of a plan need: which are in it, which version of a variable each reads, what is dead.
+"""Analyses of a plan: reachable nodes, versions of variables, dead code.
 
 A read sees the state before the run's writes, unless a data or control dependency orders it after a
 write. A variable that is fetched itself is read after all of them. Writes to one variable follow each
-other in the order in which they were built.
+other in the order of their construction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asyncmon.graph.core.walk import ancestors, predecessors
 from asyncmon.graph.execution.program import Instruction, Kind, inputs_of
 from asyncmon.graph.execution.records import Live
 
-_GENERAL, _MULTI = Kind.GENERAL, Kind.MULTI  # looked up once: a plan may have 100,000 instructions
+_GENERAL, _MULTI = Kind.GENERAL, Kind.MULTI  # bound once: a plan may have 100,000 instructions
 
 
 def needed_ops(
@@ -28,9 +28,9 @@ def needed_ops(
     fed: Collection[Tensor],
     done: Collection[Operation] = (),
 ) -> list[Operation]:
-    """Return the operations that targets need, in the order in which they were built.
+    """Return the operations that targets need, in the order of their construction.
 
-    Those that are done already are left out where they are to come before others.
+    Control dependencies that another plan executes are left out.
     """
     ops = [target.op for target in targets if target not in fed]
     if not done:
@@ -39,13 +39,13 @@ def needed_ops(
 
 
 class Uses(NamedTuple):
-    """What targets need.
+    """The operations and tensors that targets need.
 
     Attributes:
-        ops: the operations, in the order in which they were built.
-        used: what nodes use.
-        captured: what nodes that run subgraphs use.
-        lives: what is computed of those nodes.
+        ops: the operations, in the order of their construction.
+        used: the tensors that nodes use.
+        captured: the tensors that nodes with subgraphs use.
+        lives: the computed parts of those nodes.
     """
 
     ops: list[Operation]
@@ -60,12 +60,12 @@ class Uses(NamedTuple):
         fed: Collection[Tensor],
         done: Collection[Operation] = (),
     ) -> Uses:
-        """Return what targets need. Of a node that runs subgraphs this may be a part."""
+        """Return the needs of targets. A node that runs subgraphs may be needed in part."""
         found = cls([], set(), set(), {})
         ops = needed_ops(targets, fed, done)
         some = any(isinstance(op.op_def, ControlOpDef) for op in ops)
         needed = {target.op for target in targets}
-        for op in reversed(ops):  # what uses a node comes first
+        for op in reversed(ops):  # consumers come first
             if some and op not in needed:
                 continue
             inputs: Sequence[Tensor] = op.inputs[op.op_def.refs :]
@@ -89,14 +89,14 @@ class Uses(NamedTuple):
 
 
 class Access(NamedTuple):
-    """The variables, by name, that a node reads and those that it writes."""
+    """The variables, by name, that a node reads and writes."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
     @classmethod
     def of(cls, op: Operation) -> Access | None:
-        """Return what an op accesses, or None if it is no variable."""
+        """Return the variables that an op accesses, or None."""
         op_def = op.op_def
         if isinstance(op_def, VariableOpDef):
             refs = [tensor.op for tensor in op.inputs[: op_def.refs]] or [op]
@@ -116,7 +116,7 @@ class Access(NamedTuple):
 
 
 class Versions:
-    """Which version of a variable each node of a plan reads, or goes on from.
+    """The version of a variable that each node of a plan reads or updates.
 
     Attributes:
         access: of the nodes that access variables.
@@ -156,7 +156,7 @@ class Versions:
                     [write for write in writes[name] if bits[write] & done[op]] if op in done else []
                 )
                 self.before[op, name] = found[-1] if found else None
-        # Left for the commit is only a variable's one write, whose result nothing in the run needs.
+        # Only a single write whose result is not used in the run is left for the commit.
         self.materialised = {op for op in bits if embedded or not consumed.isdisjoint(op.outputs)}
         for (op, _name), write in self.before.items():
             if write is not None:
@@ -179,7 +179,7 @@ def _ancestor_bits(ops: Sequence[Operation], own: Mapping[Operation, int]) -> di
 
 
 def without_dead_code(code: Sequence[Instruction], needed: Collection[int]) -> list[Instruction]:
-    """Leave out pure instructions whose results are not used. Constant folding leaves some behind."""
+    """Remove pure instructions without consumers, as constant folding produces."""
     used = set(needed)
     kept = []
     for instruction in reversed(code):
@@ -193,7 +193,7 @@ def without_dead_code(code: Sequence[Instruction], needed: Collection[int]) -> l
 
 
 def with_frees(code: Sequence[Instruction], large: set[int]) -> list[Instruction]:
-    """Forget each of these registers right after its last use."""
+    """Free each of these registers right after its last use."""
     if not large:
         return list(code)
     result: list[Instruction] = []

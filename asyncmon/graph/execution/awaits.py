@@ -1,4 +1,4 @@
-"""The parts of a plan that wait: awaited nodes and what leads to them, each as soon as it can."""
+"""The stages of a plan: awaited nodes and their ancestors, each started as early as possible."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from asyncmon.graph.execution.run import Run
 from asyncmon.system.cancellation import outlast
 
 BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
-"""When a node runs: before the session's lock is taken, under it, or when nothing waits any more."""
+"""When a node runs: before the session's lock is taken, under the lock, or after all awaits."""
 
 
 def side_by_side(ops: Iterable[Operation], fed: Collection[Tensor]) -> frozenset[Operation]:
     """Return the calls of the user's functions that do not depend on each other, if there are several.
 
-    Each is awaited in a thread of its own, so that one may wait for what another one does.
+    Each is awaited in a thread of its own, so that one call may wait for another one.
     """
     calls = [op for op in ops if op.type == "PyFunc"]
     if len(calls) < 2:
@@ -53,10 +53,10 @@ def stages_of(
     access: Mapping[Operation, Access],
     threaded: Collection[Operation] = (),
 ) -> dict[Operation, int]:
-    """Return when awaited nodes run, and what leads to them. All else is ``COMPUTE``.
+    """Return the stages of awaited nodes and their ancestors. Other nodes are in ``COMPUTE``.
 
-    What is awaited and does not depend on the state is awaited before the lock is taken, so that other
-    runs go on meanwhile.
+    Awaited nodes that do not depend on the state run before the lock is taken, so that other runs are
+    not blocked.
     """
     if not threaded and not any(op.op_def.awaits for op in ops):
         return {}
@@ -79,7 +79,7 @@ class Node:
 
     op: Operation
     code: list[Instruction]
-    weight: float  # elements that the code computes
+    weight: float  # elements computed by the code
     awaited: AwaitedStep | None = None
     nowait: bool = False  # it may be started without a task
     attempt: Callable[[Run, Registers], bool] | None = None  # False: it has to be awaited
@@ -88,7 +88,7 @@ class Node:
 
 
 class Stage:
-    """Nodes with what each waits for; ``size`` is how many they are."""
+    """Nodes with their dependencies; ``size`` is their number."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.size = len(nodes)
@@ -107,7 +107,7 @@ class Stage:
 
     @classmethod
     def of(cls, nodes: Mapping[Operation, Node]) -> Self | None:
-        """Return the stage of these nodes, in their order; None where there are none."""
+        """Return the stage of these nodes, in their order; None if there are none."""
         inside: dict[Operation, Node] = {}
         for op, node in nodes.items():
             before = [inside[x] for x in dict.fromkeys(predecessors(op)) if x in inside]
@@ -121,9 +121,9 @@ class Stage:
         return cls(list(inside.values())) if inside else None
 
     def attempt(self, run: Run, registers: Registers) -> int:
-        """Run nodes until one has to wait, or may hold the loop, and return how many were run.
+        """Run nodes until one has to wait or may hold the loop; return the number of nodes run.
 
-        The caller has turned floating point warnings off.
+        The caller has disabled floating point warnings.
         """
         if run.trace is not None or not self._cost.is_short(run.limit, run.fed):
             return 0
@@ -139,9 +139,9 @@ class Stage:
         return done
 
     async def run(self, run: Run, registers: Registers, done: int = 0) -> None:
-        """Run all nodes but the first so many. Those that wait do so together.
+        """Run all nodes except the first ``done`` ones, awaiting them concurrently.
 
-        When one fails, or this is cancelled, the others are cancelled and waited for.
+        On an error or a cancellation the others are cancelled and joined.
         """
         if not done and run.limit:
             with np.errstate(all="ignore") if self._computes else nullcontext():
@@ -157,7 +157,7 @@ class Stage:
         try:
             while ready or tasks:
                 code: list[Instruction] = []
-                later: list[Node] = []  # may wait for what the code computes
+                later: list[Node] = []  # may depend on the results of the code
                 while ready:
                     node = ready.popleft()
                     if node.awaited is None:
@@ -186,12 +186,12 @@ def _release(node: Node, needs: dict[Node, int], ready: deque[Node]) -> None:
             ready.append(successor)
 
 
-# A task refers to its error, and that to the frames that it came through. So none of them may refer to
-# the task by then: all arrays of the run would wait for the garbage collector.
+# A task refers to its error, and the error to the frames of its traceback. If one of these frames
+# refers to the task, all arrays of the run stay until the garbage collector runs.
 
 
 def _start(node: Node, run: Run, registers: Registers, tasks: dict[asyncio.Future[None], Node]) -> bool:
-    """Start to await a node. Return whether it is done, which saves a task and a turn of the loop."""
+    """Start awaiting a node. Return whether it is done, which saves a task and a loop iteration."""
     assert node.awaited is not None, "others are computed"
     call = node.awaited(run, registers)
     if node.nowait:
@@ -205,12 +205,12 @@ def _start(node: Node, run: Run, registers: Registers, tasks: dict[asyncio.Futur
 
 
 async def _first(run: Run, tasks: dict[asyncio.Future[None], Node]) -> list[Node]:
-    """Wait until some tasks are done, and return their nodes. Raise what failed, or ended the run."""
+    """Wait until some tasks are done, and return their nodes. Raise their error or that of the run."""
     await run.wait_first(tasks)
     for task in tasks:
         try:
             if task.done():
-                task.result()  # what failed by itself says more than the end of the run
+                task.result()  # the node's own error is more specific than that of the run
         finally:
             del task
     run.check()
@@ -226,7 +226,7 @@ async def _resume(call: Coroutine[Any, Any, None], waits_for: list[Any]) -> None
 
 @types.coroutine
 def _resumed(call: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Resume a coroutine that waits for something: pass that on, and back what comes of it."""
+    """Resume a started coroutine: pass on the future that it awaits, and the result back."""
     try:
         while True:
             try:
@@ -241,7 +241,7 @@ def _resumed(call: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, 
 
 
 async def _cancel_all(run: Run, tasks: dict[asyncio.Future[None], Node]) -> None:
-    """Cancel tasks and wait for their end, also while this is cancelled. Then forget them."""
+    """Cancel tasks and join them, also while the caller is cancelled, then drop them."""
     for task in tasks:
         task.cancel()
     cancelled = await outlast(asyncio.gather(*tasks, return_exceptions=True))

@@ -1,4 +1,4 @@
-"""The end of a run: what it computed becomes the state, all of it."""
+"""The commit of a run: all of its writes become the state."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from asyncmon.graph.execution.update import UpdateGroup, write
 
 
 class LateReads:
-    """Copies of variables that are written in place, for results. All that can fail comes first.
+    """Copies of variables written in place, for results. Allocations, which may fail, come first.
 
     Args:
         late: positions of results, and slots.
-        store: has the variables.
+        store: the variables.
     """
 
     def __init__(self, late: Sequence[tuple[int, int]], store: StateStore) -> None:
@@ -28,7 +28,7 @@ class LateReads:
         self._arrays = [(i, slot, np.empty_like(store.values[slot])) for i, slot in late]
 
     def fill(self, results: list[Any]) -> None:
-        """Copy the present version into results."""
+        """Copy the current version into the results."""
         for i, slot, array in self._arrays:
             np.copyto(array, self._values[slot])
             results[i] = array if array.ndim else array[()]
@@ -42,11 +42,11 @@ def commit(
     registers: list[Any],
     run: Run | None,
 ) -> None:
-    """Store what a run computed, or drew. The caller has turned floating point warnings off.
+    """Store the writes of a run and its random state. The caller has disabled floating point warnings.
 
-    Whatever can fail comes before the first write to an array of the present version: an error leaves
-    the state as it was. What is read often beside steps is written to other memory, so that no reader
-    waits for it.
+    Everything that can fail precedes the first write to an array of the current version, so that an
+    error leaves the state unchanged. Variables that are often read beside steps are written to other
+    memory, so that their readers do not wait.
     """
     values = store.values
     new: list[tuple[int, Any]] = []

@@ -36,7 +36,7 @@ from asyncmon.graph.execution.steps import (
 from asyncmon.graph.execution.update import group_updates
 from asyncmon.graph.execution.values import Values
 
-_IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
+_IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is replaced, not updated in place
 
 
 def compile_plan(
@@ -50,11 +50,11 @@ def compile_plan(
     """Return the plan that computes targets from fed tensors and the state.
 
     Args:
-        store: where variables have their slots.
-        targets: what is fetched; operations give None.
+        store: the store with the slots of variables.
+        targets: the fetches; operations give None.
         fed: tensors whose values are given, in this order.
-        done: operations that others are ordered after and that are not to be done by this plan.
-        outer: of a subgraph's plan, what the plan around it knows of its inputs.
+        done: control dependencies that another plan executes.
+        outer: for the plan of a subgraph, the facts of the outer plan about its inputs.
 
     Raises:
         InvalidArgumentError: a placeholder is needed and not fed.
@@ -80,14 +80,14 @@ class _Compiler:
         self.written: dict[tuple[Operation, str], int] = {}
         self.updates: list[Update] = []
         self.ops, self.used, captured, self.live = Uses.of(targets, fed, done)
-        """What is fetched, or nodes other than subgraphs use. Those read a variable when they run."""
+        """Tensors that are fetched, or used by nodes other than those with subgraphs."""
         self.threaded = frozenset[Operation]() if self.embedded else side_by_side(self.ops, fed)
         self.facts = Facts(self.outer.weaker)
         self.facts.disprove(self.ops, fed)
         self.folded: set[Tensor] = set()
         self._attempts: dict[Operation, tuple[Any, Any]] = {}  # the steps of awaited nodes
         self.refs: dict[Operation, tuple[int, ...]] = {}
-        """The registers of the variables that nodes write, as they are before."""
+        """The registers of written variables with their values before the run."""
         fetched = {target for target in targets if isinstance(target, Tensor)}
         consumed = fetched | self.used | captured
         self.versions = Versions(self.ops, consumed, embedded=self.embedded)
@@ -136,7 +136,7 @@ class _Compiler:
         return plan
 
     def _complete(self, node: Node, rules: ShapeRules) -> None:
-        """Give the node of a stage the checks that it needs whatever is fed."""
+        """Add the checks to a node of a stage that are needed for any feeds."""
         op = node.op
         computed = [x for x in op.outputs if x not in self.fed]
         unknown = [] if all(is_known(self.facts[x].shape) for x in op.inputs) else [op]
@@ -189,7 +189,7 @@ class _Compiler:
         self._call(op, op_def, inputs, values.outputs(op, self.fed))
 
     def _fold(self, op: Operation, values: Sequence[Any]) -> None:
-        """Let the outputs of a node be values that never change."""
+        """Set the outputs of a node to constants."""
         self.values.constant(op, values)
         for tensor, value in zip(op.outputs, values, strict=True):
             self.folded.add(tensor)
@@ -216,7 +216,7 @@ class _Compiler:
         self._call(op, op_def, inputs, values.outputs(op, self.fed))
 
     def _version(self, op: Operation, name: str, *, required: bool) -> int:
-        """Return the register of a variable as a node gets it."""
+        """Return the register of a variable's version for a node."""
         write = self.versions.before.get((op, name))
         if write is None:
             return self.values.variable(self.store.slot(name), required=required)
@@ -259,7 +259,7 @@ class _Compiler:
         self._general(op, awaited, inputs)
 
     def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> None:
-        """Emit a node that runs plans: it gets the variables they access and gives new values."""
+        """Emit a node that runs plans, with the variables that they read and write."""
         values, plan = self.values, self.plan
         plan.uses_run = True
         reads, writes = self.versions.access.get(op, ((), ()))
@@ -269,7 +269,7 @@ class _Compiler:
         ]
         plans, fed, live = [], self.fed - self.outer.variables.keys(), self.live[op]
         for tensor in op.inputs:
-            if tensor not in values.of:  # what leads to outputs that are not used
+            if tensor not in values.of:  # an ancestor of unused outputs
                 values.of[tensor] = values.new()
         taken = split_inputs(op, op.inputs)[1:]
         for i, branch in enumerate(op.attrs["branches"]):
@@ -280,7 +280,7 @@ class _Compiler:
             plan.foreign |= inner.foreign
             plan.changes += inner.changes
             plan.repeats |= inner.repeats or (op_def.loops and bool(inner.products))
-        if not op_def.awaits:  # else each plan is computed by itself
+        if not op_def.awaits:  # else each plan has its own cost
             values.weight += sum(inf if op_def.loops else inner.cost.weight for inner in plans)
         inputs = values.all_of(op.inputs)
         outputs = values.outputs(op, self.fed)
@@ -324,7 +324,7 @@ class _Compiler:
     def _general(self, op: Operation, step: Any, inputs: tuple[int, ...]) -> None:
         self.plan.code.append((int(Kind.GENERAL), step, inputs, None, None, op))
 
-    # What happens at the end of a run.
+    # The end of a run.
 
     def _finish(self, targets: Sequence[Tensor | Operation]) -> None:
         plan, values, swaps = self.plan, self.values, list[Swap]()
@@ -356,7 +356,7 @@ class _Compiler:
         self._tidy(fetched | set(plan.versions.values()))
 
     def _fetched(self, target: Tensor) -> int | None:
-        """Return the register of a fetch; of a variable that is written in place None."""
+        """Return the register of a fetch; None for a variable written in place."""
         write = self.rewritten.get(target)
         if write is None:
             return self.values.of[target]
@@ -367,7 +367,7 @@ class _Compiler:
         return register
 
     def _tidy(self, kept: set[int]) -> None:
-        """Drop dead code, plan memory, and forget other large values right after their last use."""
+        """Remove dead code, plan memory, and free other large values right after their last use."""
         plan, values = self.plan, self.values
         last = {i for update in self.updates for i in update.inputs}
         plan.code = without_dead_code(plan.code, kept | last)

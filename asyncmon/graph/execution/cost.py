@@ -1,4 +1,4 @@
-"""The cost of computations, learnt from their runs: which of them would hold the event loop."""
+"""The measured cost of computations, which decides whether they may hold the event loop."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from time import perf_counter, thread_time
 
 from asyncmon.graph.numerics.parallel import team_seconds
 
-_LARGE = 1 << 18  # elements: a first run that computes so many goes to a worker
-_SMALL = 1 << 12  # fed elements: of fewer, the time of a run does not depend on how many there are
-_MOST = 64  # limits that a single run counts for: after 13 more an outlier is forgotten
+_LARGE = 1 << 18  # elements: a first run that computes more goes to a worker
+_SMALL = 1 << 12  # fed elements: below, the time of a run does not depend on their number
+_MOST = 64  # multiples of the limit to which a run is clipped: an outlier fades after 13 runs
 
 
 class CostModel:
-    """The average seconds of runs, and how many elements were fed to them.
+    """The average seconds of runs and the number of elements fed to them.
 
     Attributes:
         average: seconds, 0 before the first run.
-        weight: elements computed, as far as they are known. Infinite where something is repeated as
-            often as its inputs say: no run tells how long the next one takes.
+        weight: computed elements, as far as known. Infinite if the number of iterations depends on
+            inputs: the time of a run then does not predict that of the next one.
     """
 
     __slots__ = ("_fed", "average", "weight")
@@ -32,9 +32,9 @@ class CostModel:
         """Return whether the next run may hold the loop.
 
         Args:
-            limit: seconds that it may take.
-            fed: elements fed to it, where they can be more or fewer. One that gets many more than those
-                before is taken to last longer in proportion.
+            limit: the maximum seconds.
+            fed: elements fed to it through feeds of variable size. With many more elements than in
+                earlier runs the time is scaled in proportion.
         """
         average = self.average
         if not average:
@@ -44,7 +44,7 @@ class CostModel:
         return average < limit
 
     def observe(self, seconds: float, limit: float, fed: int = 0) -> None:
-        """Take the time of a run into account."""
+        """Add the time of a run to the average."""
         if self.weight == inf:
             return
         if seconds > _MOST * limit:
@@ -59,10 +59,10 @@ class CostModel:
 
 
 def wall_clock() -> float:
-    """Return the seconds that pass, and those of the team."""
+    """Return wall seconds plus the CPU seconds of the team."""
     return perf_counter() + team_seconds()
 
 
 def thread_clock() -> float:
-    """Return the seconds of this thread, without those in which others hold the interpreter."""
+    """Return the CPU seconds of this thread, which exclude waits for the interpreter lock."""
     return thread_time() + team_seconds()

@@ -1,4 +1,4 @@
-"""How plans are executed: inline or in a worker, under which lock, interrupted by what."""
+"""The execution of plans: inline or in a worker, under the lock, with interruption."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Executor:
     """Executes plans for one session.
 
     Attributes:
-        store: the state; ``resources`` is what is held beside it (queues), by name.
+        store: the state; ``resources`` are other objects of the session (queues), by name.
         limit: seconds; a plan that takes less on average runs inline.
         closed: whether :meth:`close` was called.
     """
@@ -48,9 +48,11 @@ class Executor:
         self._holder: Run | None = None
         self.threads = Threads(config)
         self._runs: set[Run] = set()
-        self._busy = 0  # workers that may be applying a commit
+        self._busy = 0  # workers that may be in a commit
         self._arenas = ArenaPool()
-        self._ended: asyncio.Future[None] | None = None  # a run has, where that is waited for
+        self._ended: asyncio.Future[None] | None = (
+            None  # completed when a run ends, while close() waits
+        )
         self._timeout_in_ms = config.operation_timeout_in_ms
         self._around, self._split = around_runs(config)
 
@@ -66,11 +68,11 @@ class Executor:
         """Execute a plan, and return its results.
 
         Args:
-            plan: what is computed.
+            plan: the plan.
             fed: a value for each of its feeds.
             options: see :meth:`asyncmon.graph.Session.run`.
             metadata: likewise.
-            peek: compute on the present version of the state, and change nothing.
+            peek: compute on the current version of the state, and change nothing.
         """
         self.check_open()
         program, budget = plan.for_shapes(fed), self.bind_loop()
@@ -174,7 +176,7 @@ class Executor:
             raise self.store.broken
 
     def bind_loop(self) -> LoopBudget:
-        """Belong to the running event loop, and return its budget.
+        """Bind to the running event loop, and return its budget.
 
         Raises:
             RuntimeError: another event loop, which is still running, uses the session.
@@ -191,7 +193,7 @@ class Executor:
         return self._budget
 
     async def close(self, error: Exception, only: dict[Any, Any] | None = None) -> None:
-        """End all runs and threads; or the runs of one of several sessions, given what that holds.
+        """End all runs and threads; or, given the resources of one of several sessions, its runs.
 
         Raises:
             RuntimeError: a run waits for the task that calls this, or another event loop has the runs.
@@ -206,7 +208,7 @@ class Executor:
         self.closed = self.closed or only is None
         resources = self.resources if only is None else only
         for resource in resources.values():
-            resource.session_closed()  # first: a node that waits there raises what was cancelled
+            resource.session_closed()  # first: a node that waits for one raises its error
         ending = [run for run in self._runs if only is None or run.resources is only]
         for run in ending:
             run.abort(error)
@@ -224,7 +226,7 @@ class Executor:
             del cancelled
 
     def pending_operations(self) -> list[str]:
-        """Return the names of the operations that runs wait for."""
+        """Return the names of the operations that runs await."""
         return sorted({node.op.name for run in self._runs for node in run.waiting.values()})
 
     def _end(self, run: Run) -> None:
@@ -358,7 +360,7 @@ class Executor:
             registers[register] = value
         code = program.code if run is None else run.watched(program.code, registers)
         execute(code, registers, run)
-        results = plan.results(registers)  # before an update changes what was read
+        results = plan.results(registers)  # before an update changes the values that were read
         if run is not None:
             run.check()
         late = LateReads(plan.late, self.store) if plan.late else None
@@ -373,7 +375,7 @@ class Executor:
     async def _compute_stage(
         self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
     ) -> None:
-        """Compute what leads to awaited nodes, or follows them in a subgraph."""
+        """Compute the ancestors of awaited nodes, or their successors in a subgraph."""
         work = partial(self._compute_code, cost, code, registers, run)
         if run.deadline is None and cost.is_short(self.limit, run.fed):
             if self._budget.spent():
@@ -399,8 +401,8 @@ class Executor:
         run.workers -= 1
         try:
             if cancelled is not None:
-                future.exception()  # seen: the cancellation is what the caller gets
+                future.exception()  # retrieved: the caller gets the cancellation
                 raise cancelled
             return future.result()
         finally:
-            del cancelled, future  # they refer to this frame by now, which would keep all arrays
+            del cancelled, future  # cycles with this frame would keep all arrays alive

@@ -1,4 +1,4 @@
-"""What is known of a plan's tensors before it runs: shapes, values of constants."""
+"""Static facts about the tensors of a plan: shapes, values of constants."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from asyncmon.graph.core.rules import text as shape_text
 from asyncmon.graph.core.shape import is_known, merge, num_elements
 from asyncmon.graph.execution.values import Values
 
-_LARGEST = 1 << 16  # elements: a larger constant is cheaper to compute than to keep
-_SHAPE = 1 << 6  # elements: a larger value is no shape
+_LARGEST = 1 << 16  # elements: a larger constant is not folded
+_SHAPE = 1 << 6  # elements: a larger value is not used as a shape
 
 
 class Facts(dict["Tensor", Spec]):
-    """Specs of tensors. Of a tensor that is no key it is what the graph says.
+    """Specs of tensors; by default those of the graph.
 
     Attributes:
-        disproved: the tensors of which less is known than the graph says.
+        disproved: the tensors whose specs are weaker than in the graph.
     """
 
     __slots__ = ("disproved",)
@@ -39,13 +39,13 @@ class Facts(dict["Tensor", Spec]):
         return tensor.spec
 
     def disprove(self, ops: Sequence[Operation], fed: Collection[Tensor]) -> None:
-        """Forget what the graph derives from the value of a constant where another one is fed.
+        """Weaken the specs that the graph derives from constants for which other values are fed.
 
-        Nor is it relied on what ``set_shape`` says of a variable, for no node could check it.
+        A ``set_shape`` on a variable is ignored as well, because no node could check it.
 
         Args:
-            ops: of a plan, in order.
-            fed: tensors; those of which less is known than the graph says are keys already.
+            ops: the operations of a plan, in order.
+            fed: fed tensors; those with weaker specs are keys already.
         """
         asserted = ops[0].graph.asserted if ops else ()
         for op in ops if self or asserted else ():
@@ -65,7 +65,7 @@ class Facts(dict["Tensor", Spec]):
         self.disproved = frozenset(self) if self else self.disproved
 
     def note_value(self, tensor: Tensor, value: Any) -> None:
-        """Note the value of a folded tensor: a rule may look at one that can be a shape."""
+        """Record the value of a folded tensor for rules that use it as a shape."""
         if tensor.spec.value is None and (tensor.dtype.is_integer or not is_known(tensor.spec.shape)):
             array = np.asarray(value)
             is_shape = array.ndim < 2 and array.size < _SHAPE and array.dtype != object
@@ -78,10 +78,10 @@ def _is_same(spec: Spec, other: Spec) -> bool:
 
 
 def infer(op: Operation, inputs: Sequence[Spec]) -> Sequence[Spec]:
-    """Return what the rule of a node says of its outputs.
+    """Return the specs of a node's outputs according to its rule.
 
     Raises:
-        InvalidArgumentError: it refuses the inputs; the error names the node.
+        InvalidArgumentError: the rule refuses the inputs; the error names the node.
     """
     try:
         found = (op.op_def.run_rule or op.op_def.infer)(*inputs, **op.attrs)
@@ -108,7 +108,7 @@ def fold(
     facts: Facts,
     largest: int = _LARGEST,
 ) -> Sequence[Any] | None:
-    """Return the outputs of a stateless node, or None where they depend on a run, or are too large."""
+    """Return the outputs of a stateless node, or None if they depend on a run or are too large."""
     if len(op.outputs) == 1:
         spec = facts[op.outputs[0]]
         if spec.value is not None and not op.inputs:
@@ -130,15 +130,15 @@ def fold(
             values = (values,)
         for tensor, value in zip(op.outputs, values, strict=True):
             merge(np.shape(value), facts[tensor].shape)
-    except Exception:  # what fails is left to fail in the run, at its node
+    except Exception:  # an error is left to the run, at its node
         return None
     return tuple(values)
 
 
 def kernel_of(op: Operation) -> Any:
-    """Return the kernel of a node. Strings that it returns are arrays, also a string by itself."""
+    """Return the kernel of a node, with strings returned as arrays, also single ones."""
     kernel: Any = op.op_def.kernel
-    for x in op.outputs:  # no generator: this is asked of each node
+    for x in op.outputs:  # no generator: called for each node
         if x.spec.dtype is dtypes.string:
             break
     else:
@@ -158,12 +158,12 @@ def kernel_of(op: Operation) -> Any:
 
 
 class OuterFacts(NamedTuple):
-    """What the plan around a subgraph knows of the subgraph's parameters.
+    """The facts of the outer plan about the parameters of a subgraph.
 
     Attributes:
-        variables: those that are read from the state, with their names.
-        constants: those whose value never changes.
-        weaker: those of which less is known than the subgraph says.
+        variables: the parameters read from the state, with the names of the variables.
+        constants: the constant parameters.
+        weaker: the parameters whose specs are weaker than in the subgraph.
     """
 
     variables: Mapping[Tensor, str]
@@ -172,7 +172,7 @@ class OuterFacts(NamedTuple):
 
     @classmethod
     def none(cls, fed: Collection[Tensor]) -> Self:
-        """Return what is known of fed tensors where there is no plan around."""
+        """Return the facts about fed tensors without an outer plan."""
         valued = [x for x in fed if x.spec.value is not None or x.spec.dims]
         return cls({}, {}, {x: Spec(x.dtype, x.spec.shape) for x in valued})
 
@@ -186,9 +186,9 @@ class OuterFacts(NamedTuple):
         facts: Facts,
         fed: Collection[Tensor],
     ) -> Self:
-        """Return what the plan of a node knows of the parameters of one of the node's subgraphs.
+        """Return the facts of a node's plan about the parameters of one of its subgraphs.
 
-        ``taken`` are the tensors that the subgraph takes in, ``fed`` those that are fed to the plan.
+        ``taken`` are the tensors captured by the subgraph, ``fed`` those fed to the plan.
         """
         variables, constants, weaker = {}, {}, {}
         own = len(branch.parameters) - len(taken)
@@ -209,7 +209,7 @@ class OuterFacts(NamedTuple):
 
 
 def split_inputs(op: Operation, items: Sequence[Any]) -> list[Sequence[Any]]:
-    """Split a list that is parallel to an op's inputs: its own ones, then what each branch takes in."""
+    """Split a list parallel to an op's inputs: its own inputs, then the captures of each branch."""
     counts = [len(branch.captured) for branch in op.attrs["branches"]]
     ends = list(accumulate(counts, initial=len(items) - sum(counts)))
     return [items[: ends[0]], *[items[start:end] for start, end in pairwise(ends)]]

@@ -1,4 +1,4 @@
-"""Values given for tensors: what may be fed, checked before anything runs."""
+"""Feeds: which tensors may be fed, and checks of the values before a run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from asyncmon.graph.core.shape import Shape, is_compatible
 
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:
-    """Return the tensor that a key of a feed_dict stands for.
+    """Return the tensor of a key of a feed_dict.
 
     Raises:
-        TypeError: it stands for none of this graph.
+        TypeError: the key is no tensor of this graph.
     """
     try:
         tensor: Tensor = graph.as_graph_element(key, allow_operation=False)
@@ -38,7 +38,7 @@ def flat_values(feeds: Mapping[Any, Any]) -> list[Any]:
     """Return the values of a feed_dict in the order of :func:`flat_keys`.
 
     Raises:
-        ValueError: the key is a tuple, and the value is none, or one of another length.
+        ValueError: the key is a tuple, and the value is not a tuple of this length.
     """
     return [leaf for key, value in feeds.items() for leaf in _leaves(key, value)]
 
@@ -54,7 +54,7 @@ def _leaves(key: Any, value: Any) -> list[Any]:
 
 
 class Feed:
-    """What the values fed for one tensor must be like."""
+    """The check of values fed for one tensor."""
 
     __slots__ = ("_dtype", "_known", "_shape", "tensor")
 
@@ -62,7 +62,7 @@ class Feed:
         self.tensor = tensor
         is_text = (
             tensor.spec.dtype is dtypes.string
-        )  # each element is checked: no array is as it must be
+        )  # each element is checked, so no array is used unchanged
         self._dtype = np.dtype(np.void) if is_text else tensor.spec.dtype.numpy
         self._shape: Shape = tensor.spec.shape
         self._known: Shape = None  # the shape that fitted last
@@ -114,7 +114,7 @@ class Feed:
             raise self._wrong_dtype(value, f"dtype {given}")
         with np.errstate(all="ignore"):
             cast = array.astype(wanted)
-        if not (cast == array).all():  # the original cuts them off, of arrays without a word
+        if not (cast == array).all():  # the original truncates them silently in arrays
             raise self._wrong_dtype(
                 value, f"dtype {given} and values that {tensor.dtype.name} cannot hold"
             )
@@ -129,7 +129,7 @@ class Feed:
 
 
 def missing_feed(tensor: Tensor) -> InvalidArgumentError:
-    """Return the error for a placeholder that a run needs and nobody feeds."""
+    """Return the error for a placeholder that a run needs and that is not fed."""
     return InvalidArgumentError(
         f"You must feed a value for placeholder tensor {tensor.op.name!r} "
         f"with dtype {tensor.dtype.name} and shape {tensor.shape}.",

@@ -18,7 +18,7 @@ _LEAVES = frozenset({Tensor, Operation, str})
 def fetch_key(fetches: Any) -> Hashable:
     """Return something hashable that is equal for fetches of the same structure and elements.
 
-    Called in every run: fetches that are built anew each time find their plan, too.
+    Called in every run: equal fetches built in each step find the same plan.
     """
     kind = fetches.__class__
     if kind in _LEAVES:
@@ -47,11 +47,11 @@ def fetch_key(fetches: Any) -> Hashable:
 
 
 class FetchMap:
-    """Which elements a structure of fetches asks for, each once, and how results fill it.
+    """The distinct elements of a structure of fetches, and the way back from results.
 
     Attributes:
         elements: the tensors and operations.
-        rebuild: turns the list of their results into the structure.
+        rebuild: makes the structure from the list of their results.
 
     Raises:
         TypeError: something that is neither a tensor nor a structure of them.
@@ -100,7 +100,7 @@ def _invalid(fetch: Any, why: str) -> TypeError:
 
 
 def _taken_apart(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Callable[..., Any]] | None:
-    """Return the keys of a structure, its parts, and what makes one of other parts; None for a leaf."""
+    """Return the keys, the parts and a constructor of a structure; None for a leaf."""
     kind: Any = type(value)
     if isinstance(value, Mapping):
         extra = (value.default_factory,) if isinstance(value, defaultdict) else ()

@@ -1,9 +1,9 @@
 """Memory for the values of a run: planned once for given shapes, used again in every run.
 
-An op that can write into a given array (``out=``) gets one at a fixed place of an arena, where that is
-safe: nothing may refer to the value after the run. Places are assigned by lifetime, so that values that
-do not live at the same time share memory, and an elementwise op overwrites an input that is not needed
-any more. What is returned to the user, stored in a variable or passed to foreign code is never here.
+An op that can write into a given array (``out=``) gets one at a fixed offset of an arena if that is
+safe: nothing may refer to the value after the run. Offsets are assigned by lifetime, so that values
+with disjoint lifetimes share memory, and an elementwise op overwrites a dead input. Values that are
+returned to the user, stored in a variable or passed to foreign code are never in an arena.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from asyncmon.graph.execution.program import Instruction, Kind, Registers, input
 from asyncmon.graph.execution.values import Values
 
 _ALIGN = 64  # bytes: a cache line
-_LAYOUTS = 256  # whose views an arena keeps
-_ARENAS = 2  # kept: a step and a peek run at the same time, seldom more
+_LAYOUTS = 256  # layouts whose views an arena keeps
+_ARENAS = 2  # kept: a step and a peek run concurrently, seldom more
 _INTO = {
     Kind.UNARY: Kind.UNARY_INTO,
     Kind.BINARY: Kind.BINARY_INTO,
@@ -34,12 +34,12 @@ _INTO = {
 }
 
 
-# --- when values live -------------------------------------------------------------------------------
+# --- lifetimes --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
 class Lifetime:
-    """A value that can lie in the arena, from one instruction to another."""
+    """The lifetime of a value that can be in the arena, from one instruction to another."""
 
     tensor: Tensor
     start: int
@@ -50,11 +50,11 @@ class Lifetime:
 def plan_memory(
     code: Sequence[Instruction], values: Values, escaping: Iterable[int], last: Iterable[int]
 ) -> tuple[list[Instruction], dict[int, Lifetime]]:
-    """Find the values that can lie in the arena.
+    """Find the values that can be in the arena.
 
     Args:
-        code: of a plan.
-        values: of the plan.
+        code: the code of a plan.
+        values: the values of the plan.
         escaping: registers whose arrays are returned or stored.
         last: registers that are read after the code.
 
@@ -69,7 +69,7 @@ def plan_memory(
     }
     if not lifetimes:
         return list(code), {}
-    roots = {i: frozenset((i,)) for i in lifetimes}  # the candidates that a register may be a view of
+    roots = {i: frozenset((i,)) for i in lifetimes}  # the candidates of which a register may be a view
     for register, others in values.aliases.items():
         if register not in lifetimes:
             roots[register] = _roots(others, roots)
@@ -100,7 +100,7 @@ def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> fro
 
 
 def _passes_on(instruction: Instruction) -> bool:
-    """Return whether an instruction may hand its inputs to code that keeps them."""
+    """Return whether an instruction may pass its inputs to code that keeps them."""
     kind, op = instruction[0], instruction[5]
     return kind == Kind.GENERAL or (op is not None and op.op_def.stateful)
 
@@ -118,7 +118,7 @@ def _takes_out(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
 
 
 def _overwritable(instruction: Instruction, roots: Mapping[int, frozenset[int]]) -> tuple[int, ...]:
-    """Return the inputs of an elementwise op that are candidates and that no other one is a view of."""
+    """Return the candidate inputs of an elementwise op that have no views."""
     op = instruction[5]
     if op is None or not isinstance(op.op_def, OpDef) or not op.op_def.elementwise:
         return ()
@@ -130,16 +130,16 @@ def _overwritable(instruction: Instruction, roots: Mapping[int, frozenset[int]])
     )
 
 
-# --- where they lie ---------------------------------------------------------------------------------
+# --- offsets ----------------------------------------------------------------------------------------
 
 
 class Flat(NamedTuple):
-    """A flat array that lies in an arena.
+    """A flat array in an arena.
 
     Attributes:
-        register: gets what ``make`` returns.
-        dtype: of its elements.
-        nbytes: how long it is.
+        register: the register of the result of ``make``.
+        dtype: the dtype of its elements.
+        nbytes: its size in bytes.
         make: returns an object with ``parts`` for the array.
         members: the register of each part; None for a part that values are copied to.
     """
@@ -153,7 +153,7 @@ class Flat(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Layout:
-    """Where the values of a program lie, and how much memory that takes."""
+    """The offsets of a program's values, and the memory that they need."""
 
     places: Sequence[tuple[int, int, Spec]]
     flats: Sequence[tuple[Flat, int]]
@@ -175,11 +175,11 @@ class Layout:
 
 
 class MemoryPlan:
-    """Which values of a plan lie in an arena.
+    """The values of a plan in an arena.
 
     Args:
-        lifetimes: of the values, by register, in the order of their starts.
-        flats: arrays that values may be parts of. These live for the whole run.
+        lifetimes: the lifetimes of the values, by register, in the order of their starts.
+        flats: arrays that contain values. They live for the whole run.
     """
 
     def __init__(self, lifetimes: Mapping[int, Lifetime], flats: Iterable[Flat]) -> None:
@@ -187,12 +187,12 @@ class MemoryPlan:
         self._flats = [flat._replace(members=list(map(self._join, flat.members))) for flat in flats]
 
     def _join(self, register: int | None) -> int | None:
-        """Let a value be a part of a flat array, unless it is one of another."""
+        """Make a value a part of a flat array, unless it is a part of another one."""
         found = None if register is None else self._lifetimes.pop(register, None)
         return None if found is None else register
 
     def lay_out(self, facts: Facts) -> Layout:
-        """Give each value of known shape a place that no value has that lives at the same time."""
+        """Assign each value of known shape an offset, disjoint from concurrent values."""
         free = FreeList()
         flats = [(flat, free.alloc(flat.nbytes)) for flat in self._flats]
         places: dict[int, tuple[int, Spec]] = {}
@@ -219,14 +219,14 @@ class MemoryPlan:
 
 
 class FreeList:
-    """Free stretches of memory, in order, and the size of it all."""
+    """A free list of memory blocks, in order, and the total size."""
 
     def __init__(self) -> None:
         self.size = 0
         self._free: list[tuple[int, int]] = []  # from, to
 
     def alloc(self, size: int) -> int:
-        """Return where the smallest stretch begins that is large enough."""
+        """Return the offset of the smallest block that is large enough."""
         size = _rounded(size)
         fits = [(to - start, i) for i, (start, to) in enumerate(self._free) if to - start >= size]
         if fits:
@@ -243,7 +243,7 @@ class FreeList:
         return start
 
     def free(self, start: int, size: int) -> None:
-        """Take a stretch back."""
+        """Free a block."""
         to = start + _rounded(size)
         i = bisect(self._free, (start, to))
         if i < len(self._free) and self._free[i][0] == to:
@@ -265,7 +265,7 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it has."""
+        """The memory in bytes."""
         return self._memory.nbytes
 
     def place(self, layout: Layout, registers: Registers) -> None:
@@ -283,13 +283,13 @@ class Arena:
 
 
 class ArenaPool:
-    """Arenas of a session. A run that finds none makes one."""
+    """The arenas of a session. A run creates one if none is free."""
 
     def __init__(self) -> None:
         self._free: list[Arena] = []
 
     def place(self, layout: Layout, registers: Registers) -> Arena:
-        """Put the arrays of a layout into registers, and return the arena that they lie in."""
+        """Put the arrays of a layout into registers, and return their arena."""
         try:
             arena = self._free.pop()
         except IndexError:
@@ -298,7 +298,7 @@ class ArenaPool:
         return arena
 
     def recycle(self, arena: Arena) -> None:
-        """Take an arena back."""
+        """Keep an arena for reuse."""
         if len(self._free) < _ARENAS:
             self._free.append(arena)
 

@@ -1,4 +1,4 @@
-"""A plan: everything that is worked out once about a set of fetches and feeds, whatever their sizes."""
+"""A plan: the compiled form of a set of fetches and feeds, for all shapes."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from asyncmon.graph.execution.update import UpdateGroup
 from asyncmon.graph.numerics.blas import blas_threads
 from asyncmon.graph.numerics.parallel import CORES
 
-_PROGRAMS = 256  # that a plan remembers
+_PROGRAMS = 256  # cached by a plan
 _HEAVY = 1 << 25  # multiplications of a program: about a millisecond of one core
 
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A plan for the shapes that are fed: every rule has accepted them, or its node is checked.
+    """A plan for given shapes of the feeds: every rule has accepted them, or its node is checked.
 
     Attributes:
         code: computes its values.
-        constants: registers with the values that do not change for these shapes.
-        layout: of those that lie in the arena; None: nothing does.
-        size: how many elements are fed where there can be more or fewer.
+        constants: registers and their values that are constant for these shapes.
+        layout: the layout of the values in the arena; None if there are none.
+        size: the number of elements of feeds of unknown shape.
         splits: whether large products are split, see
             :func:`asyncmon.graph.numerics.parallel.split_products`.
     """
@@ -51,35 +51,35 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """See the module. Its code computes, then the run commits: ``swaps`` and ``groups``.
+    """A compiled plan. Its code computes, then the run commits ``swaps`` and ``groups``.
 
     Attributes:
-        rules: of its nodes, which refuse shapes; None once no shape can be fed that was not.
-        template: registers with constants in them.
-        constants: these, by register.
-        feeds: what is fed, in order, and the registers.
-        open_feeds: positions of the feeds whose shapes are not known.
+        rules: the shape rules of its nodes; None once all possible shapes were seen.
+        template: registers filled with constants.
+        constants: the constants, by register.
+        feeds: the feeds, in order, and their registers.
+        open_feeds: positions of the feeds of unknown shape.
         inputs: awaited nodes that do not depend on the state.
-        reads: variables that are loaded.
+        reads: the variables to load.
         stage: awaited nodes that depend on the state.
-        code: instructions for what is not awaited.
-        groups: of updates in place.
-        fetches: what is returned, None for operations.
+        code: the instructions of nodes that are not awaited.
+        groups: the updates in place.
+        fetches: the results, None for operations.
         late: fetched variables that are written in place: the position of each, and its slot.
-        memory: which values lie in the arena.
-        products: nodes that multiply matrices, and how many multiplications of numbers they are.
-        repeats: whether matrices are multiplied in a loop. Such products are many and too small to be
-            split between threads of the team, which sleep. Those of BLAS spin from one to the next.
-        versions: of a subgraph's plan, the registers of the variables that it writes, by slot.
-        waits: whether something is awaited.
-        locks: whether runs must come one after another.
+        memory: the values in the arena.
+        products: matrix products, and their number of scalar multiplications.
+        repeats: whether matrices are multiplied in a loop. Such products are too small to split between
+            threads of the team, which sleep in between; the threads of BLAS spin.
+        versions: for the plan of a subgraph, the registers of written variables, by slot.
+        waits: whether nodes are awaited.
+        locks: whether runs take the session's lock.
         random: whether random numbers are drawn.
         uses_run: whether an instruction uses the run.
-        foreign: whether code of the user's is called.
+        foreign: whether user code is called.
         iteration: see :meth:`asyncmon.graph.execution.values.Values.of_iteration`.
-        changes: the names of operations that change what the session holds.
-        cost: of its runs.
-        resources: what its session holds beside variables (queues); None: what the executor holds.
+        changes: the names of operations that change the session.
+        cost: the cost of its runs.
+        resources: the queues and readers of its session; None: those of the executor.
     """
 
     rules: ShapeRules | None = None
@@ -116,7 +116,7 @@ class Plan:
         """Return the program for the shapes of these values.
 
         Raises:
-            InvalidArgumentError: the rule of a node refuses them.
+            InvalidArgumentError: a rule refuses the shapes.
         """
         opened = self.open_feeds
         key = tuple([getattr(fed[i], "shape", ()) for i in opened]) if opened else ()
@@ -131,10 +131,10 @@ class Plan:
         return registers
 
     def load(self, registers: Registers, values: Any) -> None:
-        """Put the variables that are read into registers.
+        """Load variables into registers.
 
         Raises:
-            FailedPreconditionError: one is not initialised.
+            FailedPreconditionError: a variable is not initialised.
         """
         for read in self.reads:
             value = registers[read.register] = values[read.slot]
@@ -142,12 +142,12 @@ class Plan:
                 raise read.uninitialized()
 
     def results(self, registers: Registers) -> list[Any]:
-        """Return what was fetched; None for operations, and for what is ``late``."""
+        """Return the fetched values; None for operations and for ``late`` fetches."""
         return [fetch and fetch.of(registers[fetch.register]) for fetch in self.fetches]
 
     def _specialised(self, key: tuple[Any, ...], fed: Sequence[Any]) -> Program:
         rules = self.rules
-        if rules is None:  # another thread was faster
+        if rules is None:  # another thread has computed it
             return self._programs[key]
         facts, unknown, asserted = rules.run(key)
         layout = None if self.memory is None else self.memory.lay_out(facts)
@@ -172,7 +172,7 @@ class Plan:
         asserted: tuple[Tensor, ...],
         folded: frozenset[int],
     ) -> list[Instruction]:
-        """Return the code for the registers that are not folded, with the checks left for the run."""
+        """Return the code without folded registers, with the checks that remain for the run."""
         key = unknown, asserted, folded
         if not any(key):
             return self.code
@@ -185,7 +185,7 @@ class Plan:
         return self._codes[key]
 
     def _flops(self, facts: Facts) -> int:
-        """Return how many multiplications there are in products whose shapes are known."""
+        """Return the number of multiplications in products of known shapes."""
         total = 0
         for op, flops in self.products:
             specs = [facts[x] for x in (*op.inputs, *op.outputs)]
@@ -195,9 +195,9 @@ class Plan:
 
 
 def can_burst(plan: Plan, program: Program, limit: float) -> bool:
-    """Return whether runs of a program, without feeds, may be executed in a burst.
+    """Return whether runs of a program without feeds may be executed in a burst.
 
-    They wait for something, else they are inline anyway, and see one version of the state.
+    Such runs have awaited inputs, as others are inline anyway, and read one version of the state.
     """
     consistent = plan.stage is None or plan.locks
     return plan.inputs is not None and consistent and plan.cost.is_short(limit, program.size)
@@ -213,19 +213,19 @@ def burst(
     compute: Callable[[Registers, Run], Any],
     ends: Sequence[Callable[[], bool]],
 ) -> tuple[Registers, tuple[int, int]] | None:
-    """Execute runs as long as none has to wait, on the loop's thread.
+    """Execute runs on the loop's thread until one has to wait.
 
     Args:
-        plan: what is executed.
+        plan: the plan.
         program: its program.
-        run: stands for one run after the other, each with its own commit or end.
+        run: used for the runs in turn, each with its own commit and end.
         store: the state.
         may_commit: whether a run that changes the state or not may commit without waiting.
-        compute: computes what does not wait, and commits.
+        compute: computes the code of the plan, and commits.
         ends: called after each run; one that is true ends the burst.
 
     Returns:
-        For a run that has to wait: its registers, and how many nodes of its stages are done; else None.
+        The registers of a run that has to wait and the numbers of its completed nodes; else None.
     """
     assert plan.inputs is not None, "see can_burst"
     computes = bool(program.code or program.constants or plan.locks)

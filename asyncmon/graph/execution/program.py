@@ -1,6 +1,6 @@
 """Instructions, and the loop that executes them.
 
-Values lie in numbered registers. An instruction is ``(kind, function, a, b, out, op)``; code is a list
+Values are in numbered registers. An instruction is ``(kind, function, a, b, out, op)``; code is a list
 in which every register is set before it is read.
 """
 
@@ -26,7 +26,7 @@ AwaitedStep = Callable[[Any, Registers], Coroutine[Any, Any, None]]
 class Kind(IntEnum):
     """What an instruction does with its function ``f`` and its registers."""
 
-    FREE = 0  # forget the registers in a
+    FREE = 0  # free the registers in a
     UNARY = 1  # out = f(a)
     BINARY = 2  # out = f(a, b)
     NARY = 3  # out = f(*a)
@@ -37,14 +37,14 @@ class Kind(IntEnum):
     NARY_INTO = 8  # out = f(*a, out=out)
 
 
-# Looked up once: an enum's members take a while, and a plan may have 100,000 instructions.
+# Bound once: enum members are slow to look up, and a plan may have 100,000 instructions.
 _OF_ONE = (Kind.UNARY, Kind.UNARY_INTO)
 _OF_TWO = (Kind.BINARY, Kind.BINARY_INTO)
 _MULTI = Kind.MULTI
 
 
 def inputs_of(instruction: Instruction) -> tuple[int, ...]:
-    """Return the registers that an instruction reads, or forgets."""
+    """Return the registers that an instruction reads or frees."""
     kind, _function, a, b, _out, _op = instruction
     if kind in _OF_TWO:
         return (a, b)
@@ -54,13 +54,13 @@ def inputs_of(instruction: Instruction) -> tuple[int, ...]:
 
 
 def outputs_of(instruction: Instruction) -> tuple[int, ...]:
-    """Return the registers that an instruction sets; of a ``GENERAL`` one none."""
+    """Return the registers that an instruction sets; none for ``GENERAL``."""
     kind, out = instruction[0], instruction[4]
     return tuple(out) if kind == _MULTI else () if out is None else (out,)
 
 
 def execute(code: Iterable[Instruction], registers: Registers, run: Any) -> None:
-    """Execute instructions, for a run or None. The caller has turned floating point warnings off."""
+    """Execute instructions, for a run or None. The caller has disabled floating point warnings."""
     op = None
     try:
         for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
@@ -90,18 +90,18 @@ def execute(code: Iterable[Instruction], registers: Registers, run: Any) -> None
 
 
 def raise_located(error: Exception, op: Operation | None) -> NoReturn:
-    """Raise an error that is being handled, with the node at which it arose."""
+    """Re-raise the current error with the name of its node."""
     found = located(error, op)
     try:
         if found is error:
             raise error
         raise found from error
     finally:
-        del error, found  # they refer to this frame, and so to those around it, with all arrays
+        del error, found  # cycles with this frame would keep all arrays alive
 
 
 def located(error: Exception, op: Operation | None) -> Exception:
-    """Say at which node an error arose. Numpy's errors about values become InvalidArgumentError."""
+    """Add the node to an error. Errors of numpy about values become InvalidArgumentError."""
     if op is None or getattr(error, "_asyncmon_located", False):
         return error
     where = f"at node {op.name!r} ({op.type})"
@@ -114,5 +114,5 @@ def located(error: Exception, op: Operation | None) -> Exception:
         add_note(error, f"asyncmon: {where}")
     if isinstance(error, OpError) and error.op is None:
         error.op = op
-    error.__dict__["_asyncmon_located"] = True  # nested programs say it once
+    error.__dict__["_asyncmon_located"] = True  # only the innermost program adds it
     return error

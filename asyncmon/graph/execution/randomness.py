@@ -1,10 +1,10 @@
 """Random numbers that belong to the session: positions in counter-based streams, no hidden state.
 
-Each random op has a key: its seeds, and its number in the graph. The session counts in how many runs it
-drew. The numbers an op draws depend on these alone, so other ops do not change them, a run that fails
-has drawn nothing, and a restored session goes on exactly where the saved one was.
+Each random op has a key: its seeds, and its number in the graph. The session counts the runs
+in which it drew. The numbers of an op depend on these alone, so other ops do not change them, a failed
+run draws nothing, and a restored session continues exactly where the saved one was.
 
-The state is an array: the session's seed, the count of ops that have none yet, the count of each op.
+The state is an array: the session's seed, the count for new ops, the count of each op.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 RngKey = tuple[int | None, int, int]
-"""An op's two seeds (None in front stands for the session's seed) and its number, from 1 on."""
+"""The two seeds of an op (None first: the session's seed) and its number, from 1."""
 
 _MASK = (1 << 64) - 1
 
 
 def generator(state: NDArray[Any], key: RngKey, iteration: int = 0) -> np.random.Generator:
-    """Return the generator of one op in one run, placed at its beginning.
+    """Return the generator of one op in one run, at its start.
 
     Args:
         state: see the module.
-        key: of the op.
-        iteration: of the loop that the op is in.
+        key: the key of the op.
+        iteration: the iteration of the loop around the op.
     """
     graph_seed, op_seed, number = key
     session_seed, runs = int(state[0]), int(state[number + 1 if number + 1 < len(state) else 1])
@@ -40,7 +40,7 @@ def generator(state: NDArray[Any], key: RngKey, iteration: int = 0) -> np.random
 
 
 def advanced(state: NDArray[Any], drew: Collection[int]) -> NDArray[Any]:
-    """Return the state after one more run, in which the ops of these numbers drew."""
+    """Return the state after another run, in which the ops of these numbers drew."""
     after = np.full(max(len(state), max(drew) + 2), state[1])
     after[: len(state)] = state
     for number in drew:

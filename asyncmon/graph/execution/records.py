@@ -1,4 +1,4 @@
-"""What a plan does with variables and results besides its code."""
+"""Records of a plan: loads and stores of variables, results, parts of control nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Read:
 class Swap:
     """Store a register as the new value of a variable.
 
-    ``owned``: nothing else refers to the array, so it need not be copied.
+    ``owned``: the array is not shared, so it need not be copied.
     """
 
     slot: int
@@ -42,7 +42,7 @@ class Swap:
     dtype: np.dtype[Any]
 
     def value(self, value: Any) -> Any:
-        """Return what to store: an array of its own, or a numpy scalar, which never changes."""
+        """Return the value to store: an unshared array, or a numpy scalar, which is immutable."""
         if value.__class__ is self.dtype.type:
             return value
         if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
@@ -54,7 +54,7 @@ class Swap:
 
 @dataclass(slots=True, eq=False)
 class Update:
-    """A write in place, done when the run commits."""
+    """An update in place, applied by the commit."""
 
     op: Operation
     function: Callable[..., None]
@@ -62,18 +62,18 @@ class Update:
     inputs: tuple[int, ...]
     blockwise: bool
     copied: tuple[int, ...] = ()
-    """Those of ``inputs`` that may share memory with a variable that is updated in place."""
+    """Inputs that may share memory with a variable that is updated in place."""
 
 
 @dataclass(slots=True, eq=False)
 class Fetch:
-    """A register that is returned. ``fresh``: as it is, for nothing else refers to the array."""
+    """A register to return. ``fresh``: without a copy, because the array is not shared."""
 
     register: int
     fresh: bool
 
     def of(self, value: Any) -> Any:
-        """Return what the caller gets for the value in the register."""
+        """Return the caller's result for the value in the register."""
         if not isinstance(value, np.ndarray):
             return value
         if value.ndim == 0:
@@ -82,13 +82,13 @@ class Fetch:
 
 
 class Live(NamedTuple):
-    """What a plan computes of a node that runs subgraphs.
+    """The computed part of a node that runs subgraphs.
 
     Attributes:
         kernel: see :class:`asyncmon.graph.core.op.ControlOpDef`.
-        targets: of each subgraph, what is computed.
-        parameters: of each subgraph, what is fed, captured ones last.
-        inputs: of the node, those that are used.
+        targets: the computed outputs of each subgraph.
+        parameters: the fed parameters of each subgraph, captures last.
+        inputs: the used inputs of the node.
     """
 
     kernel: Callable[..., Any]
@@ -98,7 +98,7 @@ class Live(NamedTuple):
 
     @classmethod
     def all_of(cls, op: Operation) -> Self:
-        """Return all of a node."""
+        """Return the record of a whole node."""
         kernel, branches = op.op_def.kernel, op.attrs["branches"]
         assert kernel is not None, "a node without live() has a kernel"
         return cls(kernel, [x.targets for x in branches], [x.parameters for x in branches], op.inputs)

@@ -1,4 +1,4 @@
-"""One execution of a program: what its nodes may use, how it is interrupted, how it ends."""
+"""One execution of a program: its context for ops, its interruption, its end."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ T = TypeVar("T")
 
 
 class Run:
-    """What an op that takes part in a run, rather than just computing, gets to see.
+    """The context of a run, passed to ops that do more than compute.
 
     Attributes:
-        resources: what the session holds beside variables (queues), by name.
-        random_state: of the version of the state that the run reads.
-        drew: the numbers of the random ops that drew.
-        compute: awaited as ``compute(cost, code, registers, run)`` with code that leads to awaited
-            nodes, or follows them.
+        resources: the session's objects beside variables (queues), by name.
+        random_state: the random state of the version that the run reads.
+        drew: the numbers of the random ops used so far.
+        compute: awaited as ``compute(cost, code, registers, run)`` for code before or after awaited
+            nodes.
         in_thread: awaited as ``in_thread(function, run)``.
         fed: elements fed to it, see :class:`asyncmon.graph.execution.cost.CostModel`.
-        waiting: the tasks that are awaited at present, with their nodes.
-        limit: seconds for which it may hold the loop; 0 where it must not.
-        error: set on the loop's thread when the run is to end. A worker checks it between nodes.
-        workers: how many compute for it.
+        waiting: the pending tasks, with their nodes.
+        limit: seconds for which it may hold the loop; 0 if it must not.
+        error: set on the loop's thread to end the run. A worker checks it between nodes.
+        workers: the number of workers that compute for it.
     """
 
     __slots__ = (
@@ -82,14 +82,14 @@ class Run:
         self.deadline: asyncio.TimerHandle | None = None
         self.committed = False
         self.drew: set[int] = set()
-        self._interrupt: asyncio.Future[None] | None = None  # made when something waits
+        self._interrupt: asyncio.Future[None] | None = None  # created by the first wait
         self._on_commit: list[Callable[[], None]] = []
         self._on_abort: list[Callable[[], None]] = []
 
     # For ops.
 
     def resource(self, key: Any, make: Callable[[], T]) -> T:
-        """Return what the session keeps under a key, made at the first call."""
+        """Return the session's object of a key, created at the first call."""
         if key not in self.resources:
             self.resources[key] = make()
         found: T = self.resources[key]
@@ -124,7 +124,7 @@ class Run:
     # For the session.
 
     def watched(self, code: Iterable[Instruction], registers: Registers) -> Iterable[Instruction]:
-        """Return code for :func:`execute` that is traced if asked, and ends where the run is aborted.
+        """Return code for :func:`execute` with tracing, if requested, and a check for :meth:`abort`.
 
         A run cannot be aborted while the loop's thread computes for it.
         """
@@ -135,7 +135,7 @@ class Run:
     def _until_aborted(self, code: Iterable[Instruction]) -> Iterator[Instruction]:
         for instruction in code:
             if self.error is not None:
-                self.error.__dict__["_asyncmon_located"] = True  # it does not come from a node
+                self.error.__dict__["_asyncmon_located"] = True  # it is not the error of a node
                 raise self.error
             yield instruction
 
@@ -147,7 +147,7 @@ class Run:
                 self.note(op, before, [registers[i] for i in outputs_of(instruction)])
 
     def note(self, op: Operation, before: float, outputs: Iterable[Any]) -> None:
-        """Add a node to the trace, if there is one: since ``before``, now done."""
+        """Add a node, started at ``before``, to the trace, if any."""
         if self.trace is not None:
             now = perf_counter()
             nbytes = sum(getattr(value, "nbytes", 0) for value in outputs)
@@ -189,17 +189,16 @@ class Run:
             pause.cancel()
 
     def finish(self) -> None:
-        """Call what ops asked for at the end of the run.
-
-        The run forgets these calls, and its error. They refer to the run, too, and what is in such a
-        cycle would stay until the garbage collector runs.
-        """
+        """Call the callbacks of ops for the end of the run."""
+        # The callbacks and the error refer to the run: dropping them breaks the cycles.
         calls = self._on_commit if self.committed else reversed(self._on_abort)
         for call in calls:
             call()
         self._on_commit, self._on_abort = [], []
         if self._interrupt is not None and not self._interrupt.cancel():
-            with contextlib.suppress(asyncio.CancelledError):  # seen: it was raised, or came too late
+            with contextlib.suppress(
+                asyncio.CancelledError
+            ):  # retrieved: it was raised, or came after the end
                 self._interrupt.exception()
         if self.deadline is not None:
             self.deadline.cancel()
@@ -209,7 +208,7 @@ class Run:
 def apply_options(
     run: Run, options: RunOptions | None, metadata: RunMetadata | None, timeout_in_ms: int
 ) -> None:
-    """Trace a run, and interrupt it after a time, as its options say."""
+    """Apply the options of a run: its trace and its timeout."""
     check_options(options, metadata)
     if options is not None:
         if metadata is not None and options.trace_level:

@@ -1,7 +1,7 @@
-"""Shapes, checked once: for the shapes that are fed, the rule of every node runs, and may refuse them.
+"""Shape checks: the rule of every node runs once for each combination of fed shapes.
 
-A shape that depends on values is known in the run only. There the rule of a node that it goes into runs
-before the node, once for each combination of shapes.
+A shape that depends on values is known during the run only. The rules of its consumers then run before
+them, once for each combination of shapes.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from asyncmon.graph.core.shape import Shape, is_known, merge
 from asyncmon.graph.execution.facts import Facts, fold, infer, refused
 from asyncmon.graph.execution.program import Instruction, Kind, Registers, inputs_of, outputs_of
 
-_COMBINATIONS = 64  # of shapes that a check remembers
-_LARGEST = 1 << 10  # elements: a larger value is not kept for each of the shapes that are fed
+_COMBINATIONS = 64  # of shapes cached by a check
+_LARGEST = 1 << 10  # elements: a larger value is not cached for each fed shape
 
 
 class ShapeRules:
-    """The rules of a plan's nodes, to be run for all shapes that may be fed, or else in the run.
+    """The rules of a plan's nodes, run for each fed shape or else during the run.
 
     Args:
-        ops: of the plan, in order.
-        given: tensors that are fed, or folded.
-        opened: those fed tensors whose shapes are not known.
-        facts: what is known before shapes are fed.
-        registers: of tensors.
+        ops: the operations of the plan, in order.
+        given: fed and folded tensors.
+        opened: the fed tensors of unknown shape.
+        facts: the static facts.
+        registers: the registers of tensors.
         refs: the registers of the variables that nodes read and write.
     """
 
@@ -59,11 +59,11 @@ class ShapeRules:
         """Run the rules.
 
         Args:
-            shapes: of the fed tensors whose shapes are not known.
+            shapes: the shapes of the fed tensors of unknown shape.
 
         Returns:
-            What is known now; the nodes with an input whose shape is known in the run only; and the
-            tensors whose shape is known because ``set_shape`` says so.
+            The facts for these shapes; the nodes with an input whose shape is known during the run
+            only; and the tensors whose shape is only known from ``set_shape``.
 
         Raises:
             InvalidArgumentError: a rule refuses a shape; the error names the node.
@@ -75,8 +75,8 @@ class ShapeRules:
         unknown, asserted = [], []
         for op in self._ops:
             if isinstance(op.op_def, ControlOpDef) and not disproved.isdisjoint(op.inputs):
-                continue  # what its subgraphs say of their parameters is not believed
-            written = op.op_def.refs if op.op_def.changes else 0  # variables, not what is fed for them
+                continue  # the specs of its subgraphs' parameters are not trusted
+            written = op.op_def.refs if op.op_def.changes else 0  # variables, not their fed values
             inputs = [self._facts[x] for x in op.inputs[:written]]
             inputs += [facts[x] for x in op.inputs[written:]]
             if not all(is_known(spec.shape) for spec in inputs):
@@ -94,9 +94,9 @@ class ShapeRules:
     def fold(
         self, code: Iterable[Instruction], constants: dict[int, Any], facts: Facts
     ) -> dict[int, Any]:
-        """Return values that do not change while these shapes are fed: sizes, what comes of them.
+        """Return the values that are constant for these shapes, such as sizes, by register.
 
-        They are read-only, by register, as ``constants`` are. ``facts`` are what :meth:`run` returned.
+        They are read-only. ``facts`` is the result of :meth:`run`.
         """
         found: dict[int, Any] = {}
         opened, known = set(self._ops), ChainMap(found, constants)
@@ -120,7 +120,7 @@ class ShapeRules:
     ) -> list[Instruction]:
         """Return code that runs the rules of ``unknown`` nodes before them, and checks tensors.
 
-        ``asserted`` ones must have the shape that ``set_shape`` says. ``last`` nodes follow the code.
+        ``asserted`` tensors must have the shape of their ``set_shape``. ``last`` nodes follow the code.
         """
         before = {op: self._before(op) for op in unknown if op in self._inputs}
         after: defaultdict[Operation | None, list[Tensor]] = defaultdict(list)
@@ -137,7 +137,7 @@ class ShapeRules:
         return result + [before[op] for op in last if op in before]
 
     def _before(self, op: Operation) -> Instruction:
-        """Return what runs a rule for the shapes in registers: of the last inputs of a node."""
+        """Return a function that runs a rule for the shapes of a node's last inputs."""
         inputs, specs = self._inputs[op], [self._facts[x] for x in op.inputs]
         first = len(specs) - len(inputs)
         accepted: set[tuple[Any, ...]] = set()
@@ -168,7 +168,7 @@ class ShapeRules:
 
 
 def _read_only(value: Any) -> Any:
-    """Return a value that cannot be written: many runs, and views of it, may hold it."""
+    """Return a read-only value, which many runs may share."""
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False
@@ -176,7 +176,7 @@ def _read_only(value: Any) -> Any:
 
 
 def _open_ops(ops: Sequence[Operation], fed: Collection[Tensor], facts: Facts) -> Iterator[Operation]:
-    """Yield the nodes of which more is known once shapes are fed, or less than the graph says."""
+    """Yield the nodes whose facts depend on fed shapes or are weaker than in the graph."""
     asserted = ops[0].graph.asserted if ops else ()
     unknown = {
         x

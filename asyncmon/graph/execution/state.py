@@ -1,9 +1,9 @@
-"""What a session holds: the values of its variables, and the versions of them that are being read.
+"""The state of a session: the values of its variables, and pinned versions of them.
 
-One run at a time commits, on the loop's thread or in a worker. Whatever reads one version pins what it
-reads. Arrays that are pinned are not written: a commit writes to other memory, and replaces the
-references at its end. It does the same with what is read often beside steps, so that no reader has to
-wait. All else is written in place, and cannot be pinned meanwhile.
+One run at a time commits, on the loop's thread or in a worker. A reader of one version pins the slots
+that it reads. Pinned arrays are not written: a commit writes to other memory, and replaces the
+references at its end. It does the same with slots that are often read beside steps, so that their
+readers do not wait. Other slots are written in place, and cannot be pinned during that time.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Slots = tuple[int, ...]
 RANDOM_STATE = "__random_state__"
 """The generator's state in snapshots, a reserved name: see :mod:`.randomness`."""
 
-_READ_OFTEN = 1.0  # seconds between reads beside steps: commits write elsewhere
-_MOVED_OFTEN = 5.0  # seconds between commits that did: memory of earlier versions is kept
-_KEPT = 2  # earlier versions: the last one, and one that was pinned meanwhile
+_READ_OFTEN = 1.0  # seconds between reads beside steps: commits write to other memory
+_MOVED_OFTEN = 5.0  # seconds between such commits: memory of earlier versions is kept
+_KEPT = 2  # earlier versions: the last one, and one that is pinned
 
 
 class FlatArray(NamedTuple):
-    """An array, and the parts of it that variables are."""
+    """An array, and the views of it that are variables."""
 
     array: Any
     parts: list[Any]
 
 
 class Pin:
-    """The values of some slots in one version, held still."""
+    """The values of some slots in one version, protected from writes."""
 
     __slots__ = ("__weakref__", "values")
 
@@ -50,14 +50,14 @@ class Pin:
 
 
 class _Often:
-    """Whether something happens at least once in so many seconds."""
+    """Detects events that occur at least once per interval in seconds."""
 
     def __init__(self, secs: float) -> None:
         self._secs = secs
         self._last = self._until = -secs
 
     def note(self) -> None:
-        """It happens."""
+        """Record an event."""
         now = perf_counter()
         if now - self._last < self._secs:
             self._until = now + self._secs
@@ -65,7 +65,7 @@ class _Often:
 
     @property
     def is_recent(self) -> bool:
-        """Whether it happened within that time."""
+        """Whether the last two events are within the interval of now."""
         return perf_counter() - self._last < self._secs
 
     def __bool__(self) -> bool:
@@ -79,15 +79,15 @@ class StateStore:
         self.values: list[Any] = [np.array([seed, 0], np.uint64)]
         self.names: list[str] = [RANDOM_STATE]
         self.flat_arrays: dict[Slots, FlatArray] = {}
-        """Where variables that are updated together lie, unless they were assigned meanwhile."""
+        """The flat arrays of variables that are updated together, unless assigned separately since."""
         self.broken: Exception | None = None
         self._slots: dict[str, int] = {RANDOM_STATE: 0}
         self._mutex = threading.Lock()
-        self._writing: frozenset[int] = frozenset()  # slots that are written in place at present
+        self._writing: frozenset[int] = frozenset()  # slots being written in place
         self._waiting: list[tuple[Callable[[Pin], object], Collection[int] | None]] = []
         self._pins: set[Pin] = set()
         self._moved_often = _Often(_MOVED_OFTEN)
-        self._reads: dict[Slots, _Often] = {}  # beside steps, by what is read
+        self._reads: dict[Slots, _Often] = {}  # beside steps, by slots
         self.free_arrays: dict[Slots, list[FlatArray]] = {}
 
     def slot(self, name: str) -> int:
@@ -108,15 +108,15 @@ class StateStore:
     def pinned(
         self, use: Callable[[Pin], T], slots: Collection[int] | None = None
     ) -> asyncio.Future[T]:
-        """Pin the present version, or the next one where a commit writes these slots in place.
+        """Pin the current version, or the next one if a commit is writing these slots in place.
 
         Args:
-            use: makes the result out of the pin.
-            slots: those to hold still; None for all.
+            use: makes the result from the pin.
+            slots: the slots to protect; None for all.
 
         Returns:
-            A future, done already where there is nothing to wait for. If it is cancelled before that,
-            nothing is pinned. It fails where a commit did so half-way.
+            A future, already done if no wait is needed. If it is cancelled, nothing is pinned. It
+            fails if a commit fails half-way.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -139,7 +139,7 @@ class StateStore:
         return future
 
     def unpin(self, pin: Pin) -> None:
-        """Forget a pin; from any thread, twice is fine."""
+        """Release a pin. Thread-safe; a second call does nothing."""
         self._pins.discard(pin)
 
     @property
@@ -156,12 +156,12 @@ class StateStore:
         )
 
     def note_read(self, slots: Slots) -> None:
-        """Note that slots are read beside a step."""
+        """Record a read of slots beside a step."""
         with self._mutex:
             self._reads.setdefault(slots, _Often(_READ_OFTEN)).note()
 
     def read_often(self) -> set[int]:
-        """Return the slots that are read often beside steps."""
+        """Return the slots that are often read beside steps."""
         if not self._reads:
             return set()
         with self._mutex:
@@ -176,17 +176,17 @@ class StateStore:
         self._pins.add(pin)
         return pin
 
-    # Committing the next one. One run at a time does.
+    # Committing the next version, one run at a time.
 
     def begin_apply(self, slots: frozenset[int]) -> None:
-        """Let nothing be pinned of these slots until :meth:`end_apply`: they are written in place."""
+        """Block pins of these slots until :meth:`end_apply`: they are written in place."""
         with self._mutex:
             self._writing = slots
 
     def publish(self, new: Sequence[tuple[int, Any]]) -> None:
-        """Make the next version the present one, given the slots that have other values in it."""
+        """Publish the next version, given its changed slots and values."""
         values = self.values
-        if len(new) == 1:  # the lock would be a tenth of the smallest step
+        if len(new) == 1:  # the lock costs a tenth of the smallest step
             ((slot, value),) = new
             values[slot] = value
             return
@@ -195,10 +195,10 @@ class StateStore:
                 values[slot] = value
 
     def end_apply(self, replaced: Sequence[tuple[Slots, FlatArray]]) -> None:
-        """Serve what waits for a pin.
+        """Complete the pending pins.
 
         Args:
-            replaced: slots of update groups, and the memory that they lay in before.
+            replaced: slots of update groups, and their previous memory.
         """
         with self._mutex:
             served = [(receive, self._pin(slots)) for receive, slots in self._waiting]
@@ -212,7 +212,7 @@ class StateStore:
         self._drop_unused()
 
     def recycled(self, slots: Slots, values: Sequence[Any]) -> FlatArray | None:
-        """Return memory that held earlier values of these shapes, if some is kept and not pinned."""
+        """Return unpinned memory of an earlier version of these shapes, if any is kept."""
         kept = self.free_arrays.get(slots, [])
         for i, flat in enumerate(kept):
             fits = all(x.shape == y.shape for x, y in zip(flat.parts, values, strict=True))
@@ -221,16 +221,16 @@ class StateStore:
         return None
 
     def _drop_unused(self) -> None:
-        """Free memory of earlier versions where no commit will use it soon."""
+        """Free memory of earlier versions that no commit will use soon."""
         if self.free_arrays and not self._moved_often:
             self.free_arrays = {}
 
 
 def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return names and arrays of their own for values by name. May be called in any thread.
+    """Return names and copied arrays for values by name. Thread-safe.
 
     Raises:
-        InvalidArgumentError: something does not fit; the error lists everything that does not.
+        InvalidArgumentError: values do not fit; the error lists all of them.
     """
     found: list[tuple[str, Any]] = []
     problems: list[str] = []

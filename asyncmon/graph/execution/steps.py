@@ -1,4 +1,4 @@
-"""Instructions that are more than a call of a kernel, and nodes that are awaited."""
+"""Instructions beyond the call of a kernel, and awaited nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from asyncmon.graph.execution.run import Run
 
 Slots = Sequence[tuple[int, int]]
 
-_OF_SCALARS = {  # the same for numpy scalars, to the bit, in a tenth of the time
+_OF_SCALARS = {  # bit-identical for numpy scalars, in a tenth of the time
     np.add: operator.add,
     np.subtract: operator.sub,
     np.multiply: operator.mul,
@@ -32,7 +32,7 @@ _OF_SCALARS = {  # the same for numpy scalars, to the bit, in a tenth of the tim
 
 
 def of_scalars(function: Any, inputs: Sequence[Tensor]) -> Any:
-    """Return a kernel, or its faster form where all inputs are numpy scalars."""
+    """Return a kernel, or its faster form if all inputs are numpy scalars."""
     if function in _OF_SCALARS:
         for tensor in inputs:
             if tensor.spec.shape != () or tensor.spec.dtype.numpy.kind not in "biuf":
@@ -58,13 +58,13 @@ def random_step(
 def copy_step(
     update: Any, refs: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], *, blockwise: bool
 ) -> Step:
-    """Do an update on copies: its result is needed before the run commits."""
+    """Apply an update to copies: its result is needed before the commit."""
 
     def step(_run: Run, registers: Registers) -> None:
         arrays = [np.array(registers[i]) for i in refs]
         given = [registers[i] for i in inputs]
         if blockwise and not arrays[0].ndim:
-            # Of 0-d arrays ufuncs make scalars, which cannot be written into.
+            # Ufuncs turn 0-d arrays into scalars, which are read-only.
             update(*[array.reshape(1) for array in arrays], *[np.reshape(x, 1) for x in given])
         else:
             update(*arrays, *given)
@@ -100,7 +100,7 @@ def threaded_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) 
 
 
 def attempted_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Step | None:
-    """Return the outputs of ``attempt(run, op, *arrays)``, or that it ``WAITS``; None without one."""
+    """Return a step for ``attempt(run, op, *arrays)``, which may return ``WAITS``; None without one."""
     attempt: Any = op.op_def.attempt if isinstance(op.op_def, AwaitedOpDef) else None
     if attempt is None:
         return None
@@ -130,7 +130,7 @@ def subgraph_step(
     Args:
         kernel: the kernel.
         op: the node, with its ``inputs`` and ``outputs``.
-        plans: of its subgraphs, which access the variables in ``state`` and write those in ``written``.
+        plans: the plans of its subgraphs, with the read variables ``state`` and the ``written`` ones.
         iteration: the register with the iteration of the loop around.
     """
 
@@ -147,7 +147,7 @@ def subgraph_step(
 
 
 def not_waiting(awaited: AwaitedStep) -> Step:
-    """Return an awaited step that never waits as one that is called."""
+    """Return an awaited step that never suspends as a plain function."""
 
     def step(run: Run, registers: Registers) -> None:
         try:
@@ -160,11 +160,11 @@ def not_waiting(awaited: AwaitedStep) -> Step:
 
 
 def located_step(op: Operation, code: Sequence[Instruction], outputs: Sequence[int]) -> AwaitedStep:
-    """Execute the code of a node that is awaited: an awaited step, and checks of shapes around it.
+    """Execute the code of an awaited node: its step, and checks of shapes around it.
 
     Args:
-        op: the node, which errors name and a trace shows.
-        code: of ``GENERAL`` instructions.
+        op: the node, for errors and traces.
+        code: ``GENERAL`` instructions.
         outputs: the node's registers.
     """
 
@@ -184,7 +184,7 @@ def located_step(op: Operation, code: Sequence[Instruction], outputs: Sequence[i
 
 
 def located_attempt(op: Operation, steps: Sequence[Step]) -> Callable[[Any, Registers], bool]:
-    """Return a function that executes steps of a node, and returns False where one ``WAITS``."""
+    """Return a function that executes the steps of a node, and returns False if one ``WAITS``."""
 
     def attempt(run: Run, registers: Registers) -> bool:
         try:

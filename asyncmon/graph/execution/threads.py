@@ -1,4 +1,4 @@
-"""The threads of a session beside the event loop."""
+"""The threads of a session."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 def around_runs(config: SessionConfig) -> tuple[Context | None, Context]:
-    """Return what the computing of a run is inside of, and the same for a run of large products.
+    """Return the context managers of a run's computation, without and with large products.
 
     Raises:
-        ImportError: the config asks for torch's kernels, and torch is not installed.
+        ImportError: the config selects torch's kernels, and torch is not installed.
     """
     threads = config.intra_op_parallelism_threads
     if config.kernels == "numpy":  # else BLAS may use more threads than the session
@@ -39,10 +39,10 @@ def around_runs(config: SessionConfig) -> tuple[Context | None, Context]:
 
 
 class Threads:
-    """A worker for steps, a pool for other calls, and a team that helps both. Started when needed.
+    """A worker for steps, a pool for other calls, and a team that helps both. Started on demand.
 
-    Steps, one of which runs at a time, always have the same worker: the caches of its core hold what
-    they need.
+    Steps, one of which runs at a time, always use the same worker, whose core has their data in its
+    caches.
     """
 
     def __init__(self, config: SessionConfig) -> None:
@@ -56,7 +56,7 @@ class Threads:
         """Call a function in a thread, and return a future of its result.
 
         Raises:
-            RuntimeError: the session was made in another process.
+            RuntimeError: the session was created in another process.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
@@ -72,7 +72,7 @@ class Threads:
         return loop.run_in_executor(executor, context.run, self._with_team, function)
 
     def close(self) -> None:
-        """Let the threads end after the calls that were submitted."""
+        """End the threads after the submitted calls."""
         for executor in filter(None, (self._worker, self._pool)):
             executor.shutdown()
         self._pool = self._worker = None

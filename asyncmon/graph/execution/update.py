@@ -1,9 +1,9 @@
 """Updates in place: grouped by kind, written in blocks that stay in the cache, on several cores.
 
 A call of numpy costs about as much as a thousand elements, and an optimizer makes a dozen for each
-variable. So small variables that are updated by one op with the same scalars lie side by side in one
-flat array, and so do their slots and their gradients: one call updates them all. Everything else sees
-an array for each, which happens to be a view. A large variable is a group of its own.
+variable. So small variables that are updated by one op with the same scalars are contiguous in one flat
+array, and so are their slots and their gradients: one call updates them all. Other code sees one array
+for each, which is a view. A large variable is a group of its own.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from asyncmon.graph.execution.run import Run
 from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
 from asyncmon.graph.numerics.parallel import CORES, parallel_for
 
-_SMALL = 1 << 17  # elements: what a larger variable costs is not the calls
-_GROUP = 1 << 18  # elements of a group: all of it is copied where one of its variables is pinned
-_BLOCK = 1 << 18  # elements: large enough that threads seldom meet at the interpreter's lock
-_PARALLEL = 1 << 18  # elements: with fewer, other threads are not worth waking
+_SMALL = 1 << 17  # elements: for larger variables the overhead of calls is small
+_GROUP = 1 << 18  # elements of a group: a pin of one variable copies the whole group
+_BLOCK = 1 << 18  # elements: large enough to keep contention for the interpreter lock low
+_PARALLEL = 1 << 18  # elements: with fewer, waking other threads costs more than it gains
 
 Copy = tuple[Any, Any]
-"""An array, and the one of the same shape that is copied into it."""
+"""A target array, and an array of the same shape to copy into it."""
 
 
 class UpdateGroup:
-    """Updates that one call of their function does: many of small variables, or a single one.
+    """Updates applied by one call: many of small variables, or a single one.
 
     Attributes:
-        updates: which.
-        refs: for the variables, and for each kind of slot, the slots of all updates.
-        is_flat: whether these lie in flat arrays.
-        per_variable: of flat ones, the positions of the inputs that have the shape of the variable.
-        flat_inputs: for each of these, the register of a flat array.
+        updates: the updates.
+        refs: for the variables and each kind of optimizer slot, the state slots of all updates.
+        is_flat: whether these are in flat arrays.
+        per_variable: for flat groups, the positions of the inputs of the variable's shape.
+        flat_inputs: for each of these inputs, the register of a flat array.
     """
 
     def __init__(self, updates: Sequence[Update], new_register: Callable[[], int]) -> None:
@@ -72,7 +72,7 @@ class UpdateGroup:
 
     @property
     def nbytes(self) -> int:
-        """How long a flat array is."""
+        """The length of a flat array."""
         return self._size * self.dtype.itemsize
 
     def flat(self, array: Any) -> FlatArray:
@@ -85,13 +85,13 @@ class UpdateGroup:
         return FlatArray(array, parts)
 
     def written_in_place(self, read: AbstractSet[int]) -> frozenset[int]:
-        """Return the slots that are, if they are not pinned."""
+        """Return the slots written in place, if they are not pinned."""
         if read.isdisjoint(self._slots):
             return self._slots
         return frozenset(chain(*(slots for slots in self.refs if not self._moves(slots, read))))
 
     def _moves(self, slots: Slots, read: AbstractSet[int]) -> bool:
-        """Return whether values are written to other memory because some of them are read often."""
+        """Return whether to write to other memory because some values are often read."""
         return self.blockwise and not read.isdisjoint(slots)
 
     def prepare(
@@ -102,14 +102,14 @@ class UpdateGroup:
         new: list[tuple[int, Any]],
         replaced: list[tuple[Slots, FlatArray]],
     ) -> GroupWrite:
-        """Return what is to be written, and where. Everything that can fail does so here.
+        """Return the writes and their targets. Everything that can fail happens here.
 
         Args:
-            store: has the present version.
-            registers: of the run.
-            read: the slots that are read often.
-            new: gets the slots whose values lie in other memory afterwards.
-            replaced: gets the memory that they lay in.
+            store: the store with the current version.
+            registers: the registers of the run.
+            read: the slots that are often read.
+            new: collects the slots whose values move to other memory.
+            replaced: collects their previous memory.
         """
         flats: list[FlatArray] = []
         copies: list[Copy] = []
@@ -150,7 +150,7 @@ class UpdateGroup:
         return _alone(np.empty(values[0].shape, values[0].dtype))
 
     def _joined_inputs(self, registers: list[Any]) -> list[Any]:
-        """Return the inputs of all updates, those of the variables' shape in flat arrays."""
+        """Return the inputs of all updates; inputs of the variables' shape are in flat arrays."""
         inputs = [registers[i] for i in self.updates[0].inputs]
         for at, register in zip(self.per_variable, self.flat_inputs, strict=True):
             flat = registers[register] or self.flat(np.empty(self._size, self.dtype))
@@ -163,13 +163,13 @@ class UpdateGroup:
 
 
 def _alone(value: Any) -> FlatArray:
-    """Return a variable that is updated by itself, flat."""
+    """Return a flat view of a single variable."""
     part = value if isinstance(value, np.ndarray) else np.array(value)
     return FlatArray(part.reshape(-1), [part])
 
 
 def _inputs(update: Update, flats: Sequence[FlatArray], registers: list[Any]) -> list[Any]:
-    """Return the inputs of one update, flat like its variables where they have their shape."""
+    """Return the inputs of one update; inputs of the variable's shape are flat."""
     inputs = [np.array(registers[i]) if i in update.copied else registers[i] for i in update.inputs]
     if not update.blockwise:
         return inputs
@@ -177,11 +177,11 @@ def _inputs(update: Update, flats: Sequence[FlatArray], registers: list[Any]) ->
     return [np.ascontiguousarray(x).reshape(-1) if np.shape(x) == shape else x for x in inputs]
 
 
-# --- which updates are done together ----------------------------------------------------------------
+# --- grouping ---------------------------------------------------------------------------------------
 
 
 def group_updates(updates: Iterable[Update], new_register: Callable[[], int]) -> list[UpdateGroup]:
-    """Return groups of updates that one call can do."""
+    """Return groups of updates for one call each."""
     alike: dict[Any, list[Update]] = defaultdict(list)
     for update in updates:
         alike[_kind(update) or update.slots].append(update)
@@ -191,7 +191,7 @@ def group_updates(updates: Iterable[Update], new_register: Callable[[], int]) ->
 
 
 def _kind(update: Update) -> Any:
-    """Return what updates of one group have in common; None for one that is done by itself."""
+    """Return the key of an update's group; None for a group of its own."""
     op, variable = update.op, update.op.inputs[0].spec
     if not update.blockwise or update.copied or not variable.shape or _size(update) > _SMALL:
         return None
@@ -205,7 +205,7 @@ def _kind(update: Update) -> Any:
 
 
 def _scalar_inputs(update: Update) -> tuple[int | None, ...]:
-    """Return the registers of inputs, None for one that has the shape of the variable."""
+    """Return the registers of inputs, None for inputs of the variable's shape."""
     tensors = update.op.inputs[len(update.slots) :]
     return tuple(
         register if tensor.spec.shape == () else None
@@ -214,12 +214,12 @@ def _scalar_inputs(update: Update) -> tuple[int | None, ...]:
 
 
 def _size(update: Update) -> int:
-    """Return the number of elements; where it is not known, a large one."""
+    """Return the number of elements, a large number if unknown."""
     return num_elements(update.op.inputs[0].spec.shape) or (_SMALL + 1)
 
 
 def _limited(group: Sequence[Update]) -> Iterator[list[Update]]:
-    """Yield parts of a group, large variables first: these begin where a cache line does."""
+    """Yield parts of a group, large variables first, aligned to cache lines."""
     members: list[Update] = []
     for update in sorted(group, key=_size, reverse=True):
         if members and sum(map(_size, members)) + _size(update) > _GROUP:
@@ -234,13 +234,13 @@ def _limited(group: Sequence[Update]) -> Iterator[list[Update]]:
 
 @dataclass(slots=True, eq=False)
 class GroupWrite:
-    """A call of an update's function, ready to be made.
+    """A prepared call of an update's function.
 
     Attributes:
-        updates: that it does.
-        arrays: what they write.
-        inputs: what else their function takes.
-        copies: what is copied into the arrays first.
+        updates: the updates that it applies.
+        arrays: the arrays to write.
+        inputs: the other arguments.
+        copies: copies into the arrays before the call.
     """
 
     updates: tuple[Update, ...]
@@ -249,18 +249,20 @@ class GroupWrite:
     copies: Sequence[Copy] = ()
 
     def __call__(self) -> None:
-        """Write."""
+        """Apply the copies and call the function."""
         for array, old in self.copies:
             np.copyto(array, old)
         self.updates[0].function(*self.arrays, *self.inputs)
 
     def blocks(self) -> Sequence[GroupWrite]:
-        """Return a call for each block. Inputs of the arrays' shape are cut like these."""
+        """Return a call for each block. Inputs of the arrays' shape are split likewise."""
         size, shape = self.arrays[0].size, self.arrays[0].shape
         if size <= _BLOCK // 2 or not self.updates[0].blockwise:
             return (self,)
         count = -(-size // _BLOCK)
-        step = -(-size // (-(-count // CORES) * CORES))  # as many for each core, all of one size
+        step = -(
+            -size // (-(-count // CORES) * CORES)
+        )  # the same number for each core, all of one size
         step = max(step, _BLOCK // 4)
         cut = [isinstance(x, np.ndarray) and x.shape == shape for x in self.inputs]
         return [
@@ -275,18 +277,18 @@ class GroupWrite:
 
 
 def write(writes: Sequence[GroupWrite], run: Run | None) -> None:
-    """Make calls, large ones first. The caller has turned floating point warnings off.
+    """Make calls, large ones first. The caller has disabled floating point warnings.
 
     Args:
         writes: the calls.
-        run: gets its trace, if it wants one.
+        run: the run, for its trace.
     """
     if run is not None and run.trace is not None:
         for call in writes:
             before = perf_counter()
             parallel_for(call.blocks())
             run.note(call.updates[0].op, before, call.arrays)
-            for update in call.updates[1:]:  # done along with the first
+            for update in call.updates[1:]:  # applied along with the first
                 run.note(update.op, perf_counter(), ())
         return
     if sum([call.arrays[0].size for call in writes]) <= _PARALLEL:

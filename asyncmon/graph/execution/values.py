@@ -1,4 +1,4 @@
-"""The values of a plan while it is compiled: the register of each, and what is known of it."""
+"""The values of a plan during compilation: registers, aliases, constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.shape import num_elements
 
-_LARGE = 1 << 10  # elements: a smaller value may stay in its register until the run ends
+_LARGE = 1 << 10  # elements: a smaller value stays in its register until the run ends
 
 
 class Values:
@@ -18,15 +18,15 @@ class Values:
 
     Attributes:
         of: the register of each tensor.
-        constants: the registers with a value that never changes, and these values.
-        aliases: of registers that may hold an array, or a view of it, of other registers: these.
-        external: registers whose array other code may refer to, with the slots it may be the array of.
-        initial: the register of each variable as it is before the run's writes, by slot.
+        constants: the registers of constants, and their values.
+        aliases: for registers that may share memory with other registers: these.
+        external: registers whose array other code may share, with the slots that it may belong to.
+        initial: the register of each variable before the run's writes, by slot.
         required: slots that must be initialised.
-        iteration: the register with the iteration of the loop around; None where it is not read.
-        size: how many registers there are.
-        large: registers to be set free before the run ends.
-        weight: how many elements are computed, as far as that is known.
+        iteration: the register with the iteration of the outer loop; None if it is not read.
+        size: the number of registers.
+        large: registers to free before the end of the run.
+        weight: the number of computed elements, as far as known.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Values:
         self._scalars: dict[Any, int] = {}  # equal constants share a register
 
     def new(self, elements: int | None = 0) -> int:
-        """Return a new register, for a value of so many elements; None: not known."""
+        """Return a new register for a value of ``size`` elements; None: unknown."""
         register = self.size
         self.size += 1
         if elements is None or elements >= _LARGE:
@@ -56,13 +56,13 @@ class Values:
         return tuple([self.of[tensor] for tensor in tensors])
 
     def feed(self, tensor: Tensor) -> int:
-        """Return a register for a fed tensor, whose array is the user's."""
+        """Return a register for a fed tensor, whose array belongs to the user."""
         register = self.of[tensor] = self.new()
         self.external[register] = frozenset()
         return register
 
     def variable(self, slot: int, *, required: bool) -> int:
-        """Return the register that holds a variable as it is before the run's writes."""
+        """Return the register of a variable before the run's writes."""
         register = self.initial.get(slot)
         if register is None:
             register = self.initial[slot] = self.new()
@@ -72,7 +72,7 @@ class Values:
         return register
 
     def constant(self, op: Operation, values: Sequence[Any]) -> None:
-        """Give the outputs of a node values that never change."""
+        """Set the outputs of a node to constants."""
         for tensor, value in zip(op.outputs, values, strict=True):
             key = (value.dtype, value.tobytes()) if isinstance(value, np.generic) else None
             register = self._scalars.get(key)
@@ -84,7 +84,7 @@ class Values:
             self.of[tensor] = register
 
     def outputs(self, op: Operation, fed: Collection[Tensor]) -> tuple[int, ...]:
-        """Return registers for what a node computes. The one of a fed tensor is not read."""
+        """Return registers for the outputs of a node. That of a fed tensor is not read."""
         found = []
         for tensor in op.outputs:
             elements = num_elements(tensor.spec.shape)
@@ -103,7 +103,7 @@ class Values:
         return self.iteration
 
     def alias(self, registers: Iterable[int], others: Iterable[int]) -> None:
-        """Note that registers may hold the arrays, or views, of others."""
+        """Record that registers may share memory with others."""
         for register in registers:
             self.aliases.setdefault(register, set()).update(others)
             slots = [self.external[i] for i in others if i in self.external]
@@ -111,7 +111,7 @@ class Values:
                 self.external[register] = frozenset().union(*slots)
 
     def give(self, register: int) -> bool:
-        """Return whether the state or the caller can have a register's array itself, for it alone."""
+        """Return whether a register's array is unshared and can be passed on without a copy."""
         arrays: set[int] = set()
         left = {register}
         while left:
@@ -122,7 +122,7 @@ class Values:
         return alone
 
     def template(self) -> list[Any]:
-        """Return the registers as a run finds them."""
+        """Return the initial registers of a run."""
         registers: list[Any] = [None] * self.size
         for register, value in self.constants.items():
             registers[register] = value

@@ -2,8 +2,9 @@
 
 TF1: ``tf.ConditionalAccumulator``, ``tf.SparseConditionalAccumulator``.
 
-Their gradients belong to a session. What a run applies counts from its commit on. What a run took is
-restored if it fails. A run that takes waits *before* the run lock, so that others can apply meanwhile.
+Their gradients belong to a session. Gradients that a run applies count from its commit on. Gradients
+that a run takes are restored if it fails. A run that takes gradients waits *before* the run lock, so
+that other runs can apply theirs.
 
 Example::
 
@@ -46,7 +47,7 @@ _DTYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
 
 @dataclass(frozen=True)
 class AccumulatorSpec:
-    """What the ops of one accumulator share: plain data. Each session makes its own of it."""
+    """The data shared by the ops of one accumulator. Each session makes its own accumulator from it."""
 
     kind: str
     name: str
@@ -74,7 +75,7 @@ class AccumulatorSpec:
         return found
 
     def checked(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return a shape with what is known of it; -1 is not known.
+        """Return a shape merged with the known one; -1 is unknown.
 
         Raises:
             InvalidArgumentError: it is not that of the gradients.
@@ -86,7 +87,7 @@ class AccumulatorSpec:
 
 
 class SparseGradient(NamedTuple):
-    """Rows of a tensor: int64 indices, ascending, their values, the shape of it; -1 is not known."""
+    """Rows of a tensor: ascending int64 indices, the values, the tensor's shape; -1 is unknown."""
 
     indices: Tensor
     values: Tensor
@@ -94,7 +95,7 @@ class SparseGradient(NamedTuple):
 
 
 class ConditionalAccumulatorBase:
-    """What both accumulators have in common. TF1: same name. Made by its subclasses.
+    """The base class of accumulators. TF1: same name.
 
     ``accumulator_ref`` is the tensor that stands for the accumulator.
     """
@@ -124,14 +125,14 @@ class ConditionalAccumulatorBase:
         return f"<{self._spec!r}>"
 
     def num_accumulated(self, name: str | None = None) -> Tensor:
-        """Return an int32 scalar: how many gradients are there."""
+        """Return an int32 scalar: the number of gradients."""
         name = name or f"{self._base}_NumAccumulated"
         return self._op("ResourceAccumulatorNumAccumulated", name).outputs[0]
 
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
         """Return an operation that sets the accumulator's step, an integer or a tensor.
 
-        The gradients that are there stay.
+        Present gradients stay.
         """
         return self._op("ResourceAccumulatorSetGlobalStep", name, _int64(new_global_step))
 
@@ -172,8 +173,8 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
     def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Operation:
         """Return an operation that adds a gradient. It does not wait.
 
-        The gradient is dropped where ``local_step``, an integer or a tensor, is before the
-        accumulator's step. In the run: InvalidArgumentError where the shape is not that of the others.
+        The gradient is dropped if ``local_step``, an integer or a tensor, is before the accumulator's
+        step. In the run: InvalidArgumentError if the shape is not that of the others.
         """
         grad = convert_to_tensor(grad, self.dtype)
         return self._op("ResourceAccumulatorApplyGradient", name, _int64(local_step), grad)
@@ -181,8 +182,8 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
     def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
         """Return the mean of all gradients. The run waits until they are ``num_required``.
 
-        No gradient is left then, and the accumulator's step is one more. In the run:
-        InvalidArgumentError where the number, an integer or a tensor, is not positive.
+        This removes all gradients and adds 1 to the accumulator's step. In the run:
+        InvalidArgumentError if the number, an integer or a tensor, is not positive.
         """
         return self._op("ResourceAccumulatorTakeGradient", name, num_required).outputs[0]
 
@@ -252,7 +253,7 @@ def _int64(value: Any) -> Tensor:
     return tensor if is_int64 else create_op("Cast", (tensor,), {"dtype": dtypes.int64}, None)
 
 
-# --- kernels: what can be done without waiting, and else a coroutine ------------------------------
+# --- kernels: return results, or else a coroutine that waits ---------------------------------------
 def _try_apply(run: Run, op: Operation, _handle: Any, step: Any, *gradient: Any) -> Any:
     spec: AccumulatorSpec = op.attrs["accumulator"]
     if any(array.nbytes > LARGE for array in gradient):
@@ -270,7 +271,7 @@ async def _apply(run: Run, op: Operation, _handle: Any, step: Any, *gradient: An
 
 
 def _gradient(spec: AccumulatorSpec, *gradient: Any) -> GradientSum:
-    """Return a copy of what is applied, checked."""
+    """Return a checked copy of the gradient."""
     if spec.kind == "ConditionalAccumulator":
         (values,) = gradient
         spec.checked(values.shape)

@@ -1,7 +1,7 @@
-"""A queue apart from any graph: its elements, the requests that wait for them or for room, its close.
+"""A queue, independent of graphs: its elements, the pending requests, its close.
 
-One instance belongs to one session and lives on its event loop's thread. No method blocks: what cannot
-be done at once is a :class:`Request`, granted in the order of arrival.
+One instance belongs to one session and lives on its event loop's thread. No method blocks: an operation
+that has to wait is a :class:`Request`, granted in the order of arrival.
 
 Runs are transactions. Elements that a run took are restored to the head if it fails. Elements that a
 run puts get room before the run changes anything, are visible to the run itself at once and enter the
@@ -26,15 +26,15 @@ from asyncmon.graph.queues.order import Element, Order
 
 
 class Request:
-    """Room or elements that one operation of a run waits for, or has.
+    """Room or elements that an operation of a run waits for, or holds.
 
     Attributes:
-        owner: the run; None for elements of one that has committed.
-        count: how many.
+        owner: the run; None after its commit.
+        count: the number of elements.
         at_most: fewer elements are enough if the queue is closed.
-        elements: those taken, or those that enter the queue at the commit.
-        restorable: those taken that were in the queue, rather than put by the same run.
-        future: done when the request is granted or refused, None where it need not wait.
+        elements: the taken elements, or the elements to enter the queue at the commit.
+        restorable: the taken elements that were not put by the same run.
+        future: done when the request is granted or refused; None if it does not wait.
     """
 
     __slots__ = ("at_most", "count", "elements", "future", "owner", "restorable")
@@ -49,12 +49,12 @@ class Request:
 
     @property
     def is_met(self) -> bool:
-        """Whether it has the elements it asked for, as far as a closed queue has them."""
+        """Whether it has the requested elements, or those left in a closed queue."""
         found = len(self.elements)
         return found == self.count or (self.at_most and found > 0)
 
     def grant(self, error: Exception | None = None) -> None:
-        """Let the operation that waits continue, or fail with ``error``."""
+        """Wake the waiting operation, with ``error`` if given."""
         if self.future is not None and not self.future.done():
             if error is None:
                 self.future.set_result(None)
@@ -68,11 +68,11 @@ class QueueCore:
     Args:
         label: its name in errors, ``"FIFOQueue 'name'"``.
         order: holds the elements, empty.
-        capacity: how many elements fit; a negative number is no limit.
-        min_after_dequeue: how many elements must stay until the queue is closed.
+        capacity: the maximum number of elements; negative for no limit.
+        min_after_dequeue: the number of elements that must stay until the queue is closed.
 
     Attributes:
-        spec: what it was made of, for its maker.
+        spec: the specification, for its creator.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class QueueCore:
         return self._closed
 
     def size(self, owner: Any = None) -> int:
-        """Return the number of elements; for a run, with those that it has put itself."""
+        """Return the number of elements; for a run, including its own."""
         return len(self._order) + sum(len(r.elements) for r in self._rooms if r.owner is owner)
 
     @property
@@ -112,14 +112,14 @@ class QueueCore:
     # -- putting
 
     def reserve_nowait(self, owner: Any, count: int, *, in_parts: bool = False) -> Request | None:
-        """Return room for so many elements, or None if that would have to wait.
+        """Return room for ``count`` elements, or None if that would have to wait.
 
         No elements need no room, even in a closed queue. With ``in_parts``, more elements are allowed
         than the queue can hold.
 
         Raises:
             CancelledError: the queue is closed.
-            InvalidArgumentError: it can never hold so many elements.
+            InvalidArgumentError: the queue can never hold that many elements.
         """
         room = Request(owner, count)
         if not count:
@@ -198,7 +198,7 @@ class QueueCore:
     # -- taking
 
     def take_nowait(self, owner: Any, count: int, *, at_most: bool = False) -> Request | None:
-        """Return so many elements, or None if that would have to wait. No elements never wait.
+        """Return ``count`` elements, or None if that would have to wait. Zero elements never wait.
 
         Raises:
             OutOfRangeError: the queue is closed and has too few, or none with ``at_most``.
@@ -236,7 +236,7 @@ class QueueCore:
         return len(self._order) - (0 if self._closed else self._minimum)
 
     def _collect(self, taken: Request) -> None:
-        """Take the elements that are there, and then those that the run has put itself."""
+        """Take present elements first, then the run's own elements."""
         found = min(taken.count - len(taken.elements), self._takeable())
         if found > 0:
             take = self._order.take

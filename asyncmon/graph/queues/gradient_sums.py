@@ -1,4 +1,4 @@
-"""An accumulator of gradients apart from any graph: what was applied, and the requests for it.
+"""An accumulator of gradients, independent of graphs: applied gradients and requests for them.
 
 One instance belongs to one session and lives on its event loop's thread. Runs are transactions: what a
 run applies counts from its commit on, for the run itself at once. What a run took is restored if it
@@ -33,7 +33,7 @@ class GradientSum:
         count: of how many gradients.
         indices: of the rows, ascending; None where the gradients are dense.
         counts: of how many gradients each row is.
-        shape: of the dense form of slices; -1 for what is not known.
+        shape: the shape of the dense form of slices; -1 for unknown dimensions.
     """
 
     values: Any
@@ -68,7 +68,7 @@ class GradientSum:
 
     @property
     def element_shape(self) -> tuple[int, ...]:
-        """What is the same for all gradients: the shape, or that of a row."""
+        """The common shape of all gradients, or of their rows."""
         found: tuple[int, ...] = self.values.shape
         return found if self.indices is None else found[1:]
 
@@ -108,20 +108,20 @@ class Entry:
     future: asyncio.Future[None] | None = None
 
     def total(self) -> GradientSum:
-        """Return the sum of what was taken, not to be written. May be called in a worker thread."""
+        """Return the read-only sum of the taken gradients. May be called in a worker thread."""
         _add_up(self.sums)
         if self.own:
             _add_up(self.own)
             if not self.sums:
                 return self.own[0]
-            total = self.sums[0].copy()  # which is restored alone if the run fails
+            total = self.sums[0].copy()  # restored alone if the run fails
             total.add(self.own[0])
             return total
         return self.sums[0]
 
     @property
     def is_large(self) -> bool:
-        """Whether a thread is to add up what was taken."""
+        """Whether a thread should add up the taken gradients."""
         return _are_large([*self.sums, *self.own])
 
 
@@ -138,22 +138,22 @@ def _are_large(sums: list[GradientSum]) -> bool:
 class Accumulator:
     """The gradients that the runs of one session applied, of no earlier step than its own.
 
-    ``spec`` is what it was made of. A take that commits advances the step by one.
+    ``spec`` is its specification. A committed take advances the step by one.
     """
 
     def __init__(self, spec: Any) -> None:
         self.spec = spec
-        self._step = 0  # without the takes of runs that have not ended
+        self._step = 0  # without the takes of current runs
         self._count = 0
         self._sums: list[GradientSum] = []
-        self._applied: list[Entry] = []  # by runs that have not ended
+        self._applied: list[Entry] = []  # by current runs
         self._taken: list[Entry] = []  # likewise
-        self._late: list[Entry] = []  # stale if those commit
+        self._late: list[Entry] = []  # stale if these takes commit
         self._takers: deque[Entry] = deque()
         self._adding = False  # a thread adds the first two sums
 
     def count(self, owner: Run) -> int:
-        """Return the number of gradients; for a run, with those that it has applied itself."""
+        """Return the number of gradients; for a run, including its own."""
         return self._count + len(self._own(owner))
 
     def _own(self, owner: Run) -> list[Entry]:
@@ -163,7 +163,7 @@ class Accumulator:
         return entry.step >= self._step + len(self._taken)
 
     def set_step(self, step: int) -> None:
-        """Change the step. The gradients that are there stay."""
+        """Change the step. Present gradients stay."""
         self._step = step
 
     # -- putting
@@ -208,7 +208,7 @@ class Accumulator:
         """Add up large gradients in a worker thread, so that they do not pile up."""
         if self._adding or len(self._sums) < 2:
             return
-        self._adding = True  # nothing is taken meanwhile; more may come
+        self._adding = True  # blocks takes; more gradients may arrive
         try:
             await in_thread(self._sums[0].add, self._sums[1])
         finally:
@@ -219,7 +219,7 @@ class Accumulator:
     # -- taking
 
     def take_nowait(self, run: Run, count: int) -> Entry | None:
-        """Return all gradients if they are at least so many, or None.
+        """Return all gradients if there are at least ``count``, or None.
 
         Raises:
             InvalidArgumentError: the number is not positive.
@@ -231,7 +231,7 @@ class Accumulator:
         return self._collect(Entry(run, count))
 
     async def take(self, run: Run, count: int) -> Entry:
-        """Wait for so many gradients, and return all that are there, in the order of the calls.
+        """Wait for ``count`` gradients, and return all present ones, in the order of the calls.
 
         A cancelled call takes nothing.
         """
@@ -264,7 +264,7 @@ class Accumulator:
         return taken
 
     def settle(self, taken: Entry, *, committed: bool) -> None:
-        """Advance the step, or restore what was taken: the run has ended."""
+        """At the end of a run: advance the step, or restore the taken gradients."""
         self._taken.remove(taken)
         if committed:
             self._step += 1
@@ -277,7 +277,7 @@ class Accumulator:
         self._serve()
 
     def session_closed(self) -> None:
-        """Cancel all requests that wait."""
+        """Cancel all pending requests."""
         while self._takers:
             future = self._takers.popleft().future
             if future is not None and not future.done():

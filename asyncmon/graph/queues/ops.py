@@ -27,7 +27,7 @@ closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error
 
 @dataclass(frozen=True)
 class QueueSpec:
-    """What the ops of one queue share: plain data. Each session makes its own queue of it.
+    """The data shared by the ops of one queue. Each session makes its own queue from it.
 
     ``pads`` fills the elements of a batch up to the largest one. Queues with one ``shared_name`` are
     one queue of the session, and so are those with one ``name``, see :func:`resource_name`.
@@ -79,12 +79,12 @@ class QueueSpec:
 
 
 def resource_name(handle: Tensor) -> str:
-    """Return the name of what a session holds for a node: the node's, in a branch made unique."""
+    """Return the name of a node's object in a session: that of the node, made unique in a branch."""
     graph = cast("Graph", handle.graph)
     return handle.op.name if graph is graph.root else graph.root.unique_name(handle.op.name)
 
 
-# --- kernels: what can be done without waiting, and else a coroutine ------------------------------
+# --- kernels: return results, or else a coroutine that waits ---------------------------------------
 def _try_reserve(run: Run, op: Operation, _handle: Any) -> Any:
     core = op.attrs["queue"].core(run)
     room = core.reserve_nowait(run, op.attrs["count"])
@@ -132,7 +132,7 @@ def _room(queue: QueueSpec, inputs: Sequence[Any]) -> Any:
 
 
 def _elements(queue: QueueSpec, op: Operation, inputs: Sequence[Any]) -> list[Element]:
-    # copies, for the arrays may be the caller's, or a variable's
+    # copies, because the caller or a variable may own the arrays
     values = inputs[-len(queue.components) :]
     element = tuple([v.copy() if isinstance(v, np.ndarray) else v for v in values])
     if op.type == "QueueEnqueueManyV2":
@@ -141,7 +141,7 @@ def _elements(queue: QueueSpec, op: Operation, inputs: Sequence[Any]) -> list[El
 
 
 def _rows(values: Any, spec: Spec) -> Any:
-    """Return the rows of a component; a string by itself is an array, too."""
+    """Return the rows of a component; single strings are arrays, too."""
     is_text = spec.dtype is dtypes.string
     return [values[i, ...] for i in range(len(values))] if is_text else values
 
@@ -214,7 +214,7 @@ def _try_is_closed(run: Run, op: Operation, _handle: Any) -> Any:
 
 # --- shape rules ----------------------------------------------------------------------------------
 def _enqueue_rule(leading: int) -> Callable[..., tuple[Spec, ...]]:
-    """Return the rule of an op that puts components with so many dimensions in front."""
+    """Return the rule of an op that puts components with a number of leading dimensions."""
 
     def rule(_handle: Spec, *inputs: Spec, queue: QueueSpec) -> tuple[Spec, ...]:
         components = inputs[-len(queue.components) :]
@@ -254,7 +254,7 @@ def _scalar(dtype: DType) -> Callable[..., Spec]:
 
 
 def awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes: bool = True) -> None:
-    """Register an op by its attempt, and what is awaited where that has to wait."""
+    """Register an op with its attempt, which returns results or a coroutine that waits."""
 
     async def call(*args: Any) -> Any:
         return attempt(*args)

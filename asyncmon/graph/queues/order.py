@@ -1,4 +1,4 @@
-"""The elements of a queue, and which one is next."""
+"""The elements of a queue in their order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Order(ABC):
 
     _elements: Sized
     whole: bool = False
-    """Whether a request waits for all elements that it wants: one that comes later may be the first."""
+    """Whether a request waits for all of its elements, because a later one may be the first."""
 
     def __len__(self) -> int:
         return len(self._elements)

@@ -1,9 +1,9 @@
 """Queues in a graph. TF1: ``tf.FIFOQueue`` and kin.
 
 The elements of a queue belong to a session, and its ops are awaited. A run takes its elements *before*
-the run lock, so producers run while a step waits for data. What was taken by a run that fails or is
-cancelled goes back to the head of the queue. What a run puts enters the queue at its commit, all of it
-or none; see :meth:`QueueBase.enqueue_many` for the exception.
+the run lock, so producers run while a step waits for data. Elements taken by a run that fails or is
+cancelled return to the head of the queue. Elements put by a run enter the queue at its commit, all or
+none; see :meth:`QueueBase.enqueue_many` for the exception.
 
 Example::
 
@@ -37,7 +37,7 @@ from asyncmon.graph.queues.ops import QueueSpec, resource_name
 
 
 class QueueBase:
-    """What all queues have in common. TF1: ``tf.QueueBase``. Made by its subclasses.
+    """The base class of queues. TF1: ``tf.QueueBase``.
 
     ``queue_ref`` is the tensor that stands for the queue; ``dtypes``, ``shapes`` and ``names`` (or
     None) are lists, of the components.
@@ -83,7 +83,7 @@ class QueueBase:
     def enqueue(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts one element. It waits while the queue is full.
 
-        In the run: CancelledError where the queue is closed.
+        In the run: CancelledError if the queue is closed.
 
         Args:
             vals: a tensor, or a list or tuple of one for each component, or a dict where the queue has
@@ -94,9 +94,9 @@ class QueueBase:
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts each row of the components as one element.
 
-        All or none, as all that a run puts, unless they are more than the queue can hold beside what
-        must stay in it: such a run puts them as room becomes free, not at its commit. Where they depend
-        on variables or random numbers, it commits when there is room for one, and the others follow.
+        All or none, unless they are more than the queue can hold beside ``min_after_dequeue``: such a
+        run puts them as room becomes free, not at its commit. If they depend on variables or random
+        numbers, it commits when there is room for one, and the others follow.
         """
         tensors = self._tensors(vals)
         shape = tensors[0].spec.shape
@@ -105,8 +105,8 @@ class QueueBase:
 
     def _enqueue(self, kind: str, tensors: list[Tensor], count: int | None, name: str) -> Operation:
         if _depends_on_state(tensors):
-            # Wait for room before the run lock, which the state is read under: other runs go on. Where
-            # the elements are too many, or how many is not known, there is room for one.
+            # Wait for room before the run lock, so that other runs are not blocked. If the elements are
+            # too many, or their number is unknown, wait for room for one.
             fits = count is not None and (self._spec.capacity < 0 or count <= self._spec.capacity)
             with control_dependencies(None):
                 reserve = self._op("QueueReserve", f"{name}_Reserve", count=count if fits else 1)
@@ -157,7 +157,7 @@ class QueueBase:
         )
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Like :meth:`dequeue_many`; a closed queue gives what it has, if that is anything."""
+        """Like :meth:`dequeue_many`; a closed queue returns its remaining elements, if any."""
         return self._dequeue("QueueDequeueManyV2", name or f"{self._base}_DequeueUpTo", n, at_most=True)
 
     def _dequeue(self, kind: str, name: str, *inputs: Any, **attrs: Any) -> Any:
@@ -167,16 +167,16 @@ class QueueBase:
         return tensors[0] if len(tensors) == 1 else list(tensors)
 
     def clear(self, name: str | None = None) -> Operation:
-        """Return an operation that drops the elements that are there at its run's commit."""
+        """Return an operation that drops all elements at its run's commit."""
         return self._op("QueueClear", name or f"{self._base}_Clear")
 
     # -- closing
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Return an operation that lets nothing more in. It does not wait. A second close does nothing.
+        """Return an operation that refuses further elements, at once. A second close does nothing.
 
-        The elements that are there can still be taken. Enqueues that wait stay, unless they are to be
-        cancelled: they fail with ``CancelledError``.
+        Present elements can still be taken. Pending enqueues stay, unless they are cancelled: these
+        fail with ``CancelledError``.
         """
         name = name or f"{self._base}_Close"
         return self._op("QueueCloseV2", name, cancel=cancel_pending_enqueues, fails=False)
@@ -184,7 +184,7 @@ class QueueBase:
     def fail(self, name: str | None = None) -> Operation:
         """Return an operation that closes the queue for an error and cancels pending enqueues.
 
-        Dequeues take what is there, then raise the error that
+        Dequeues take the remaining elements, then raise the error that
         :data:`~asyncmon.graph.queues.ops.closing_error` had in the run.
         """
         return self._op("QueueCloseV2", name or f"{self._base}_Fail", cancel=True, fails=True)
@@ -194,15 +194,15 @@ class QueueBase:
         return self._op("QueueIsClosedV2", name or f"{self._base}_Is_Closed").outputs[0]
 
     def size(self, name: str | None = None) -> Tensor:
-        """Return an int32 scalar: how many elements are there."""
+        """Return an int32 scalar: the number of elements."""
         return self._op("QueueSizeV2", name or f"{self._base}_Size").outputs[0]
 
 
 class FIFOQueue(QueueBase):
-    """Elements leave in the order in which they came. TF1: ``tf.FIFOQueue``.
+    """Elements leave in the order of arrival. TF1: ``tf.FIFOQueue``.
 
     Args:
-        capacity: how many elements fit; a negative number is no limit.
+        capacity: the maximum number of elements; negative for no limit.
         dtypes: of the components.
         shapes: of the components, needed to dequeue several at once; or that of the only one.
         names: of the components: elements are then dicts.
@@ -311,7 +311,7 @@ def _components(dtypes: Any, shapes: Any) -> tuple[Spec, ...]:
 
 
 def _listed(shapes: Any) -> list[Any]:
-    """Return the shapes of the components. A shape by itself is that of the only one."""
+    """Return the shapes of the components. A single shape is that of the only one."""
     single = isinstance(shapes, TensorShape) or all(isinstance(extent, int) for extent in shapes)
     return [shapes] if single else list(shapes)
 

@@ -1,8 +1,8 @@
-"""What computes for a session: this process, or one that its target names. TF1: a session factory.
+"""The backend of a session: this process, or the one that its target names. TF1: a session factory.
 
-A :class:`~asyncmon.graph.Session` knows the graph, structures of fetches and what may be fed; its
-backend does the rest. :class:`DirectBackend` is that of the target ``""``. Others are registered for
-the first part of their targets, ``"grpc"`` of ``"grpc://host:port"``.
+A :class:`~asyncmon.graph.Session` handles the graph, structures of fetches and checks of feeds; its
+backend executes the runs. :class:`DirectBackend` serves the target ``""``. Others are registered for
+the scheme of their targets, ``"grpc"`` of ``"grpc://host:port"``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from asyncmon.session_config import SessionConfig
 from asyncmon.system.snapshot import Snapshot
 
 QueueSize = tuple[str, int, int | None]
-"""The name of a queue, how many elements it has, and how many fit; None for no limit."""
+"""The name of a queue, its number of elements, and its capacity; None for no limit."""
 
 
 class Prepared(Protocol):
-    """What a backend has worked out about a set of fetches and fed tensors.
+    """The prepared form of a set of fetches and fed tensors.
 
     Attributes:
-        feeds: checks of what is fed, in order, and what the backend needs beside each.
-        changes: the names of operations that change what the session holds.
+        feeds: checks of the fed values, in order, each with data of the backend.
+        changes: the names of operations that change the session.
     """
 
     @property
@@ -49,7 +49,7 @@ class Prepared(Protocol):
 
 
 class Backend(Protocol):
-    """See the module. The methods are called in one event loop, and do what those of a session do."""
+    """The interface of a backend. The methods are those of a session, called in one event loop."""
 
     @property
     def closed(self) -> bool:
@@ -57,10 +57,10 @@ class Backend(Protocol):
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step, as far as it is known here; None where there is none."""
+        """The committed global step, as far as it is known here; None if there is none."""
 
     def check_open(self) -> None:
-        """Raise RuntimeError once it is closed, or what else keeps it from running anything."""
+        """Raise RuntimeError once it is closed, or the error that prevents runs."""
 
     def prepare(
         self,
@@ -68,9 +68,9 @@ class Backend(Protocol):
         fed: Sequence[Tensor],
         done: Sequence[Operation] = (),
     ) -> Any:
-        """Return the :class:`Prepared` form of a run; no value has been computed or sent yet.
+        """Return the :class:`Prepared` form of a run, without computing or sending a value.
 
-        ``done`` are operations that others come after, and that are done by somebody else.
+        ``done`` are control dependencies that another plan executes.
         """
 
     async def run(
@@ -85,26 +85,26 @@ class Backend(Protocol):
         """Run once, and return a value for each fetch, None for operations."""
 
     async def repeat(self, plan: Any, until: Callable[[], bool]) -> None:
-        """Run until that is true; it is asked before each run."""
+        """Run until a condition is true; it is checked before each run."""
 
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set variables by op name, all or none."""
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Order a snapshot of what is saved."""
+        """Order a snapshot of the saved state."""
 
     async def queues(self) -> list[QueueSize]:
-        """Return what the queues hold."""
+        """Return the sizes of the queues."""
 
     def pending_operations(self) -> list[str]:
-        """Return the names of what runs under way wait for."""
+        """Return the names of the operations that current runs await."""
 
     async def close(self) -> None:
-        """Give everything back. A second call does nothing."""
+        """Release all resources. A second call does nothing."""
 
 
 class _OwnResources(dict[Any, Any]):
-    """What a session holds beside variables, but for what has a shared name: that is its executor's.
+    """The queues and readers of one session; those with a shared name belong to the executor.
 
     The key of a shared one is a tuple.
     """
@@ -126,14 +126,14 @@ class _OwnResources(dict[Any, Any]):
 
 
 class DirectBackend:
-    """This process. The methods of runs are those of its executor; :meth:`prepare` is thread-safe.
+    """The backend in this process. Runs go to its executor; :meth:`prepare` is thread-safe.
 
     Args:
-        graph: what is run.
-        executor: which has the state; several graphs may share one.
-        shares: whether sessions share the executor. Each has queues and readers of its own then, but
-            for those with a ``shared_name``, and its :meth:`close` leaves the executor open.
-        timeout_in_ms: of runs without options, where the executor is shared.
+        graph: the graph.
+        executor: the executor with the state; several graphs may share one.
+        shares: whether sessions share the executor. Each then has its own queues and readers, except
+            those with a ``shared_name``, and its :meth:`close` leaves the executor open.
+        timeout_in_ms: the timeout of runs without options, with a shared executor.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class DirectBackend:
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step; None where the graph has none or it is not initialised."""
+        """The committed global step; None if the graph has none or it is not initialised."""
         known = self._step_slot
         if known is None or known[0] != self.graph.version:
             step = step_counter(self.graph)
@@ -189,7 +189,7 @@ class DirectBackend:
         return order_snapshot(self.store, self.graph)
 
     def reads(self, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
-        """Order what a plan fetches, see :func:`.snapshots.order_reads`."""
+        """Order the fetches of a plan, see :func:`order_reads`."""
         self.check_open()
         return order_reads(self.store, plan, least)
 
@@ -199,7 +199,7 @@ class DirectBackend:
         await self.executor.load(lambda: checked_values(self.graph, values))
 
     async def queues(self) -> list[QueueSize]:
-        """Return what the queues hold that runs have used so far."""
+        """Return the sizes of the queues used so far."""
         held = {**self.executor.resources, **(self._own or {})}.values()
         queues = [one for one in held if isinstance(one, QueueCore)]
         return [(one.spec.shared_name or one.spec.name, one.size(), one.capacity) for one in queues]
@@ -244,7 +244,7 @@ _factories: dict[str, Any] = {}
 def register_session_factory(
     scheme: str, factory: Callable[[str, Graph, SessionConfig], Backend]
 ) -> None:
-    """Let a function make the backends of targets that are ``scheme`` or begin with ``scheme://``."""
+    """Register a factory of backends for targets ``scheme`` or ``scheme://...``."""
     _factories[scheme] = factory
 
 
@@ -267,14 +267,14 @@ def backend_for(target: str, graph: Graph, config: SessionConfig) -> Backend:
 
 
 def order_snapshot(store: StateStore, graph: Graph) -> Awaitable[Snapshot]:
-    """Take a snapshot now, or right after the commit that is being applied in place."""
+    """Take a snapshot now, or right after the current commit in place."""
     return store.pinned(partial(_snapshot, store, graph))
 
 
 def order_reads(store: StateStore, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
-    """Order what a plan fetches by position, not copied, where that is nothing but variables.
+    """Order the fetches of a plan by position, without copies, if all of them are variables.
 
-    None for another plan, and for values of fewer than ``least`` bytes.
+    None for other plans, and for values of fewer than ``least`` bytes.
     """
     if plan.code or plan.waits or plan.changes:
         return None
@@ -294,7 +294,7 @@ def order_reads(store: StateStore, plan: Plan, least: int) -> Awaitable[Snapshot
 
 
 def saved_spec(graph: Graph) -> dict[str, Spec]:
-    """Return dtype and shape of all that a snapshot holds once everything is initialised, by name."""
+    """Return dtype and shape of all entries of a snapshot, initialised or not, by name."""
     spec: dict[str, Spec] = {}
     for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
         attrs = variable.op.attrs

@@ -1,8 +1,8 @@
 """The raw session: one running instance of a graph, holding its state. TF1: ``tf.Session``.
 
 A run is a transaction: it computes, which may fail or be cancelled, and then applies its writes,
-which may not. Runs that change state take turns in the order in which they asked; what a run waits
-for (queues, async functions) arrives before its turn. Short plans are computed on the loop's thread,
+which may not. Runs that change state take a fair lock in the order of their calls; their awaited inputs
+(queues, async functions) arrive before they take it. Short plans are computed on the loop's thread,
 long ones in a worker.
 """
 
@@ -27,11 +27,11 @@ from asyncmon.system.missing_names import MissingMember
 from asyncmon.system.snapshot import Snapshot
 
 _NO_FEEDS: Mapping[Any, Any] = {}
-_CACHE_LIMIT = 4096  # structures of fetches; beyond, those that are built anew each time are forgotten
+_CACHE_LIMIT = 4096  # cached structures of fetches; the cache is cleared beyond
 
 
 class _Call:
-    """What a pair of fetches and fed keys comes to."""
+    """The prepared form of a pair of fetches and fed keys."""
 
     __slots__ = ("nested", "plan", "rebuild")
 
@@ -50,13 +50,13 @@ class Session:
     """Runs a graph and holds the values of its variables. TF1: ``tf.Session``.
 
     Inside ``async with`` it is the default session, and its graph the default graph; leaving it closes
-    the session. ``await close()`` does the same by hand. A run that is cancelled leaves the state as it
-    was before or after it. It serves one running event loop at a time.
+    the session. ``await close()`` does the same by hand. A cancelled run leaves the state before
+    it or after it. It serves one running event loop at a time.
 
     Args:
         target: "" for this process, "local" for a process of its own, "grpc://host:port" for a
             :class:`~asyncmon.Server`, "ray://address/name" for an actor of a Ray cluster.
-        graph: the default graph by default.
+        graph: the graph, by default the default graph.
         config: how to use the machine.
 
     Raises:
@@ -107,15 +107,15 @@ class Session:
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step; None where the graph has none or it is not initialised.
+        """The committed global step; None if the graph has none or it is not initialised.
 
-        Of a session elsewhere, that of the last answer.
+        For a remote session, that of the last response.
         """
         return self.backend.global_step
 
     @property
     def shares_state(self) -> bool:
-        """Whether other sessions change its variables too, as those of a server's do."""
+        """Whether other sessions change its variables too, as sessions of a server do."""
         return bool(getattr(self.backend, "shares_state", False))
 
     @property
@@ -130,10 +130,10 @@ class Session:
         options: RunOptions | None = None,
         run_metadata: RunMetadata | None = None,
     ) -> Any:
-        """Compute fetches and commit what that writes. TF1: same name.
+        """Compute fetches and commit their writes. TF1: same name.
 
         A variable that is fetched itself, as the object, its name or ``value()``, is read after the
-        run's writes. What a run computes, ``identity(v)`` and ``v.read_value()`` too, uses the state
+        run's writes. Computed values, also ``identity(v)`` and ``v.read_value()``, use the state
         before them, unless a data or control dependency orders it after a write.
 
         Args:
@@ -144,7 +144,7 @@ class Session:
             run_metadata: filled when ``options.trace_level`` asks for it.
 
         Returns:
-            Values in the structure of ``fetches``; None for operations. Arrays are the caller's own.
+            Values in the structure of ``fetches``; None for operations. The caller owns the arrays.
 
         Raises:
             RuntimeError: the session is closed, or another running event loop uses it.
@@ -165,7 +165,7 @@ class Session:
 
         Args:
             fetches: as for :meth:`run`, to which the errors belong too.
-            feed_list: what the function's arguments are fed to, in order.
+            feed_list: the tensors to which the function's arguments are fed, in order.
             accept_options: without effect: the function always takes ``options`` and ``run_metadata``.
 
         Example::
@@ -195,13 +195,13 @@ class Session:
         return default_session(self)
 
     async def repeat(self, fetches: Any, until: Callable[[], bool]) -> None:
-        """Run fetches over and over, as calls of :meth:`run` in a loop would, and drop the results.
+        """Run fetches in a loop, dropping the results.
 
-        It takes less time than that where runs do not wait: queue runners use it.
+        It is faster than calls of :meth:`run` if runs do not wait. Queue runners use it.
 
         Args:
             fetches: as for :meth:`run`.
-            until: called before each run; ends this by returning true. It is short and does not fail.
+            until: called before each run; true ends the loop. It must be fast and must not fail.
 
         Raises:
             Exception: the error of a run, as :meth:`run` raises it.
@@ -213,7 +213,7 @@ class Session:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
 
         Args:
-            fetches: as for :meth:`run`. Random numbers are those the next step will draw.
+            fetches: as for :meth:`run`. Random numbers are those of the next step.
             feed_dict: as for :meth:`run`.
 
         Raises:
@@ -230,10 +230,10 @@ class Session:
         return call.rebuild(await self.backend.run(plan, call.accept(feeds), peek=True))
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Order a snapshot of what is saved: global variables by op name, and the generator's state.
+        """Order a snapshot of global variables, by op name, and of the generator's state.
 
-        Ordered at the call: taken at once, or right after the commit that is being applied. Nothing is
-        copied; while it lives, a write to one of its arrays goes to a copy.
+        It is ordered at the call: taken at once, or right after the current commit. Nothing is copied;
+        while the snapshot is alive, a write to one of its arrays goes to a copy.
 
         Raises:
             RuntimeError: the session is closed.
@@ -243,16 +243,16 @@ class Session:
     def snapshot_to_write(self) -> Awaitable[Snapshot]:
         """Order a snapshot as :meth:`snapshot` does, for a save.
 
-        Of a session in a child process, large arrays stay there, and its holder writes them.
+        Large arrays of a session in a child process stay there, and the child writes them.
         """
         backend = self.backend
         ordered: Awaitable[Snapshot] = getattr(backend, "snapshot_to_write", backend.snapshot)()
         return ordered
 
     def state_spec(self) -> dict[str, Spec]:
-        """Return dtype and shape of all that is saved, by name, whether it has a value yet or not.
+        """Return dtype and shape of all saved entries, by name, initialised or not.
 
-        A saver compares a checkpoint with it before it loads anything.
+        A saver compares a checkpoint with them before loading.
         """
         return saved_spec(self._graph)
 
@@ -266,7 +266,7 @@ class Session:
             InvalidArgumentError: a name is not that of a variable, or a shape or dtype differs; the
                 error lists all of them.
             RuntimeError: the session is closed.
-            CancelledError: it was closed meanwhile; nothing has changed.
+            CancelledError: the session was closed during the call; nothing has changed.
         """
         await self.backend.load(values)
 
@@ -277,24 +277,23 @@ class Session:
     async def queues(self) -> list[QueueSize]:
         """Return the name, the number of elements and the capacity (None: no limit) of each queue.
 
-        A queue is there once a run has used it. Of a cluster, the queues that this session can see.
+        A queue exists after its first use by a run. In a cluster, only queues visible to this session.
         """
         self.backend.check_open()
         return sorted(await self.backend.queues(), key=lambda queue: queue[0])
 
     def pending_operations(self) -> list[str]:
-        """Return the names of what runs under way wait for: dequeues, async functions."""
+        """Return the names of the operations that current runs await: dequeues, async functions."""
         return self.backend.pending_operations()
 
     async def close(self) -> None:
-        """Give everything back. Runs under way end with ``CancelledError``; a second call does nothing.
+        """Release all resources. Current runs end with ``CancelledError``; a second call does nothing.
 
-        Returns when a worker that is computing has come to the end of its node. Closes even when it is
-        cancelled meanwhile.
+        Waits for the current node of a worker. Closes even when it is cancelled.
 
         Raises:
-            RuntimeError: a function of one of its runs called this; that run is not over before it. Or
-                another running event loop uses it.
+            RuntimeError: called by a function of one of its own runs, which would wait for itself; or
+                another running event loop uses the session.
         """
         await self.backend.close()
         self._calls.clear()
@@ -322,7 +321,7 @@ class Session:
         await self.close()
 
     def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
-        """Find or make the plan of fetches that were not seen before."""
+        """Find or prepare the plan of new fetches."""
         self.backend.check_open()
         if not isinstance(feeds, Mapping):
             raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.")
@@ -342,11 +341,11 @@ class Session:
 
 
 class InteractiveSession(Session):
-    """A session that is the default one from its construction to its ``close``. TF1: same name.
+    """A session that is the default session from its construction to its ``close``. TF1: same name.
 
     For ``python -m asyncio`` and notebooks, where each line or cell may run in a context of its own: it
-    is the default session of the whole process, and its graph the default graph, wherever no other one
-    is set. Make it before the graph is built. ``close`` ends that.
+    is the default session of the whole process, and its graph the default graph, unless another one is
+    set. Create it before the graph. ``close`` ends that.
 
     Args: as for :class:`Session`.
 
@@ -368,7 +367,7 @@ class InteractiveSession(Session):
             self._graph_scope.__enter__()
 
     async def close(self) -> None:
-        """Be the default no longer, and close. A second call does nothing."""
+        """Stop being the default session, and close. A second call does nothing."""
         if self in interactive:
             interactive.remove(self)
             if self._graph_scope is not None and get_default_graph() is self.graph:  # not elsewhere
