@@ -8,7 +8,8 @@ A session is built in layers, each with one job, around the raw session of a pro
           Hooked            hooks' fetches and feeds join the run
             raw session     the step itself
 
-``protocols`` is the seam to programs and their sessions; a ``Coordinator`` owns the background tasks.
+``protocols`` is the contract of programs and their sessions. A ``Coordinator`` owns the background
+tasks.
 """
 
 # fmt: off
@@ -39,7 +40,7 @@ from asyncmon.runtime.monitored_session import SingularMonitoredSession
 from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.supervisor import Supervisor
 from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer
-from asyncmon.runtime.train_loop import basic_train_loop
+from asyncmon.runtime.supervisor import basic_train_loop
 
 __all__ = [
     "GUARD", "SAVER", "AttachedHook", "Channel", "ChannelStatistics", "ChiefSessionCreator",

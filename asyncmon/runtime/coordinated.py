@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from asyncmon.runtime.call_scope import CallScope, CallScopes, Kind
-from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.call_scope import CallScope, Kind
+from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.protocols import close_raw
 from asyncmon.runtime.run_lock import RunLock
-from asyncmon.runtime.samples import Samples
 from asyncmon.system.error_text import add_note, phrase, text_of
 
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
-
-
-class Inner(Protocol):
-    """The members of the layer below that are used here."""
-
-    raw: Any
-    samples: Samples
 
 
 class Coordinated:
@@ -35,22 +27,22 @@ class Coordinated:
 
     def __init__(
         self,
-        inner: Inner,
+        inner: Any,
+        created: CreatedSession,
         coord: Coordinator,
-        scopes: CallScopes,
         lock: RunLock,
         preemption: tuple[type[Exception], ...],
     ) -> None:
-        self.raw = inner.raw
-        self.samples = inner.samples
+        self.raw = created.raw
+        self.samples = created.samples
         self.coord = coord
         self.delivered = False
         """Whether a run has raised the coordinator's error."""
         self._inner = inner
         self._errors = coord._errors
-        self._scopes = scopes
+        self._scopes = created.stops.scopes
         self._lock = lock
-        self._run_scope = CallScope(scopes, "run")  # of the run that holds the lock
+        self._run_scope = CallScope(self._scopes, "run")  # of the run that holds the lock
         self._preemption = preemption
 
     async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:

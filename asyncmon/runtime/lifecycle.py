@@ -142,7 +142,7 @@ class Lifecycle:
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
         inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)
-        session = Coordinated(inner, coord, self.stops.scopes, self.lock, self._preemption)
+        session = Coordinated(inner, created, coord, self.lock, self._preemption)
         try:
             start_producers = members_of(ProgramMembers, program_of(self.raw)).start_producers
             if start_producers is not None:

@@ -167,7 +167,7 @@ class _MonitoredSession:
             lock.release()
 
     async def run_step_fn(self, step_fn: Callable[[_StepContext], Any]) -> Any:
-        """Call a step function with a :class:`StepContext`, and return what it returns. TF1: same name.
+        """Return the result of a step function, called with a :class:`StepContext`. TF1: same name.
 
         The function may be plain or async. No other run comes in between. A preemption error inside it
         repeats the whole function, with a fresh context, in the new session.

@@ -88,7 +88,8 @@ def run(
     atexit.unregister(_ignore_sigterm)
     atexit.register(_ignore_sigterm)
     process = _Process(grace)
-    let_go = signal_stops.hold(process, math.inf if grace is None else float(grace))
+    longest = math.inf if grace is None else float(grace)
+    let_go = signal_stops.hold(process.first, process.second, longest)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             result: T = runner.run(process.call(main, args))

@@ -1,4 +1,4 @@
-"""Which program an object stands for, and which one is current."""
+"""Find the program of an object, and the current program."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _current: ContextVar[Program | None] = ContextVar("asyncmon_program", default=No
 
 
 def as_program(program: Any = None) -> Program:
-    """Return the program that an object stands for: a ``Graph`` is adapted, others are programs.
+    """Return the program of an object. A ``Graph`` is adapted; other objects must be programs.
 
     Args:
         program: None for the default graph.
 
     Raises:
-        TypeError: it cannot create a session.
+        TypeError: the object cannot create a session.
     """
     adapted = graph_program(program)
     if adapted is not None:
@@ -40,7 +40,7 @@ def program_of(session: Any) -> Program:
 
 
 def global_step_fetch(session: Session) -> Any:
-    """Return the fetch of a global step that other sessions advance, too; None without one."""
+    """Return the fetch of a global step that other sessions also advance, or None."""
     return step_fetch(session) if members_of(SessionMembers, session).shares_state else None
 
 
@@ -51,9 +51,9 @@ def step_fetch(session: Session) -> Any:
 
 
 def current_program() -> Program:
-    """Return the program whose session is being prepared, while hooks' ``begin`` runs.
+    """Return the program of the session that is being opened, or else the default graph.
 
-    Elsewhere it is the default graph.
+    The former holds while hooks' ``begin`` runs.
     """
     return _current.get() or as_program()
 
@@ -66,7 +66,7 @@ def default_saver(program: Program) -> Any:
 
 @contextlib.contextmanager
 def program_scope(program: Program) -> Iterator[None]:
-    """Make a program the current one inside the block, and its graph, if it has one, the default."""
+    """Make a program the current one in the block, and its graph, if any, the default graph."""
     token = _current.set(program)
     as_default = members_of(ProgramMembers, program).as_default or contextlib.nullcontext
     try:
@@ -77,7 +77,7 @@ def program_scope(program: Program) -> Iterator[None]:
 
 
 def _variables_under_construction() -> list[str] | None:
-    """Return what a saver without a ``var_list`` takes; of a program that is no graph, everything."""
+    """Return the names of a saver without ``var_list``; None, for all, if the program is no graph."""
     program = _current.get()
     is_other = program is not None and members_of(ProgramMembers, program).graph is None
     return None if is_other else variables_under_construction()

@@ -1,4 +1,4 @@
-"""The seam: what the runtime requires of a program and of its sessions."""
+"""The extension contract: required and optional members of programs, sessions and creators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from asyncmon.system.snapshot import Snapshot
 logger = logging.getLogger(__name__)
 
 CLOSE_SECS = 60.0
-"""How long a raw session may take to close before it is abandoned, named in the log."""
+"""The timeout of a raw session's close, after which it is abandoned with an error in the log."""
 
 Run = tuple[Any, Any, Any, Any]
 """The arguments of :meth:`Session.run`: fetches, feed_dict, options, run_metadata."""
@@ -37,7 +37,7 @@ class Session(Protocol):
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step, or None where the program counts none. Never waits."""
+        """The committed global step, or None if the program counts none. Never waits."""
 
     async def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
@@ -45,20 +45,20 @@ class Session(Protocol):
         """Run one step, a transaction: compute the fetches and return them in the same structure."""
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Order a snapshot now; the awaitable gives it, after at most one step's apply phase."""
+        """Order a snapshot of the present state. Awaiting it takes at most one step's apply phase."""
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set state by name. Every problem is reported, all at once, before anything changes."""
+        """Set state by name. All problems are reported in one error, before any change."""
 
     async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:
-        """Compute fetches that change no state on one consistent version, delaying no step."""
+        """Compute fetches that change no state, on one consistent version, without delaying a step."""
 
     async def close(self) -> None:
-        """Release all resources. Idempotent; closes even when it is cancelled."""
+        """Release all resources. Idempotent; closes even if it is cancelled."""
 
 
 class Program(Protocol):
-    """What can be run. A session is one running instance of it.
+    """A computation with a state. A session is one running instance of it.
 
     The methods named like operations of a scaffold give fetches of this program for that role, or
     None where there is nothing to do. ``canonical_feed`` may be missing; :class:`ProgramMembers` has
@@ -67,7 +67,7 @@ class Program(Protocol):
 
     @property
     def finalized(self) -> bool:
-        """Whether nothing can be added any more."""
+        """Whether additions are refused."""
 
     def finalize(self) -> None:
         """Refuse additions from now on. A second call does nothing."""
@@ -82,19 +82,19 @@ class Program(Protocol):
         """Return the fetch that initialises state that is not saved."""
 
     def ready_op(self) -> Any:
-        """Return the fetch that gives the names of state that is not initialised."""
+        """Return the fetch of the names of uninitialised state."""
 
     def ready_for_local_init_op(self) -> Any:
-        """Return the fetch that gives the names of uninitialised state that ``local_init_op`` needs."""
+        """Return the fetch of the names of uninitialised state that ``local_init_op`` needs."""
 
     def summary_op(self) -> Any:
-        """Return the fetch that gives all summaries, serialised."""
+        """Return the fetch of all summaries, serialised."""
 
     def has_global_step(self) -> bool:
         """Return whether sessions of this program count global steps."""
 
     def canonical_feed(self, key: Any) -> Hashable:
-        """Return the same value for each way of naming the same thing to feed."""
+        """Return the same value for all keys that feed the same tensor."""
 
 
 # -- optional members: the value of each is that of a missing one
@@ -120,7 +120,7 @@ class Peers(Protocol):
 
 
 class SessionMembers(SaveableSessionMembers):
-    """The optional members of a raw session, with those that a saver uses."""
+    """The optional members of a raw session, including the ones for savers."""
 
     peek: Callable[..., Awaitable[Any]] | None = None
     """``async peek(fetches, feed_dict=None)``: see :meth:`Session.peek`. None: a supervisor's services
@@ -145,7 +145,7 @@ class SessionMembers(SaveableSessionMembers):
 
 
 class ProgramMembers(DescribedProgramMembers):
-    """The optional members of a program, with those that a saver uses."""
+    """The optional members of a program, including the ones for savers."""
 
     graph: Any = None
     """The ``Graph`` of the program. Names of tensors are then resolved in it, and it is written for
@@ -192,7 +192,7 @@ class CreatorMembers:
 
 
 class TaskMembers:
-    """The optional members of what a coordinator registers as a task or thread."""
+    """The optional members of an object that a coordinator registers as a task or thread."""
 
     is_alive: Callable[[], bool] | None = None
     """Return whether it was started and has not ended. None: it is a task that was started."""
@@ -201,7 +201,7 @@ class TaskMembers:
 
 
 class WriterMembers:
-    """The optional members of a given writer of events. It must have those that are used to write."""
+    """The optional members of a writer of events that the user provides."""
 
     reopen: Callable[[], Awaitable[None]] | None = None
     """Begin another file if the writer is closed. Called for each session of a supervisor. None: the
@@ -211,7 +211,7 @@ class WriterMembers:
 
 
 def step_of(raw: Any) -> int | None:
-    """Return the global step of a raw session, or None where it does not count or is lost."""
+    """Return the global step of a raw session; None if it counts no steps or is lost."""
     try:
         return members_of(SessionMembers, raw).global_step
     except Exception:
@@ -220,7 +220,7 @@ def step_of(raw: Any) -> int | None:
 
 
 async def close_raw(raw: Any) -> None:
-    """Close a raw session, in bounded time; an error is logged."""
+    """Close a raw session with a timeout. An error is logged."""
     try:
         async with asyncio.timeout(CLOSE_SECS):
             await without_unrequested("close() of the raw session", raw.close)

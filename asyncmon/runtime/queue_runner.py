@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerTask(asyncio.Task[None]):
-    """A task of a queue runner. One that was made with ``start=False`` waits for :meth:`start`."""
+    """A task of a queue runner. With ``start=False`` it waits for :meth:`start`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ProducerTask(asyncio.Task[None]):
         return self._gate.done() and not self.done()
 
     async def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, at most so many seconds; at once where it was not started."""
+        """Wait for the end of a task that was started, or for ``timeout`` seconds."""
         if self._gate.done():
             await asyncio.wait([self], timeout=timeout)
 
@@ -61,17 +61,17 @@ class ProducerTask(asyncio.Task[None]):
 
 
 class QueueRunner:
-    """Keep a queue filled by running enqueue operations over and over. TF1: ``tf.train.QueueRunner``.
+    """Keep a queue filled by running enqueue operations repeatedly. TF1: ``tf.train.QueueRunner``.
 
-    Each operation has a task. One that raises a queue-closed error has no more data; when the last one
-    has ended so, the queue is closed: consumers get its elements, then ``OutOfRangeError``. Any other
-    error closes the queue at once, stops the coordinator, and is raised in consumers; where the last
-    task is cancelled they get ``CancelledError``. When the coordinator stops, pending producers end at
-    once. Arguments are attributes of the same names.
+    Each operation has a task. A queue-closed error in it means the end of its data. After the last end
+    of data the queue is closed: consumers get its elements, then ``OutOfRangeError``. Any other error
+    closes the queue at once, stops the coordinator, and is raised in consumers; if the last task is
+    cancelled, they raise ``CancelledError``. When the coordinator stops, pending producers end at once.
+    Arguments are attributes of the same names.
 
     Args:
         queue: the queue.
-        enqueue_ops: operations that put into it; the same one several times for several producers.
+        enqueue_ops: operations that enqueue; one operation can occur several times for more producers.
         close_op: run at the end of the data. Default: ``queue.close()``.
         cancel_op: run when the coordinator stops. Default: one that also cancels pending enqueues.
         queue_closed_exception_types: errors that mean the end of the data. Default:
@@ -111,7 +111,7 @@ class QueueRunner:
         self.close_op = queue.close() if close_op is None else close_op
         self.cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
         self.exceptions_raised: list[Exception] = []
-        """Other errors of producers without a coordinator, since the tasks were created."""
+        """Other errors of producers without a coordinator, since their tasks were created."""
         # A queue of another program may have no way to raise an error in consumers.
         self._fail_op = queue.fail() if hasattr(queue, "fail") else self.cancel_op
         self._producers: dict[int, set[ProducerTask]] = {}  # that have not ended, by the session's id
@@ -129,12 +129,12 @@ class QueueRunner:
 
         Args:
             sess: a raw session of the queue's graph.
-            coord: owns the tasks once they are started; its stop ends them.
+            coord: registers the tasks when they are started; its stop ends them.
             start: whether to start the tasks; else call ``start()`` of each.
 
         Returns:
-            A task for each operation and, with a coordinator, one that closes the queue at its stop.
-            None at all while those of the session are still running.
+            A task for each operation and, with a coordinator, one that closes the queue at its stop. An
+            empty list while tasks of the session are still running.
         """
         if self._producers.get(id(sess)):
             return []
@@ -160,7 +160,7 @@ class QueueRunner:
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[ProducerTask]:
-        """Do :meth:`create_tasks`, by TF1's name; ``daemon`` is without effect."""
+        """Call :meth:`create_tasks` by its TF1 name; ``daemon`` has no effect."""
         return self.create_tasks(sess, coord, start)
 
     def _forget(self, key: int, producer: ProducerTask) -> None:
@@ -202,7 +202,7 @@ class QueueRunner:
             await sess.run(enqueue_op)
 
     async def _fail(self, sess: Any, error: Exception) -> None:
-        """Raise the error in consumers, which would wait for data that never comes."""
+        """Raise the error in consumers, which would wait without end."""
         closing_error.set(error)
         try:
             await sess.run(self._fail_op)
@@ -244,10 +244,10 @@ def start_queue_runners(
     A monitored session and a supervisor do this themselves.
 
     Args:
-        sess: a raw session, whose graph has the collection; the default session by default. A monitored
-            one has started them already.
-        coord: owns the tasks.
-        daemon: without effect: no task outlives its loop.
+        sess: a raw session, whose graph has the collection. Default: the default session. A monitored
+            session has started them already.
+        coord: registers the tasks.
+        daemon: no effect: no task outlives its loop.
         start: see :meth:`QueueRunner.create_tasks`.
         collection: the key.
 

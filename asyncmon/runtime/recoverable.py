@@ -1,4 +1,4 @@
-"""The outer layer: a preempted session is replaced, and the run repeated."""
+"""The outer layer: replace a preempted session, and repeat its run."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ A = TypeVar("A")
 class Recovery:
     """The policy of a monitored session for errors after which a new session may work.
 
-    The first attempt follows at once; from the second failure in a row on there is a pause, which
-    doubles each time up to a limit. A run that succeeds ends the row.
+    The first attempt follows at once. From the second consecutive failure on there is a pause, which
+    doubles each time up to a limit. A successful run resets the count.
 
-    The run that failed is repeated whole. Where it failed after its own step was saved, in a listener's
+    A failed run is repeated as a whole. If it failed after its own step was saved, in a listener's
     ``after_save`` for example, that step is done twice.
 
     Attributes:
-        errors: the types of error that are recovered from.
-        max_attempts: how many failures in a row are followed by another attempt; None for no limit.
+        errors: the types of errors to recover from.
+        max_attempts: the most attempts after consecutive failures; None for no limit.
         first_delay_secs: the pause before the second attempt.
         max_delay_secs: the longest pause.
-        create_timeout_secs: how long one creation of a session may take, or None. Longer counts as
-            a failure.
+        create_timeout_secs: the timeout of one creation of a session, or None. Exceeding it counts as a
+            failure.
 
     Example::
 
@@ -62,20 +62,20 @@ class Recovery:
             )
 
     def delay(self, failures: int) -> float:
-        """Return the pause in seconds after so many failures in a row."""
+        """Return the pause in seconds after a number of consecutive failures."""
         if failures <= 1:
             return 0.0
         return min(self.max_delay_secs, self.first_delay_secs * 2.0 ** min(failures - 2, 60))
 
     def is_over(self, failures: int) -> bool:
-        """Return whether the session gives up after so many failures in a row."""
+        """Return whether the session gives up after a number of consecutive failures."""
         return self.max_attempts is not None and failures > self.max_attempts
 
 
 class Recoverable:
-    """Repeat a run that a preemption error ended, in a new session.
+    """Repeat a run that ended with a preemption error, in a new session.
 
-    A stop and the closing of the session end pauses and creations. A recovery holds the lock, as it
+    A stop and the close of the session end pauses and creations. A recovery holds the lock, as it
     replaces the session for all callers.
     """
 
@@ -90,9 +90,9 @@ class Recoverable:
         self.current: Coordinated | None = None
         """The session in use; None before :meth:`open` and during a recovery."""
         self.errors = policy.errors
-        """The errors that are recovered from."""
+        """The types of errors to recover from."""
         self.recoveries = 0
-        """How often a new session replaced one that failed."""
+        """The number of sessions that were replaced after a failure."""
         self._observers = observers
         self._create = create
         self._policy = policy
@@ -102,10 +102,11 @@ class Recoverable:
         self._reached: int | None = None
 
     async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:
-        """Make a call of the layer below, in as many sessions as it takes.
+        """Make a call of the layer below, and repeat it in a new session after each preemption.
 
-        A ``"run"`` holds the lock. A ``"bare run"`` does not, and is also repeated where another call
-        replaces its session; inside a run, a recovery is left to that run. Arguments as below.
+        A ``"run"`` holds the lock. A ``"bare run"`` does not, and is also repeated if another call
+        replaces its session; inside a run, the recovery is left to that run. The arguments are those of
+        :meth:`Coordinated.call`.
         """
         locked = kind == "run"
         while True:
@@ -134,7 +135,7 @@ class Recoverable:
         return isinstance(error, self.errors) and not self._lock.is_mine()
 
     async def _reopen(self) -> Coordinated:
-        """Create the session that a failed recovery has left out."""
+        """Create a session after a failed recovery."""
         async with self._lock.held():
             return self.current or await self.open()
 
@@ -142,8 +143,8 @@ class Recoverable:
         """Replace the session that failed.
 
         Raises:
-            Exception: ``failure``, when the policy gives up or a stop is requested meanwhile; any
-                error of the creation that is not one to recover from.
+            Exception: ``failure``, if the policy gives up or a stop is requested; any error of the
+                creation whose type is not one to recover from.
         """
         logger.info(
             "An error was raised. This may be due to a preemption in a connected worker or parameter "
@@ -167,10 +168,10 @@ class Recoverable:
             log_failed_close(old.coord.error)
 
     async def open(self) -> Coordinated:
-        """Create a session, with as many attempts as the policy allows, and log the lost steps.
+        """Create a session, with the attempts that the policy allows, and log the lost steps.
 
         Raises:
-            CancelledError: a stop was requested meanwhile.
+            CancelledError: a stop was requested.
         """
         timeout = self._policy.create_timeout_secs
         while True:

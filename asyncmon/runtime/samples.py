@@ -17,7 +17,7 @@ _NO_RUN = "The session ends: no run comes any more."
 
 @dataclass(slots=True, eq=False)
 class Sample:
-    """One request: its fetches, and the future that gets their values and the global step after."""
+    """A request: its fetches, and the future of their values and of the global step after the run."""
 
     fetches: Any
     result: asyncio.Future[tuple[Any, int | None]]
@@ -26,12 +26,11 @@ class Sample:
 
 
 class Samples:
-    """The requests of one session that no run has answered yet.
+    """The pending requests of one session.
 
     Args:
         scopes: of the session.
-        check: refuses fetches that are unknown to the session: they would make runs of other callers
-            fail.
+        check: refuses fetches that the session cannot compute, as the run of another caller would fail.
     """
 
     __slots__ = ("_check", "_refused", "_scopes", "_stop", "waiting")
@@ -48,7 +47,7 @@ class Samples:
         """Wait for the next run; return its values of ``fetches``, and the global step after it.
 
         Raises:
-            RuntimeError: the session ended before, or this is called from inside of a run.
+            RuntimeError: the session ended first, or this is called from inside a run.
         """
         task = asyncio.current_task()
         if self._scopes.inside(task, *RUNS):
@@ -71,14 +70,14 @@ class Samples:
                 self.waiting.remove(sample)
 
     def take(self) -> list[Sample]:
-        """Return the requests that a run is going to answer."""
+        """Return the pending requests, which a run then completes."""
         taken, self.waiting = self.waiting, []
         return [sample for sample in taken if not sample.result.done()]
 
     def put_back(self, samples: list[Sample], error: BaseException) -> None:
         """Leave the requests of a failed run to the next one.
 
-        Their fetches may be the cause, so after the second failure in a row they get the error.
+        Their fetches may be the cause. After the second consecutive failure they raise the error.
         """
         if not isinstance(error, Exception):
             self.waiting[:0] = samples
@@ -92,7 +91,7 @@ class Samples:
         self.waiting[:0] = [sample for sample in samples if not sample.result.done()]
 
     def move_to(self, other: Samples) -> None:
-        """Leave the requests to the session that follows a recovery."""
+        """Move the requests to the session after a recovery."""
         other.waiting.extend(self.waiting)
         self.waiting = []
 
@@ -104,7 +103,7 @@ class Samples:
                 sample.result.set_exception(SessionClosedError(_NO_RUN, stop))
 
     def close(self, reason: str) -> None:
-        """Raise an error in all requests: no run comes any more."""
+        """Raise an error in all requests: there are no more runs."""
         for sample in self.waiting:
             if not sample.result.done():
                 sample.result.set_exception(RuntimeError(reason))

@@ -1,4 +1,4 @@
-"""The pieces with which a session is initialised, checked, saved and summarised."""
+"""The operations that initialise, check, save and summarise a session."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _ROLES = ("init_op", "ready_op", "ready_for_local_init_op", "local_init_op", "su
 
 
 class Scaffold:
-    """The pieces of a program's life, given or made from the program. TF1: ``tf.train.Scaffold``.
+    """The operations of a session's life, given or made by the program. TF1: ``tf.train.Scaffold``.
 
-    They are attributes of the names of the arguments. A piece that is not given is None until
-    :meth:`finalize`, which takes the program's own. May be used for one session after another.
+    They are attributes with the names of the arguments. A missing one is None until :meth:`finalize`,
+    which takes the program's own. A scaffold can be used for several sessions, one after another.
 
     Args:
-        init_op: fetched to initialise the state when nothing is restored.
+        init_op: fetched to initialise the state if no checkpoint is restored.
         init_feed_dict: fed to it.
         init_fn: ``init_fn(scaffold, session)``, plain or async, called after ``init_op``.
-        ready_op: gives the names of what is not initialised; nothing means ready.
-        ready_for_local_init_op: likewise, fetched before ``local_init_op``.
-        local_init_op: fetched to initialise what is not saved, restored or not.
-        summary_op: gives all summaries.
-        saver: restores here, and saves in the default checkpoint hook.
-        copy_from_scaffold: where to take what is not given.
+        ready_op: returns the names of uninitialised variables; none means ready.
+        ready_for_local_init_op: the same for ``local_init_op``, fetched before it.
+        local_init_op: fetched to initialise state that is not saved, after a restore, too.
+        summary_op: returns all summaries.
+        saver: restores the session, and saves in the default checkpoint hook.
+        copy_from_scaffold: the source of arguments that are not given.
         local_init_feed_dict: fed to ``local_init_op``.
-        program: whose scaffold this is. Default: that of the session creator.
+        program: the program of the scaffold. Default: that of the session creator.
 
     Example::
 
@@ -80,7 +80,7 @@ class Scaffold:
         self.saver = given(saver, "saver")
         own = None if program is None else as_program(program)
         self.program: Program | None = given(own, "program")
-        """The program whose pieces these are, once it is known."""
+        """The program of the scaffold, once it is known."""
         self._user_init_fn = given(init_fn, "_user_init_fn")
         self._filled = False
 
@@ -91,17 +91,17 @@ class Scaffold:
         return None if fn is None else lambda session: fn(self, session)
 
     def finalize(self, program: Any = None) -> Scaffold:
-        """Fill in the missing pieces from the program, then finalize the program.
+        """Fill in missing operations from the program, then finalize the program.
 
-        Called by session creators after all hooks' ``begin``, so that it covers what these add. A
+        Called by session creators after all hooks' ``begin``, so that it covers their additions. A
         second call changes nothing.
 
         Args:
-            program: whose scaffold this becomes, if it has none yet. Default: the default graph.
+            program: becomes the program of a scaffold without one. Default: the default graph.
 
         Raises:
-            RuntimeError: a piece has to be made and the graph is finalized already, or the graph
-                offers several for one role.
+            RuntimeError: an operation is missing and the graph is finalized already, or the graph has
+                several for one role.
             ValueError: the scaffold belongs to another program.
         """
         mine = self._bind(program)

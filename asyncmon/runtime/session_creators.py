@@ -19,9 +19,8 @@ from asyncmon.system.members import members_of
 class SessionCreator(ABC):
     """A factory of raw sessions. TF1: ``tf.train.SessionCreator``.
 
-    Any object with this method is one. Where it also has ``program``, hooks' ``begin`` sees that as the
-    current one. Where it has ``prepare()``, that finalizes a scaffold, which it returns, after all
-    hooks' ``begin``; the states of hooks are saved with its saver.
+    Any object with this method is one. :class:`~asyncmon.runtime.protocols.CreatorMembers` has the
+    optional members.
 
     Example::
 
@@ -32,7 +31,7 @@ class SessionCreator(ABC):
 
     @abstractmethod
     async def create_session(self) -> Session:
-        """Return a new session that is ready. Called once more for each recovery."""
+        """Return a new session that is ready. Called at the start and for each recovery."""
 
 
 class _Prepared(SessionCreator):
@@ -42,7 +41,7 @@ class _Prepared(SessionCreator):
         self, scaffold: Scaffold | None, master: str, config: Any, program: Any, wait_secs: float
     ) -> None:
         self.scaffold = scaffold if scaffold is not None else Scaffold()
-        """Its pieces are there once it is finalized."""
+        """Complete once it is finalized."""
         known = self.scaffold.program
         self.program = known if program is None and known is not None else as_program(program)
         """The given program, the scaffold's, or the default graph at construction."""
@@ -77,14 +76,14 @@ class ChiefSessionCreator(_Prepared):
     """Restore or initialise. TF1: ``tf.train.ChiefSessionCreator``.
 
     Args:
-        scaffold: the pieces; made from the program where they are not given.
-        master: where the session runs; "" is here.
+        scaffold: the operations; missing ones are made by the program.
+        master: the target of the session; "" is this process.
         config: for the session.
-        checkpoint_dir: whose newest valid checkpoint is restored, if it has one.
-        checkpoint_filename_with_path: the one checkpoint to restore instead; it must be there.
-        program: what to run. Default: the scaffold's program, or the default graph.
-        resume: ``"never"``, or the prefix of a checkpoint, to begin without or with that one instead of
-            the directory's newest. A recovery restores what was saved since.
+        checkpoint_dir: its newest valid checkpoint is restored, if there is one.
+        checkpoint_filename_with_path: a checkpoint to restore instead; it must exist.
+        program: the program. Default: the scaffold's program, or the default graph.
+        resume: ``"never"`` to start without a checkpoint, or the prefix of a checkpoint to start with
+            instead of the newest one. A recovery restores later checkpoints.
 
     Raises:
         ValueError: both a directory and a file are given.
@@ -137,7 +136,7 @@ class ChiefSessionCreator(_Prepared):
         return session
 
     async def _is_unchanged(self) -> bool:
-        """Return whether nothing was saved since the first creation."""
+        """Return whether no checkpoint was saved since the first creation."""
         state = None
         if self._checkpoint_dir is not None:
             with contextlib.suppress(ValueError):  # it names no checkpoint
@@ -153,12 +152,12 @@ class WorkerSessionCreator(_Prepared):
     Neither initialises nor restores shared state.
 
     Args:
-        scaffold: the pieces; made from the program where they are not given.
-        master: where the session runs.
+        scaffold: the operations; missing ones are made by the program.
+        master: the target of the session.
         config: for the session.
-        max_wait_secs: how long to wait, by elapsed time.
+        max_wait_secs: the timeout, by elapsed time.
         recovery_wait_secs: the longest pause between two attempts; the first ones are short.
-        program: what to run. Default: the scaffold's program, or the default graph.
+        program: the program. Default: the scaffold's program, or the default graph.
 
     Example::
 
@@ -186,7 +185,7 @@ class WorkerSessionCreator(_Prepared):
         """Return a session that is ready.
 
         Raises:
-            DeadlineExceededError: it is not, in time.
+            DeadlineExceededError: it was not ready in time.
         """
         return await self._session_manager().wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs

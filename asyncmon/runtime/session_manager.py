@@ -1,4 +1,4 @@
-"""From a program to a session that is ready: restore or initialise, check, wait."""
+"""Create a session that is ready: restore or initialise, check, wait."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from asyncmon.system.members import members_of
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT_SECS = 0.05
-"""The first pause between two attempts; each further one is twice as long, up to the limit given."""
+"""The first pause between two attempts; each further one is twice as long, up to a limit."""
 
 
 class SessionManager:
-    """Make sessions that are ready to be used. TF1: ``tf.train.SessionManager``.
+    """Create sessions that are ready to be used. TF1: ``tf.train.SessionManager``.
 
-    A session that cannot be made ready is closed before the error leaves. Every wait can be
+    A session that cannot be made ready is closed before the error is raised. Every wait can be
     cancelled, begins with short pauses and keeps its deadline by elapsed time.
 
     Args:
-        local_init_op: fetched, restored or not, once ``ready_for_local_init_op`` says so.
-        ready_op: gives the names of what is not initialised; None: always ready.
-        ready_for_local_init_op: likewise, for ``local_init_op``.
+        local_init_op: fetched, also after a restore, once ``ready_for_local_init_op`` allows it.
+        ready_op: returns the names of uninitialised variables; None: always ready.
+        ready_for_local_init_op: the same for ``local_init_op``.
         graph: the program, a ``Graph`` or another. Default: the default graph.
         recovery_wait_secs: the longest pause between two attempts.
         local_init_run_options: ``RunOptions`` for ``local_init_op``.
@@ -89,23 +89,24 @@ class SessionManager:
         init_feed_dict: Mapping[Any, Any] | None = None,
         init_fn: Callable[[Session], Awaitable[Any] | Any] | None = None,
     ) -> Session:
-        """Return a session, restored if there is a checkpoint, else initialised. TF1: same name.
+        """Return a session, restored from a checkpoint or else initialised. TF1: same name.
 
-        Not restored: ``init_op``, then ``init_fn(session)``, plain or async. Restored: neither. In both
-        cases ``local_init_op`` follows, and a check that the session is ready. Where that undoes what
-        other sessions of a server have trained, it is a WARNING.
+        Without a checkpoint, ``init_op`` is run, then ``init_fn(session)``, plain or async. In both
+        cases ``local_init_op`` follows, and a check that the session is ready. An initialisation that
+        discards steps of other sessions is logged as a warning.
 
         Args:
-            master: where the session runs; "" is here.
+            master: the target of the session; "" is this process.
             init_op: initialises the state, with ``init_feed_dict``.
-            saver: restores.
+            saver: restores the session.
             checkpoint_dir: its newest valid checkpoint is restored.
-            checkpoint_filename_with_path: the one checkpoint to restore instead.
+            checkpoint_filename_with_path: a checkpoint to restore instead.
             wait_for_checkpoint: whether to wait for one, at most ``max_wait_secs``.
             config: for the session.
 
         Raises:
-            RuntimeError: there is nothing to initialise with, or it did not make the session ready.
+            RuntimeError: there is no operation to initialise with, or the session is not ready after
+            it.
             ValueError: there are checkpoints, but none can be restored.
         """
         async with self._new_session(master, config) as session:
@@ -149,9 +150,9 @@ class SessionManager:
         max_wait_secs: float = 7200,
         config: Any = None,
     ) -> tuple[Session, bool]:
-        """Return a session and whether it was restored and is ready. TF1: same name.
+        """Return a session, and whether it was restored and is ready. TF1: same name.
 
-        ``local_init_op`` is tried in either case. Arguments as in :meth:`prepare_session`.
+        ``local_init_op`` is run in either case, if possible. Arguments as in :meth:`prepare_session`.
         """
         async with self._new_session(master, config) as session:
             restored = await self._restore(
@@ -179,7 +180,7 @@ class SessionManager:
     ) -> Session:
         """Return a session once another process has made its state ready. TF1: same name.
 
-        Each attempt opens a session; one that is not ready is closed again.
+        Each attempt opens a session, which is closed again if it is not ready.
 
         Raises:
             DeadlineExceededError: it was not ready in time.
@@ -200,7 +201,7 @@ class SessionManager:
 
     @contextlib.asynccontextmanager
     async def _new_session(self, master: str, config: Any) -> AsyncIterator[Session]:
-        """Create a session, which is closed when the block that prepares it fails."""
+        """Create a session, and close it if the block fails."""
         session = self._program.create_session(master, config)
         try:
             yield session
@@ -209,7 +210,7 @@ class SessionManager:
             raise
 
     def _pauses(self, max_wait_secs: float) -> Iterator[float]:
-        """Yield the pause before each attempt: none, growing ones, the last one until the deadline."""
+        """Yield the pause before each attempt: none, then longer ones, up to the deadline."""
         deadline, pause = clock.monotonic() + max_wait_secs, FIRST_WAIT_SECS
         yield 0.0
         while (left := deadline - clock.monotonic()) > 0:
@@ -225,7 +226,7 @@ class SessionManager:
         wait: bool,
         max_wait_secs: float,
     ) -> str | None:
-        """Restore if there is something to restore, and return from where."""
+        """Restore a checkpoint if there is one, and return its path."""
         if saver is None or (not directory and not filename):
             return None
         if filename:
@@ -247,7 +248,7 @@ class SessionManager:
         return None
 
     async def _try_local_init(self, session: Session) -> str | None:
-        """Run ``local_init_op`` if the session is ready for it. Return why it is not."""
+        """Run ``local_init_op`` if the session is ready for it, else return the reason."""
         reason = await not_ready_reason(
             self._ready_for_local_init_op, session, "Model not ready for local init"
         )
@@ -264,10 +265,10 @@ class SessionManager:
 
 
 async def not_ready_reason(ready_op: Any, session: Session, what: str) -> str | None:
-    """Return why a session is not ready, or None when it is.
+    """Return why a session is not ready, or None if it is.
 
-    A ``ready_op`` gives the names of what is not initialised, else this is a ``TypeError``. An error of
-    its run is logged, after ``what``, and raised, unless it means that something is not initialised.
+    An error of the ``ready_op`` is logged, after ``what``, and raised, unless it reports an
+    uninitialised variable. A result that is no list of names is a ``TypeError``.
     """
     if ready_op is None:
         return None
@@ -285,8 +286,8 @@ async def not_ready_reason(ready_op: Any, session: Session, what: str) -> str | 
         return None
     if names.ndim != 1 or names.dtype.kind not in "OSU":
         raise TypeError(
-            f"A ready_op must give the names of what is not initialised, as a list of strings; "
-            f"{ready_op!r} gave {value!r}."
+            "A ready_op must return the names of uninitialised variables as a list of strings; "
+            f"{ready_op!r} returned {value!r}."
         )
     texts = [name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist()]
     return f"Variables not initialized: {', '.join(texts)}"
@@ -297,7 +298,7 @@ async def _close_quietly(session: Session) -> None:
 
 
 async def _drain_saves(saver: Any) -> None:
-    """Wait for saves of the session before: one of them may be the checkpoint to restore."""
+    """Wait for saves of the previous session: one of them may be the checkpoint to restore."""
     drain = members_of(SaverMembers, saver).drain
     if drain is not None:
         try:
@@ -307,7 +308,7 @@ async def _drain_saves(saver: Any) -> None:
 
 
 async def _warn_of_loss(session: Session) -> None:
-    """Log the step of a state that other sessions have trained and that is to be initialised."""
+    """Log the step of other sessions' state that an initialisation discards."""
     fetch = global_step_fetch(session)
     if fetch is None:
         return

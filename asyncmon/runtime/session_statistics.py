@@ -16,12 +16,12 @@ from asyncmon.system.members import members_of
 
 
 class HookStatistics(NamedTuple):
-    """A hook, with a label that no other hook of the session gets."""
+    """A hook, with its unique label in the session."""
 
     label: str
     hook: Any
     failures: int
-    """How often it has raised an error around runs, or one that ``on_error`` tolerates."""
+    """The number of its errors in runs, and of those that ``on_error`` tolerates."""
     last_error: BaseException | None
 
 
@@ -30,15 +30,15 @@ class TaskStatistics(NamedTuple):
 
     name: str
     waits_for: str
-    """The innermost line at which it is suspended, and the user's line that led there."""
+    """The innermost line at which it is suspended, and the line of the user's code."""
     done: bool
 
 
 class TimerStatistics(NamedTuple):
-    """A loop over ``coord.every``, of a hook's background for example."""
+    """A loop over ``coord.every``, in a hook's background for example."""
 
     name: str
-    """Of the task that made it."""
+    """The name of its task."""
     every_secs: float
     next_secs: float
     """Seconds until the next tick."""
@@ -55,7 +55,7 @@ class QueueStatistics(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionStatistics:
-    """What ``MonitoredSession.statistics`` returns."""
+    """The result of ``MonitoredSession.statistics``."""
 
     state: SessionState
     step: int | None
@@ -65,13 +65,13 @@ class SessionStatistics:
     paused: bool
     stop_reason: str | None
     recoveries: int
-    """How often a new raw session replaced one that failed."""
+    """The number of raw sessions that were replaced after a failure."""
     hooks: tuple[HookStatistics, ...]
     """The hooks in their order."""
     tasks: tuple[TaskStatistics, ...]
     timers: tuple[TimerStatistics, ...]
     under_way: tuple[Span, ...]
-    """Saves, restores, recoveries and so on that have not ended; runs and hooks are left out."""
+    """Saves, restores, recoveries and so on that have not ended, without runs and hooks."""
 
 
 def last_step(hooks: tuple[Any, ...]) -> int | None:
@@ -81,6 +81,7 @@ def last_step(hooks: tuple[Any, ...]) -> int | None:
 
 
 def hook_statistics(hooks: HookSet) -> tuple[HookStatistics, ...]:
+    """Return the hooks of a session in their order."""
     found = []
     for hook in hooks.hooks:
         label = hooks.label(hook)
@@ -91,11 +92,13 @@ def hook_statistics(hooks: HookSet) -> tuple[HookStatistics, ...]:
 
 
 def task_statistics(coord: Coordinator) -> tuple[TaskStatistics, ...]:
+    """Return the running tasks of a coordinator by their names."""
     tasks = sorted(coord._tasks.running, key=lambda task: task.get_name())
     return tuple(TaskStatistics(t.get_name(), where_it_waits(t), t.done()) for t in tasks)
 
 
 def timer_statistics(coord: Coordinator) -> tuple[TimerStatistics, ...]:
+    """Return the timers of a coordinator by their names, or none after a stop."""
     due = [TimerStatistics(one.name, one.secs, one.left()) for one in coord._timers if one.secs]
     return () if coord._stop.is_set else tuple(sorted(due))
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM request a stop of sessions, once; the second one ends the process."""
+"""SIGINT and SIGTERM: the first one requests a stop of sessions, the second one ends the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import math
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from asyncmon.runtime.stop_control import StopControl
 from asyncmon.system import clock
@@ -21,61 +21,54 @@ OnSignal = Callable[[str, float | None], None]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class ProcessEnd(Protocol):
-    """What a process does at signals, in their handlers."""
-
-    def first(self, name: str, at: float) -> None:
-        """Begin to end. Called with the name of the signal, and when it came."""
-
-    def second(self, number: int) -> None:
-        """Decide about another signal."""
-
-
 class SignalStops:
-    """The callbacks for signals. One object for the process, as its handlers are.
+    """The callbacks for signals. One object for the process, like its handlers.
 
-    Handlers are installed while there are callbacks, or :meth:`hold` was called, and only for signals
-    with their default handlers: those of a host are left alone. A handler only schedules the callbacks
-    in their event loops. The second signal has its default action, as soon as the callbacks are
-    scheduled again, now without a grace period.
+    Handlers are installed while there are callbacks, or after :meth:`hold`, and only for signals with
+    their default handlers: those of a host are kept. A handler only schedules the callbacks in their
+    event loops. The second signal schedules the callbacks again, without a grace period, and then has
+    its default action.
     """
 
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[str, float | None], None]] = {}
         self._before: dict[int, Any] = {}
-        self._process: ProcessEnd | None = None
+        self._process: tuple[Callable[[str, float], None], Callable[[int], None]] | None = None
         self.received: tuple[str, float] | None = None
-        """The name of the first signal, and when it came, on the loop's clock."""
+        """The name of the first signal, and its time on the loop's clock."""
         self.stopped = 0
-        """How many sessions were stopped by a signal, here or elsewhere in their cluster."""
+        """The number of sessions stopped by a signal, here or elsewhere in their cluster."""
         self.unsaved: list[str] = []
-        """For each of them whose last state was not saved, a sentence."""
+        """A sentence for each of them whose last state was not saved."""
         self.sessions: dict[object, StopControl] = {}
-        """The stops of the sessions that are open."""
+        """The stop controls of the open sessions."""
         self.grace = math.inf
-        """Of the whole process, in seconds."""
+        """The grace period of the whole process, in seconds."""
 
-    def hold(self, process: ProcessEnd, grace: float) -> Callable[[], None]:
-        """Install the handlers for a process that signals are to end. Return a function to undo it.
+    def hold(
+        self, first: Callable[[str, float], None], second: Callable[[int], None], grace: float
+    ) -> Callable[[], None]:
+        """Install the handlers for a process that signals end. Return a function to undo it.
 
-        The first signal is remembered: callbacks that are added later are called at once.
+        The first signal is kept: callbacks that are added later are called at once.
 
         Args:
-            process: its methods are called in the handlers.
-            grace: seconds that sessions have at most.
+            first: called in the handler of the first signal, with its name and time.
+            second: called in the handlers of later signals, with their numbers.
+            grace: the longest grace period of sessions, in seconds.
         """
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
-        self._process, self.grace, self.stopped = process, grace, 0
+        self._process, self.grace, self.stopped = (first, second), grace, 0
         self.unsaved.clear()
         self._install()
         return self._let_go
 
     def add(self, on_signal: OnSignal, session: StopControl | None = None) -> Callable[[], None]:
-        """Have ``on_signal`` called in the running loop with the name of a signal, and when it came.
+        """Call ``on_signal`` in the running loop with the name and the time of each signal.
 
-        For the second signal the time is None. Outside of the main thread no signal ever arrives, and
-        nothing is done. ``session`` is one of :attr:`sessions` until this is undone.
+        For the second signal the time is None. Outside of the main thread this does nothing, as no
+        signal arrives there. ``session`` is one of :attr:`sessions` until this is undone.
 
         Returns:
             A function that undoes this. A second call of it does nothing.
@@ -83,7 +76,7 @@ class SignalStops:
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
         loop, key = asyncio.get_running_loop(), object()
-        context = contextvars.copy_context()  # a handler has that of the code that it interrupts
+        context = contextvars.copy_context()  # a handler has the context of the interrupted code
 
         def schedule(name: str, at: float | None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -98,7 +91,7 @@ class SignalStops:
         return functools.partial(self._remove, key)
 
     def lose(self, what: str) -> None:
-        """Note that a stop by a signal, if one came, loses something."""
+        """Record a loss of state, if a signal came."""
         if self.received is not None:
             self.unsaved.append(what)
 
@@ -135,9 +128,9 @@ class SignalStops:
             for schedule in list(self._callbacks.values()):
                 schedule(*self.received)
             if self._process is not None:
-                self._process.first(*self.received)
+                self._process[0](*self.received)
         elif self._process is not None:
-            self._process.second(number)
+            self._process[1](number)
         else:
             for schedule in list(self._callbacks.values()):
                 schedule(name, None)
@@ -150,7 +143,7 @@ class SignalStops:
 
 
 def _is_default(handler: Any) -> bool:
-    """Return whether a handler is the default one, or that of asyncio's own runner."""
+    """Return whether a handler is the default one, or the one of asyncio's runner."""
     if isinstance(handler, functools.partial):
         handler = handler.func
     if inspect.ismethod(handler):
@@ -159,4 +152,4 @@ def _is_default(handler: Any) -> bool:
 
 
 signal_stops = SignalStops()
-"""The one of this process."""
+"""The signal handling of this process."""

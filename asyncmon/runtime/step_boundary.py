@@ -1,4 +1,4 @@
-"""Calls between two steps, when all hooks have seen every committed step."""
+"""Calls between two steps, when all hooks have been called for every committed step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class StepBoundary:
-    """Whether a session is between two steps, for its hooks too.
+    """The boundary between two steps of a session, including the calls of its hooks.
 
-    While a run is under way, its step may be committed and the ``after_run`` of some hooks still to
-    come. The hooks' states then belong to no step, and a guard may still refuse the step by
-    :meth:`veto`. Runs without hooks are not part of this: guards do not see them.
+    During a run, its step may be committed before ``after_run`` of all hooks was called. The hooks'
+    states then belong to no step, and a guard may still refuse the step by :meth:`veto`. Runs without
+    hooks are ignored, as guards do not see them.
     """
 
     __slots__ = ("_raw", "_waiting", "began_at", "running", "vetoed")
@@ -26,29 +26,29 @@ class StepBoundary:
     def __init__(self, raw: Session) -> None:
         self._raw = raw
         self.running = False
-        """Whether a run with hooks is under way."""
+        """Whether there is a current run with hooks."""
         self.began_at: int | None = None
-        """The global step that the hooks have seen when it began."""
+        """The global step before that run, as the hooks have seen it."""
         self._waiting: list[tuple[asyncio.Future[Any], Callable[[Snapshot | None], Any]]] = []
         self.vetoed: str | None = None
-        """Why the state of this session is not to be saved any more, or None."""
+        """The reason of a veto against further saves of this session, or None."""
 
     def run_ends(self) -> None:
-        """Note that the run is over, however it ended, and make the pending calls."""
+        """End the current run, and make the pending calls."""
         self.running = False
         if self._waiting:
             self._make_calls()
 
     def veto(self, reason: str) -> None:
-        """Let no call be made any more. A recovery makes a new session, with a new boundary."""
+        """Prevent all further calls. A recovery makes a new session, with a new boundary."""
         self.vetoed = self.vetoed or reason
         self._make_calls()
 
     async def call(self, fn: Callable[[Snapshot | None], T]) -> T | None:
         """Call ``fn`` between two steps, and return its result; None after a veto.
 
-        Before the commit of a run, ``fn`` gets a snapshot of the state before it. After the commit it
-        is called at the end of the run, with None: a snapshot ordered then is of that step.
+        Before the commit of a run, the argument is a snapshot of the state before it. After the commit,
+        ``fn`` is called at the end of the run with None: a snapshot ordered then has that step.
         """
         raw = self._raw
         while self.vetoed is None:
@@ -56,7 +56,7 @@ class StepBoundary:
                 result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
                 self._waiting.append((result, fn))
                 return await result
-            snapshot = await order_snapshot(raw)  # waits where a step is just being applied
+            snapshot = await order_snapshot(raw)  # waits while a step is applied
             step = raw.global_step
             if snapshot.step == step and not self._hooks_lag(step) and self.vetoed is None:
                 try:
@@ -68,7 +68,7 @@ class StepBoundary:
         return None
 
     def _hooks_lag(self, step: int | None) -> bool:
-        """Return whether a run is under way that has committed this step."""
+        """Return whether the current run has committed this step."""
         return self.running and step != self.began_at
 
     def _make_calls(self) -> None:

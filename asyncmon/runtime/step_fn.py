@@ -85,10 +85,10 @@ class StepContext:
 
 
 async def call_step_fn(step_fn: Callable[[StepContext], Any], context: StepContext) -> Any:
-    """Call a step function, plain or async, and return what it returns.
+    """Return the result of a step function, plain or async.
 
     Raises:
-        TypeError: it is plain and runs something that it can neither await nor return.
+        TypeError: it is plain, and makes a run that it can neither await nor return.
     """
     result = step_fn(context)
     if inspect.isawaitable(result):

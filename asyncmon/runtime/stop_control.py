@@ -1,4 +1,4 @@
-"""Whether and why a session is to stop, and the grace period of its calls after a stop."""
+"""The stop of a session, its reason, and the grace period of calls after it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEAST_GRACE_SECS = 0.1
 """The shortest grace period."""
 
 SIGNAL = "signal SIG"
-"""The reason of a stop by a signal begins so, also in the other sessions of its cluster."""
+"""The prefix of the reason of a stop by a signal, also in other sessions of the cluster."""
 
 _NOT_TIMED = ("data", "pause", "waiting", "evaluation")
-"""Calls that a stop, or a signal, ends at once, or that end with another one."""
+"""Calls without a grace period: a stop or a signal ends them at once, or they end with another call."""
 
 INSIST_SECS = 1.0
-"""Between two cancellations of a call that ignores its interruption."""
+"""The time between two cancellations of a call that ignores its interruption."""
 
 
 class EvaluationEndedError(CancelledError):
@@ -35,22 +35,22 @@ class EvaluationEndedError(CancelledError):
 
 
 class StopControl:
-    """The stop of a session, over the coordinators that recoveries bring.
+    """The stop of a session, over all of its coordinators.
 
-    A stop ends waiting for data and a creation under way at once. Runs, and an opening, have the grace
-    period, then they are interrupted; calls that begin after the stop have a period of their own. A
-    call from inside of which the stop was requested takes its time, until another request comes from
-    elsewhere. An error of a background task interrupts runs, and is a stop too unless the next run
-    recovers from it.
+    A stop ends waits for data and the creation of a session at once. Runs and an opening are
+    interrupted after the grace period; calls that start after the stop have a grace period of their
+    own. A call that requested the stop itself has no limit, until another request comes from elsewhere.
+    An error of a background task interrupts runs, and is also a stop unless the next run recovers from
+    it.
 
-    A signal stops and begins the grace budget, which all calls share. It ends evaluations and an
-    opening at once, too.
+    A signal requests a stop and starts the grace budget, which all calls share. It also ends
+    evaluations and an opening at once.
 
     Args:
-        grace: seconds.
-        preemption: errors of background tasks that mean a recovery and not a stop.
+        grace: the grace period in seconds.
+        preemption: errors of background tasks that cause a recovery and not a stop.
         interrupt: whether such errors interrupt runs at once, or after the grace period.
-        describe: returns what a call is and where it waits, for the report.
+        describe: returns the name of a call and where it waits, for the error.
     """
 
     def __init__(
@@ -65,30 +65,30 @@ class StopControl:
         self.event = StopEvent()
         """The stop of the session itself."""
         self.no_retry = StopEvent()
-        """Ends the pauses of recoveries: set by a stop, and when the session closes."""
+        """Ends pauses between recoveries. Set by a stop, and when the session closes."""
         self.budget = GraceBudget()
         self.signalled = False
-        """Whether a signal came."""
+        """Whether a signal was received."""
         self.expired: DeadlineExceededError | None = None
         """The error of the last call that exceeded its grace period."""
         self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._errors: ErrorLog | None = None  # of the present coordinator, and its stop
+        self._errors: ErrorLog | None = None  # of the present coordinator
         self._tasks_stop: StopEvent | None = None
         self.is_closing = False
         """Whether the session closes, or is closed."""
 
     def begin(self) -> None:
-        """Act on requests from now on, in the running loop."""
+        """Start to act on requests, in the running loop."""
         self._loop = self.event.bind()
         self.no_retry.bind()
         if self.event.is_set:
             self._act(inside=False)
 
     def end(self) -> None:
-        """Act on nothing any more: the session closes, which has deadlines of its own."""
+        """Stop to act on requests: the session closes, which has deadlines of its own."""
         self.is_closing = True
         self.no_retry.set("the session is being closed")
         self.scopes.on_enter = None
@@ -98,7 +98,7 @@ class StopControl:
         self.scopes.interrupt(StopAsyncIteration(), "data", "pause")
 
     def adopt(self, errors: ErrorLog, stop: StopEvent) -> None:
-        """Go on with a new coordinator. What was requested of either holds for both."""
+        """Use a new coordinator. A stop of the session or of the coordinator holds for both."""
         stop.bind()
         self._errors, self._tasks_stop = errors, stop
         if errors.primary is not None:
@@ -109,7 +109,7 @@ class StopControl:
             stop.set(self.event.reason)
 
     def closed_error(self, message: str) -> RuntimeError:
-        """Return the error of a call that the closing ends. In the session's tasks it is no failure."""
+        """Return the error of a call that the close ends. In tasks of the session it is no failure."""
         stop = self._tasks_stop
         return RuntimeError(message) if stop is None else SessionClosedError(message, stop)
 
@@ -127,12 +127,12 @@ class StopControl:
                 self._loop.call_soon_threadsafe(self._act, inside)
 
     def coordinator_stopped(self, stop: StopEvent) -> None:
-        """Act on a request to the coordinator of a created session, likewise."""
+        """Request a stop of the session after one of its coordinator."""
         if stop is self._tasks_stop:
             self.request(stop.reason)
 
     def task_failed(self, errors: ErrorLog) -> None:
-        """Act on the primary error of a coordinator. Called in the loop."""
+        """Act on the primary error of a coordinator, in the loop's thread."""
         error = errors.primary
         if errors is not self._errors or error is None:  # not created yet, or replaced
             return
@@ -147,13 +147,13 @@ class StopControl:
             self._act(inside=False)
 
     def preempt(self, name: str, at: float, grace: float, save_secs: float) -> None:
-        """Stop for a signal: one grace period for everything. Called in the loop.
+        """Stop for a signal, with one grace period for all calls. Called in the loop's thread.
 
         Args:
-            name: of the signal.
-            at: when it came, on the loop's clock.
+            name: the name of the signal.
+            at: its time on the loop's clock.
             grace: seconds; the session's own grace period if that is shorter.
-            save_secs: that the last save is expected to take.
+            save_secs: the expected time of the last save.
         """
         self.signalled, self.grace = True, min(self.grace, grace)
         self.budget.start(at + self.grace, self.grace, save_secs)
@@ -171,18 +171,18 @@ class StopControl:
                 scope.deadline = None
 
     def is_preempted(self) -> bool:
-        """Whether the session stops for a signal, here or elsewhere in its cluster."""
+        """Return whether the session stops for a signal, here or elsewhere in its cluster."""
         return (self.event.reason or "").startswith(SIGNAL)
 
     def is_abandoned(self, error: BaseException | None) -> bool:
-        """Return whether an error only says that the grace budget of a signal has cut a call short."""
+        """Return whether an error only means that the grace budget has ended a call."""
         if isinstance(error, BaseExceptionGroup):
             return all(map(self.is_abandoned, error.exceptions))
         cut = error is not None and error is self.expired
         return self.budget.is_running and (cut or isinstance(error, asyncio.CancelledError))
 
     def is_requested(self) -> bool:
-        """Return whether there is a stop. An error that the next run recovers from is none."""
+        """Return whether a stop is requested. An error that the next run recovers from is no stop."""
         return self.event.is_set or self._fatal_error() is not None
 
     def raise_pending(self) -> None:
@@ -201,7 +201,7 @@ class StopControl:
         return None if isinstance(error, self.preemption) and not self.event.is_set else error
 
     def _exempt_caller(self) -> bool:
-        """Exempt the calls from inside of which this is called. Return whether there are any."""
+        """Exempt the calls that the caller is inside of. Return whether there are any."""
         run = inside_run.get()
         is_running = run is not None and run is self.scopes.run
         task, inside = current_task(), False  # a thread has the context of the run that awaits it
@@ -218,7 +218,7 @@ class StopControl:
         """Interrupt data iterators, pauses and creations; start the grace period of other calls.
 
         Args:
-            inside: whether the request came from inside of a call, which is exempt.
+            inside: whether the request came from inside a call, which is exempt.
         """
         if self.is_closing:
             return
@@ -232,7 +232,7 @@ class StopControl:
             self._start_grace(scope)
 
     def _start_grace(self, scope: CallScope) -> None:
-        """Interrupt a call after the grace period. A nested call has that of the outer one."""
+        """Interrupt a call after the grace period. A nested call has the one of the outer call."""
         timed = (one.task for one in self.scopes.open if one.deadline is not None)
         if scope.kind in _NOT_TIMED or scope.exempt or scope.task in timed:
             return

@@ -1,4 +1,4 @@
-"""A request to stop: made in any thread, acted on in one event loop."""
+"""A request to stop, made in any thread and handled in one event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class StopEvent:
-    """A one-way event with a reason. It wakes waiters and calls callbacks in its event loop.
+    """A one-way event with a reason. Wakes waiters and calls callbacks in its event loop.
 
     Args:
         on_set: called in the loop's thread after each request, before any waiter wakes.
@@ -25,7 +25,7 @@ class StopEvent:
         self.clear()
 
     def clear(self) -> None:
-        """Withdraw the request. Waiters continue to wait."""
+        """Clear the request. Waiters continue to wait."""
         self.is_set = False
         self.reason: str | None = None
         """The first reason that was given."""
@@ -39,10 +39,10 @@ class StopEvent:
         self._wake_loop()
 
     def bind(self) -> asyncio.AbstractEventLoop:
-        """Belong to the running loop, which is returned; to another one only when it is closed.
+        """Bind the event to the running loop, and return the loop.
 
         Raises:
-            RuntimeError: this belongs to another loop.
+            RuntimeError: the event is bound to another loop that is not closed.
         """
         loop = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
@@ -52,14 +52,14 @@ class StopEvent:
         return loop
 
     def when_set(self, callback: Callable[[], None]) -> None:
-        """Call something once, in the loop's thread, after the request, or soon if it was made."""
+        """Call a function once, in the loop's thread, after the request, or soon if it was made."""
         self.bind()
         self._callbacks.append(callback)
         if self.is_set:
             self._wake_loop()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the request. Return whether it came within ``timeout`` seconds."""
+        """Wait for the request. Return False after ``timeout`` seconds without one."""
         loop = self.bind()
         if timeout is not None and timeout <= 0:
             if not self.is_set:
@@ -76,17 +76,15 @@ class StopEvent:
                     timer.cancel()
 
     async def wait_while(self, running: Callable[[], Collection[asyncio.Task[Any]]]) -> None:
-        """Wait for the request, but no longer than tasks are running. Each may start others."""
+        """Wait for the request, or until no task is running. Tasks may start other tasks."""
         with self._waiter() as waiter:
             while not self.is_set and (tasks := running()):
                 await asyncio.wait({*tasks, waiter}, return_when=asyncio.FIRST_COMPLETED)
 
     @contextlib.contextmanager
     def _waiter(self) -> Iterator[asyncio.Future[bool]]:
-        """Return a future that the request completes.
-
-        :attr:`is_set` is checked with it in place, as a thread may set it at any time.
-        """
+        """Return a future that the request completes."""
+        # The caller checks is_set after this: a thread may set it at any time.
         waiter: asyncio.Future[bool] = self.bind().create_future()
         self._waiters.add(waiter)
         try:
@@ -121,13 +119,13 @@ def _time_out(waiter: asyncio.Future[bool]) -> None:
 
 
 class SessionClosedError(RuntimeError):
-    """Raised by a call that comes, or is under way, when its session closes.
+    """Raised by a call when its session closes or is closed.
 
-    In a task of the session's own coordinator, which cannot foresee the end, it is no failure.
+    In a task of the session's own coordinator it is no failure.
 
     Args:
-        message: the sentence.
-        stop: of that coordinator.
+        message: the text of the error.
+        stop: the stop of that coordinator.
     """
 
     def __init__(self, message: str, stop: StopEvent) -> None:

@@ -1,59 +1,63 @@
-"""The ancestor of the monitored session: a raw session with background services."""
+"""A raw session with background services, which came before the monitored session."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
 import numpy as np
 
+from asyncmon.errors import AbortedError
 from asyncmon.runtime.call_scope import CallScope, CallScopes
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, default_saver, program_scope
 from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, close_raw
 from asyncmon.runtime.queue_runner import QueueRunner
+from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
-from asyncmon.system.error_text import add_note, phrase
+from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger("asyncmon.supervisor")
 
 
 class Supervisor:
-    """Prepares sessions and runs services in the background. TF1: ``tf.train.Supervisor``.
+    """Prepare sessions and run services in the background. TF1: ``tf.train.Supervisor``.
 
     A chief restores or initialises, writes summaries and saves checkpoints by time; others wait until
-    the state is ready. The session is the raw one: no hooks, no recovery (but see
-    :func:`basic_train_loop`). An error in a service makes :meth:`should_stop` true and leaves by
+    the state is ready. The session is the raw one, without hooks and recovery (but see
+    :func:`basic_train_loop`). An error in a service makes :meth:`should_stop` true and is raised by
     :meth:`managed_session`. A supervisor can be used again after :meth:`stop`.
 
-    Arguments with ``USE_DEFAULT`` are taken from the program, which is finalized; None means none at
-    all. Most are attributes of the same names; others are ``coord``, the coordinator of the services,
-    and ``save_path``, the prefix of checkpoints, None without a ``logdir``. Of a supervisor that is not
-    the chief the path, the periods and the ``summary_op`` are None.
+    Arguments with ``USE_DEFAULT`` are taken from the program, which is finalized; None means none.
+    Most are attributes of the same names; others are ``coord``, the coordinator of the services, and
+    ``save_path``, the prefix of checkpoints, None without a ``logdir``. If the supervisor is not the
+    chief, the path, the intervals and the ``summary_op`` are None.
 
     Args:
         graph: the program, a ``Graph`` or another. Default: the default graph.
-        ready_op, ready_for_local_init_op: give the names of what is not initialised.
-        is_chief: whether this one initialises, saves and writes events.
-        init_op, init_feed_dict: initialise the state where nothing is restored.
-        local_init_op: initialises what is not saved, restored or not.
-        logdir: where checkpoints and events go. None or "": no services.
-        summary_op: gives the summaries to write by time. None: write them by :meth:`summary_computed`.
+        ready_op, ready_for_local_init_op: return the names of uninitialised variables.
+        is_chief: whether this supervisor initialises, saves and writes events.
+        init_op, init_feed_dict: initialise the state if no checkpoint is restored.
+        local_init_op: initialises state that is not saved, after a restore, too.
+        logdir: the directory of checkpoints and events. None or "": no services.
+        summary_op: returns the summaries to write by time. None: write them by
+            :meth:`summary_computed`.
         saver: restores and saves. None: neither is done.
         global_step: the tensor that counts steps.
-        save_summaries_secs: between summaries; 0 for none.
-        save_model_secs: between checkpoints; 0 for none.
+        save_summaries_secs: the interval of summaries; 0 for none.
+        save_model_secs: the interval of checkpoints; 0 for none.
         recovery_wait_secs: the longest pause while waiting for a session to be ready.
-        stop_grace_secs: how long tasks have to end after a stop before they are cancelled.
+        stop_grace_secs: the grace period of tasks after a stop.
         checkpoint_basename: of the checkpoint's files.
         session_manager: makes the sessions.
         summary_writer: writes events. Default: the writer of ``logdir``.
@@ -151,11 +155,10 @@ class Supervisor:
         """Prepare or wait for a session, run services beside it, close all at the end. TF1: same name.
 
         ``OutOfRangeError`` in the body is the end of the data: it ends the block without an error. Any
-        other error of the body or a service leaves it when all is closed; of several errors the first.
+        other error of the body or a service is raised when all is closed; of several errors the first.
         A body that does not check :meth:`should_stop` is interrupted when the grace period after a
-        service's error is over. A cancelled body closes in order, cut short by a second cancellation.
-        Without ``close_summary_writer`` the event file stays open for the next session.
-        """
+        service's error is over. A cancelled body closes in order; a second cancellation cancels that.
+        Without ``close_summary_writer`` the event file stays open for the next session."""
         sess: Session | None = None
         cancelled: BaseException | None = None
         completed = False
@@ -207,10 +210,9 @@ class Supervisor:
     ) -> Session:
         """Return a session that is ready, with its services started. TF1: same name.
 
-        Forgets an earlier stop, so a supervisor can be used again. The caller calls :meth:`stop` and
-        closes the session. Arguments as :meth:`managed_session`; a chief waits for a checkpoint to
-        restore where ``wait_for_checkpoint``, others wait for the session to be ready.
-        """
+        Clears an earlier stop, so that a supervisor can be used again. The caller calls :meth:`stop`
+        and closes the session. Arguments as :meth:`managed_session`; with ``wait_for_checkpoint`` a
+        chief waits for a checkpoint to restore. Others wait for the session to be ready."""
         self.coord.clear_stop()
         await self._output.open()
         manager = self.session_manager
@@ -247,8 +249,8 @@ class Supervisor:
     async def start_standard_services(self, sess: Session) -> list[LooperTask] | None:
         """Start to write summaries and steps per second, and to save checkpoints. TF1: same name.
 
-        Returns these services, each a task that works by time on one version of the state; None, with a
-        warning, where there is no ``logdir``. Raises ``RuntimeError`` where this is not the chief.
+        Returns these services, which are tasks by time on one version of the state; None, with a
+        warning, without a ``logdir``. A supervisor that is not the chief raises ``RuntimeError``.
         """
         if not self.is_chief:
             raise RuntimeError(
@@ -279,7 +281,7 @@ class Supervisor:
         args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperTask:
-        """Call something every so many seconds until the stop; return the task. TF1: same name.
+        """Call a function at a fixed interval until the stop; return the task. TF1: same name.
 
         The first call comes at once. See :class:`LooperTask`.
         """
@@ -312,10 +314,10 @@ class Supervisor:
     ) -> None:
         """Stop the services and all tasks of the coordinator, and wait for their end. TF1: same name.
 
-        Does not close the session. Cancelled, it still stops all. A second call does nothing.
+        Does not close the session. If cancelled, it still stops all. A second call does nothing.
 
         Args:
-            tasks: to wait for in addition.
+            tasks: more tasks to wait for.
             close_summary_writer: whether to end and close the event file.
             ignore_live_tasks: log tasks that ignore their cancellation instead of raising.
             threads, ignore_live_threads: TF1's names of these.
@@ -377,11 +379,11 @@ class Supervisor:
     # -- steps
 
     def steps_done(self, sess: Any) -> int | None:
-        """Return the steps that a session has done, where its program counts them by itself."""
+        """Return the completed steps of a session whose program counts them, else None."""
         return members_of(SessionMembers, sess).global_step if self._program_counts else None
 
     async def current_step(self, sess: Any) -> int | None:
-        """Return the global step of a session, or None where it is not counted."""
+        """Return the global step of a session, or None if it is not counted."""
         if self.global_step is None:
             return self.steps_done(sess)
         return int(np.asarray(await read_state(sess, self.global_step)).item())
@@ -394,3 +396,47 @@ class Supervisor:
 
 def _given(value: Any, default: Callable[[], Any]) -> Any:
     return default() if value is Supervisor.USE_DEFAULT else value
+
+
+async def basic_train_loop(
+    supervisor: Supervisor,
+    train_step_fn: Callable[..., Awaitable[Any] | Any],
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    master: str = "",
+    *,
+    recovery: Recovery | None = None,
+) -> None:
+    """Call a step function with managed sessions until the supervisor is to stop. TF1: same name.
+
+    After an ``AbortedError`` it continues with a new session, restored from the last checkpoint.
+
+    Args:
+        supervisor: prepares the sessions.
+        train_step_fn: called as ``train_step_fn(sess, *args, **kwargs)``, plain or async.
+        args: its further arguments.
+        kwargs: its keyword arguments.
+        master: the target of the sessions.
+        recovery: the errors after which to continue, the number of attempts and the pauses. Default:
+            after ``AbortedError``, without limit.
+
+    Raises:
+        Exception: any other error of a step or a service.
+    """
+    policy = recovery or Recovery(errors=(AbortedError,))
+    failures = 0
+    while True:
+        try:
+            async with supervisor.managed_session(master) as sess:
+                while not supervisor.should_stop():
+                    result = train_step_fn(sess, *(args or ()), **(kwargs or {}))
+                    if inspect.isawaitable(result):
+                        await result
+                    failures = 0
+            return
+        except policy.errors as error:
+            failures += 1
+            if policy.is_over(failures):
+                raise
+            logger.info("An error was raised; going on with a new session. Error: %s", text_of(error))
+            await asyncio.sleep(policy.delay(failures))

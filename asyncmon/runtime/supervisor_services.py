@@ -1,4 +1,4 @@
-"""A supervisor's event file, and its work by time: summaries, steps per second, checkpoints."""
+"""A supervisor's event file, and its services: summaries, steps per second, checkpoints."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ logger = logging.getLogger("asyncmon.supervisor")
 
 
 class EventOutput:
-    """The event file of a supervisor, from a session's preparation to the stop, or over several.
+    """The event file of a supervisor, for one or several sessions.
 
     Args:
-        logdir: where ``graph.pbtxt`` goes, and the event file. None: nowhere.
+        logdir: the directory of ``graph.pbtxt`` and the event file. None: none are written.
         given: a writer to use instead.
-        shared: whether to use that of ``logdir``.
+        shared: whether to use the writer of ``logdir``.
         graph: written once for each file, if it has ``get_operations()``.
     """
 
@@ -43,18 +43,18 @@ class EventOutput:
 
     @property
     def writer(self) -> Any:
-        """The writer, or None where there is none. That of the directory needs a running event loop."""
+        """The writer, or None. The writer of the directory needs a running event loop."""
         self._output.open()
         return self._output.writer
 
     async def open(self) -> None:
-        """Begin a new file if the writer was closed."""
+        """Open a new file if the writer was closed."""
         reopen = members_of(WriterMembers, self.writer).reopen
         if reopen is not None:
             await reopen()
 
     async def add_graph(self) -> None:
-        """Write the graph, once for each file, and as text beside it."""
+        """Write the graph once for each file, and as text beside it."""
         if self._operations is None or self._graph_added:
             return
         self._graph_added = True
@@ -64,13 +64,13 @@ class EventOutput:
             self.writer.add_graph(self._graph)
 
     def start(self, step: int) -> None:
-        """Write that a session begins at a step."""
+        """Write the start of a session at a step."""
         if self.writer is not None:
             self.writer.add_session_log(SessionLog(status=SessionLog.START), step)
             self._started = True
 
     async def close(self) -> None:
-        """Write that the session ends, and close. A second call does nothing."""
+        """Write the end of the session, and close. A second call does nothing."""
         writer: Any = self._output.writer
         if writer is None or members_of(WriterMembers, writer).closed:
             return
@@ -85,8 +85,8 @@ class EventOutput:
 async def read_state(sess: Any, fetches: Any) -> Any:
     """Return values of one version of the state, without delaying a step.
 
-    Fetches that change something (a summary of a batch out of a queue, for example), and sessions that
-    cannot be peeked at, are run instead, after the runs before.
+    Fetches that change state, such as a summary of a batch out of a queue, are run instead, after
+    earlier runs. So are all fetches of a session without ``peek``.
     """
     peek = members_of(SessionMembers, sess).peek
     if peek is not None:
@@ -103,7 +103,7 @@ class _Service(LooperTask):
 
 
 class SummaryService(_Service):
-    """Writes ``sv.summary_op``. TF1: ``SVSummaryThread``."""
+    """Write ``sv.summary_op``. TF1: ``SVSummaryThread``."""
 
     async def run_loop(self) -> None:
         sv = self._sv
@@ -118,7 +118,7 @@ class SummaryService(_Service):
 
 
 class StepCounterService(_Service):
-    """Writes the steps per second, from a given step on. TF1: ``SVStepCounterThread``."""
+    """Write the steps per second, from a given step on. TF1: ``SVStepCounterThread``."""
 
     def __init__(self, sv: Any, sess: Any, secs: float, step: int) -> None:
         super().__init__(sv, sess, secs)
@@ -138,14 +138,14 @@ class StepCounterService(_Service):
 
 
 class CheckpointService(_Service):
-    """Saves while steps go on. TF1: ``SVTimerCheckpointThread``."""
+    """Save checkpoints beside the steps. TF1: ``SVTimerCheckpointThread``."""
 
     def __init__(self, sv: Any, sess: Any, secs: float) -> None:
         super().__init__(sv, sess, secs)
         self._ordered = asyncio.Event()
 
     async def ordered(self) -> None:
-        """Wait until the first checkpoint is ordered, or cannot be."""
+        """Wait until the first checkpoint is ordered, or the order failed."""
         assert self.task is not None, "start() was called"
         self.task.add_done_callback(lambda _task: self._ordered.set())
         await self._ordered.wait()
@@ -157,7 +157,7 @@ class CheckpointService(_Service):
 
 
 async def start_services(sv: Any, sess: Any, step: int | None) -> list[LooperTask]:
-    """Start the services that a ``Supervisor`` has work for, at its present step, and return them."""
+    """Start the services that a ``Supervisor`` is configured for, and return them."""
     services: list[LooperTask] = []
     if sv.save_summaries_secs and sv.summary_writer is not None:
         if sv.summary_op is not None:
@@ -169,12 +169,12 @@ async def start_services(sv: Any, sess: Any, step: int | None) -> list[LooperTas
     for service in services:
         service.start()
         if isinstance(service, CheckpointService):
-            await service.ordered()  # the present state is the one that is saved first
+            await service.ordered()  # the first checkpoint has the present state
     return services
 
 
 def order_save(sv: Any, sess: Any) -> Awaitable[None]:
-    """Order a checkpoint of the present state; the awaitable ends when its event is written."""
+    """Order a checkpoint of the present state. The awaitable ends when its event is written."""
     logger.info("Saving checkpoint to path %s", sv.save_path)
     step = sv.global_step if sv.global_step is not None else sv.steps_done(sess)
     handle = sv.saver.start_save(sess, sv.save_path, global_step=step)

@@ -1,4 +1,4 @@
-"""The tasks of a coordinator: restarted when they fail, stopped together, no error lost."""
+"""The tasks and threads of a coordinator: restarts after failures, and a common stop."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ logger = logging.getLogger(__name__)
 Task = asyncio.Task[Any]
 
 NOTICE_SECS = 1.0
-"""After this time the log says which tasks are being waited for."""
+"""After this time the log names the tasks that have not ended."""
 
 FIRST_PAUSE_SECS = 0.05
 LONGEST_PAUSE_SECS = 5.0
-"""Between a failure and the restart; each pause is twice the one before."""
+"""Pauses between a failure and the restart. Each one is twice as long as the last."""
 
 
 class TaskSet:
-    """Tasks that are started or registered here, until they end. ``report`` gets their errors."""
+    """The tasks of a coordinator, started or registered. ``report`` is called with their errors."""
 
     def __init__(self, stop: StopEvent, report: Callable[[BaseException, str], None]) -> None:
         self.running: set[Task] = set()
-        """Those that have not ended."""
+        """The tasks that have not ended."""
         self._cancel_on_stop: set[Task] = set()
         self._stop = stop
         self._report = report
@@ -71,7 +71,7 @@ class TaskSet:
                 raise
 
     def register(self, task: Task) -> None:
-        """Own a task that was created elsewhere."""
+        """Adopt a task that other code created."""
         self._stop.bind()
         if task.done():  # a callback would run too late for a join with nothing to wait for
             self._on_registered_done(task)
@@ -91,11 +91,10 @@ class TaskSet:
             self._report(error, task.get_name())
 
     async def end(self, grace: float, exclude: Task | None, on_stop: Callable[[], None]) -> list[str]:
-        """Wait for the tasks but ``exclude``, from the stop on for the grace period, then cancel them.
+        """Wait for the stop and the grace period, then cancel the tasks. Return names of stragglers.
 
-        Return the names of those that ignore their cancellation. At the stop, tasks with
-        ``cancel_on_stop`` are cancelled, then ``on_stop`` is called.
-        """
+        The task ``exclude`` is left alone. At the stop, tasks with ``cancel_on_stop`` are cancelled,
+        then ``on_stop`` is called."""
 
         def running() -> set[Task]:
             return {task for task in self.running if not task.done() and task is not exclude}
@@ -124,14 +123,14 @@ def _warn(name: str, error: BaseException | None) -> None:
 
 
 class ForeignThreads:
-    """The registered threads of a coordinator. They end by themselves: a thread cannot be cancelled."""
+    """The registered threads of a coordinator, which cannot be cancelled."""
 
     def __init__(self, tasks: TaskSet) -> None:
         self._tasks = tasks
         self._threads: dict[threading.Thread, Any] = {}  # with the task that waits for its end
 
     def register(self, thread: threading.Thread) -> None:
-        """Remember a thread, started or not."""
+        """Add a thread, started or not."""
         self._threads.setdefault(thread, None)
 
     def start_waiting(self) -> None:
@@ -159,9 +158,9 @@ async def _run_with_restarts(
 ) -> Any:
     """Call ``fn(*args)``; after a failure call it again, up to ``restart`` times.
 
-    The error that exceeds the budget is raised, with the earlier ones as notes. The end of the data is
-    not restarted, and after a stop nothing is. A failure after the stop that had a restart left is
-    logged; the error of a channel, a queue or a session that the stop has closed is none.
+    A further error is raised, with the earlier ones as notes. There is no restart after the end of the
+    data, nor after a stop: a failure that had a restart left is then logged. The error of a channel, a
+    queue or a session that the stop has closed is no failure.
     """
     earlier: list[Exception] = []
     while True:
@@ -188,14 +187,14 @@ async def _run_with_restarts(
 
 
 def _means_closed(error: Exception, stop: StopEvent) -> bool:
-    """Return whether an error only says that the stop has closed what the task uses."""
+    """Return whether an error only means that the stop has closed a resource of the task."""
     if isinstance(error, SessionClosedError):
         return error.stop is stop
     return stop.is_set and isinstance(error, CancelledError | OutOfRangeError)
 
 
 def check_function(fn: Any) -> None:
-    """Refuse, by ``TypeError``, an object that cannot be called, a coroutine object above all."""
+    """Refuse an object that cannot be called, such as a coroutine object, by a ``TypeError``."""
     if inspect.iscoroutine(fn):
         fn.close()
         raise TypeError(
@@ -220,9 +219,9 @@ def _awaitable(fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Awai
 
 
 async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str]:
-    """Wait for tasks, then cancel them. Return the names of those that ignore their cancellation.
+    """Wait for tasks, then cancel them. Return the names of stragglers, which ignore that.
 
-    ``running`` returns the tasks that have not ended; it is called again, as tasks start tasks.
+    ``running`` returns the tasks that have not ended. It is called again, as tasks start tasks.
     """
     await _wait_for(running, min(grace, NOTICE_SECS))
     if grace > NOTICE_SECS and running():

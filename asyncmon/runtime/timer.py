@@ -1,4 +1,4 @@
-"""When something is due: by steps, checked on the step path, or by seconds, awaited in a task."""
+"""Timers by steps, checked on the step path, and by seconds, awaited in a task."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from asyncmon.system import clock
 
 
 class SecondOrStepTimer:
-    """Decide, step by step, whether something is due. TF1: ``tf.train.SecondOrStepTimer``.
+    """Decide for each step whether the timer is due. TF1: ``tf.train.SecondOrStepTimer``.
 
-    A step that goes backwards, as a restore makes it, is due again at once.
+    After a step that goes backwards, as in a restore, the timer is due at once.
 
     Args:
-        every_secs: due once this many seconds passed since the last trigger, on the loop's clock.
-        every_steps: due once the step is this much beyond that of the last trigger.
+        every_secs: the interval since the last trigger in seconds, on the loop's clock.
+        every_steps: the interval since the last trigger in steps.
 
     Raises:
         ValueError: neither or both are given.
@@ -38,12 +38,12 @@ class SecondOrStepTimer:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the last trigger: the next step is due."""
+        """Clear the last trigger: the next step is due."""
         self._last_step: int | None = None
         self._last_time = 0.0
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Return whether this step is due. The step of the last trigger never is again."""
+        """Return whether the timer is due at a step. It triggers once for a step."""
         last = self._last_step
         if last is None or step < last:
             return True
@@ -55,7 +55,7 @@ class SecondOrStepTimer:
         return clock.monotonic() >= self._last_time + self._every_secs
 
     def update_last_triggered_step(self, step: int) -> tuple[float, int] | tuple[None, None]:
-        """Remember a trigger. Return the seconds and steps since the one before, None at the first."""
+        """Record a trigger. Return the seconds and steps since the last one, or None for the first."""
         now, last = clock.monotonic(), self._last_step
         elapsed = (None, None) if last is None or step < last else (now - self._last_time, step - last)
         self._last_step, self._last_time = step, now
@@ -67,7 +67,7 @@ class SecondOrStepTimer:
 
 
 class NeverTriggerTimer:
-    """A timer that is never due, for options that are off. Same methods as the other."""
+    """A timer that is never due, for options that are off, with the same methods."""
 
     def reset(self) -> None:
         """Do nothing."""
@@ -77,7 +77,7 @@ class NeverTriggerTimer:
         return False
 
     def update_last_triggered_step(self, step: int) -> tuple[None, None]:
-        """Raise: nothing can have triggered."""
+        """Raise an error: the timer cannot have triggered."""
         raise RuntimeError(f"This timer never triggers, so step {step!r} cannot have triggered it.")
 
     def last_triggered_step(self) -> None:
@@ -85,19 +85,18 @@ class NeverTriggerTimer:
 
 
 class Ticks:
-    """Moments ``secs`` apart, until a stop: the async iterator behind ``Coordinator.every``.
+    """Ticks at a fixed interval, until a stop: the async iterator behind ``Coordinator.every``.
 
-    Tick *n* comes *n* times ``secs`` after the start, however long the body of the loop takes: nothing
-    drifts. A tick that passes while the body is still busy is skipped, not made up for. The value of a
-    tick is its *n*, so a gap in the values tells how many were skipped.
+    Tick *n* comes *n* times ``secs`` after the start, without drift. A tick that passes during the body
+    of the loop is skipped. The value of a tick is its *n*, so that skipped ticks can be counted.
 
     Args:
-        wait_for_stop: awaited with a timeout, true once the iteration is to end.
-        secs: between two ticks. With None, 0 or less they come back to back, each after an iteration of
+        wait_for_stop: awaited with a timeout; true ends the iteration.
+        secs: the interval. With None, 0 or less the ticks come back to back, each after an iteration of
             the event loop.
         immediately: whether there is a tick 0 at once.
-        continuing: ticks of the same period that these continue. The last one that passed in between
-            comes at once.
+        continuing: ticks of the same interval that these continue. If a tick was missed in between, the
+            last one comes at once.
         name: for statistics.
     """
 
@@ -125,7 +124,7 @@ class Ticks:
             self._start, self._tick = continuing._start, continuing._tick
 
     def left(self) -> float:
-        """Return the seconds until the next tick, of ticks that have a period."""
+        """Return the seconds until the next tick, of ticks with an interval."""
         assert self.secs is not None, "they come back to back"
         if self._start is None:
             return 0.0 if self._immediately else self.secs
@@ -143,7 +142,7 @@ class Ticks:
             tick, delay = self._tick + 1, 0.0
         else:
             periods = (clock.monotonic() - self._start) / self.secs
-            # The small term: a tick that is due this very moment is on time, not missed.
+            # The small term: a tick that is due right now is on time.
             passed = math.floor(periods) if self._catch_up else math.ceil(periods - 1e-6)
             tick = max(self._tick + 1, passed)
             delay = self._start + tick * self.secs - clock.monotonic()

@@ -116,7 +116,7 @@ async def test_ss_1_a_singular_session_restores_and_adds_no_hooks(world: World, 
         await sess.run(world.train, world.feed(3.0))
     async with SingularMonitoredSession(checkpoint_dir=tmp_path, program=world.program) as again:
         assert again.global_step == 1
-        assert again._hooks.hooks == ()
+        assert again.statistics().hooks == ()
         assert await again.run(world.weight) == 3.0
     names = list(inspect.signature(SingularMonitoredSession).parameters)
     assert names[:7] == [

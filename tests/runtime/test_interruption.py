@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from asyncmon.errors import OutOfRangeError
+from asyncmon.hooks.hook_support import created_session
 from asyncmon.runtime import MonitoredSession, SessionRunHook
 from asyncmon.testing import (
     RecordingHook,
@@ -200,7 +201,8 @@ async def test_a_cancellation_in_the_same_iteration_as_a_failure_wins(user_first
     sess = scripted(taking(1000))
     task = asyncio.create_task(body())
     await wait_all_tasks_blocked()
-    scopes = sess._life.stops.scopes
+    assert sess.coord is not None
+    scopes = created_session(sess.coord).stops.scopes
     acts = [task.cancel, lambda: scopes.interrupt(ValueError("beside"), "run")]
     for act in acts if user_first else reversed(acts):
         act()

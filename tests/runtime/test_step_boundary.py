@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.hooks import veto_saving
+from asyncmon.hooks.hook_support import created_session
 from asyncmon.runtime import MonitoredSession, SessionRunHook
 from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
 
@@ -46,8 +47,7 @@ async def call_at(sess: MonitoredSession, secs: float, hook: Counter) -> tuple[f
     loop = asyncio.get_running_loop()
     await asyncio.sleep(secs)
     assert sess.coord is not None
-    created = sess.coord._session
-    assert created is not None
+    created = created_session(sess.coord)
 
     def note(snapshot: Snapshot | None) -> tuple[float, int, int]:
         step = created.raw.global_step if snapshot is None else snapshot.step
@@ -89,8 +89,7 @@ async def test_an_error_goes_to_the_caller_and_a_cancelled_caller_is_skipped() -
         run = asyncio.create_task(sess.run("a"))
         await asyncio.sleep(10.5)
         assert sess.coord is not None
-        assert sess.coord._session is not None
-        call = sess.coord._session.boundary.call
+        call = created_session(sess.coord).boundary.call
         failing, cancelled = asyncio.create_task(call(fail)), asyncio.create_task(call(fail))
         await wait_all_tasks_blocked()
         cancelled.cancel()

@@ -15,6 +15,7 @@ import pytest
 from asyncmon.checkpoint import Saver, load_checkpoint, verify
 from asyncmon.errors import AbortedError, OutOfRangeError
 from asyncmon.hooks import CheckpointSaverHook
+from asyncmon.hooks.hook_support import created_session
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,
@@ -73,7 +74,7 @@ class Probe(SessionRunHook):
     async def background(self, session: Any, coord: Any) -> None:
         self.reach("background")
         async for _ in coord.every(0.25):
-            weight, step = await coord._session.samples.request(self.life.world.weight)
+            weight, step = await created_session(coord).samples.request(self.life.world.weight)
             assert float(weight) in (step, step - 1), "a torn state"
             self.ticks += 1
             self.reach("background")
