@@ -11,7 +11,7 @@ from asyncmon.checkpoint.commit import remove
 from asyncmon.checkpoint.directory import read_entry
 from asyncmon.checkpoint.manifest import Manifest, manifest_name
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
-from asyncmon.checkpoint.state_file import CheckpointState, encode_state, load_state
+from asyncmon.checkpoint.state_file import encode_state, load_state, state_of
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError, OpError
 from asyncmon.system.files import in_thread
@@ -114,13 +114,8 @@ class CheckpointList:
                 "Save with metrics={%r: ...}, or give a CheckpointSaverHook metrics=.",
                 best.metric, decision.excess[0].path, best.metric,
             )  # fmt: skip
-        state = CheckpointState(
-            model_checkpoint_path=path,
-            all_model_checkpoint_paths=[one.path for one in decision.listed],
-            all_model_checkpoint_timestamps=[one.time for one in decision.listed],
-            last_preserved_timestamp=decision.after.last_preserved,
-            excess_model_checkpoint_paths=[one.path for one in decision.excess],
-        )
+        preserved = decision.after.last_preserved
+        state = state_of(path, decision.listed, decision.excess, preserved)
         return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 
     async def settle(self, directory: str, decision: Decision) -> None:

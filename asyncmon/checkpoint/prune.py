@@ -11,7 +11,7 @@ from asyncmon.checkpoint.commit import Claims, remove
 from asyncmon.checkpoint.locations import own_path, split
 from asyncmon.checkpoint.management import Inspected, verify
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
-from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, read_state, write_state
+from asyncmon.checkpoint.state_file import STATE_NAME, read_state, state_of, write_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import NotFoundError
 from asyncmon.system.files import in_thread
@@ -92,13 +92,8 @@ def _of_directory(found: Iterable[Inspected], directory: str) -> list[Inspected]
 
 async def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> None:
     before = await read_state(store, STATE_NAME)
-    state = CheckpointState(
-        model_checkpoint_path=stay[-1].path,
-        all_model_checkpoint_paths=[one.path for one in stay],
-        all_model_checkpoint_timestamps=[one.time for one in stay],
-        last_preserved_timestamp=None if before is None else before.last_preserved_timestamp,
-        excess_model_checkpoint_paths=[one.path for one in excess],
-    )
+    preserved = None if before is None else before.last_preserved_timestamp
+    state = state_of(stay[-1].path, stay, excess, preserved)
     await in_thread(write_state, store, state, STATE_NAME)
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.os_errors import op_errors
+from asyncmon.checkpoint.retention import Kept
 from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.system.files import in_thread
 
@@ -172,6 +173,14 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
         all_model_checkpoint_paths=joined(state.all_model_checkpoint_paths),
         excess_model_checkpoint_paths=joined(state.excess_model_checkpoint_paths),
     )
+
+
+def state_of(
+    newest: str, listed: Sequence[Kept], excess: Sequence[Kept], preserved: float | None
+) -> CheckpointState:
+    """Return the state of a directory with these checkpoints and pending deletions."""
+    paths, times = [one.path for one in listed], [one.time for one in listed]
+    return CheckpointState(newest, paths, times, preserved, [one.path for one in excess])
 
 
 def write_state(store: Store, state: CheckpointState, name: str) -> None:

@@ -14,10 +14,10 @@ from asyncmon.errors import CancelledError
 _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """The threads of one save. The steps keep at least half of the processors."""
 
-_STRETCH = 1 << 20
-_CONTENDED = 1.5
-_RESTS = 4.0
-_RESTS_ALONE = max(0.0, min(_RESTS, 10 / (os.cpu_count() or 1) - 1))
+_INTERVAL = 1 << 20  # bytes between two pauses
+_CONTENDED = 1.5  # ratio of elapsed time to processor time above which the processor is contended
+_PAUSE_CONTENDED = 4.0
+_PAUSE_ALONE = max(0.0, min(_PAUSE_CONTENDED, 10 / (os.cpu_count() or 1) - 1))
 
 
 class Control:
@@ -88,22 +88,22 @@ class Pace:
     def did(self, nbytes: int) -> None:
         """Count written bytes, and pause after each megabyte."""
         self._bytes += nbytes
-        if self._bytes < _STRETCH:
+        if self._bytes < _INTERVAL:
             return
         self._control.left -= self._bytes
         used = time.thread_time() - self._processor
         contended = time.perf_counter() - self._wall > _CONTENDED * used
-        rest = used * (_RESTS if contended else _RESTS_ALONE)
-        self._control.pause(min(rest, self._spare(used)))
+        pause = used * (_PAUSE_CONTENDED if contended else _PAUSE_ALONE)
+        self._control.pause(min(pause, self._longest_pause(used)))
         self._begin()
 
-    def _spare(self, used: float) -> float:
+    def _longest_pause(self, used: float) -> float:
         """Return the longest pause if each remaining megabyte takes as long as this one."""
         due = self._control.due
         if due is None:
             return math.inf
-        stretches = max(self._control.left, 0) / (self._bytes * _WRITERS)
-        return max(0.0, due - time.perf_counter() - stretches * used) / (stretches + 1)
+        intervals = max(self._control.left, 0) / (self._bytes * _WRITERS)
+        return max(0.0, due - time.perf_counter() - intervals * used) / (intervals + 1)
 
     def _begin(self) -> None:
         self._bytes = 0

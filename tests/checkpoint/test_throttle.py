@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio
 
+MEGABYTE = 1 << 20
+
 
 @pytest.mark.parametrize("writers", [1, 2])
 async def test_one_failing_call_stops_the_others(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
@@ -54,8 +56,8 @@ async def test_a_thread_in_the_background_pauses_where_others_want_the_processor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clocks = {"wall": 0.0, "processor": 0.0}
-    monkeypatch.setattr(throttle, "_RESTS_ALONE", 0.5)
-    monkeypatch.setattr(throttle, "_STRETCH", 4 << 20)
+    monkeypatch.setattr(throttle, "_PAUSE_ALONE", 0.5)
+    monkeypatch.setattr(throttle, "_INTERVAL", 4 * MEGABYTE)
     monkeypatch.setattr(time, "perf_counter", lambda: clocks["wall"])
     monkeypatch.setattr(time, "thread_time", lambda: clocks["processor"])
     pauses: list[float] = []
@@ -71,13 +73,13 @@ async def test_a_thread_in_the_background_pauses_where_others_want_the_processor
         for _ in range(4):
             clocks["wall"] += wall / 4
             clocks["processor"] += processor / 4
-            pace.did(1 << 20)
+            pace.did(MEGABYTE)
     assert pauses == pytest.approx([0.005, 0.04, 0.005])
 
 
 async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(throttle, "_RESTS_ALONE", 3.0)
+    monkeypatch.setattr(throttle, "_PAUSE_ALONE", 3.0)
     monkeypatch.setattr(throttle, "_WRITERS", 1)
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     monkeypatch.setattr(time, "thread_time", lambda: now)
@@ -93,11 +95,11 @@ async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.M
         now = 0.0
         pauses.clear()
         control = Watched(due)
-        control.left = 4 * throttle._STRETCH
+        control.left = 4 * MEGABYTE
         pace = Pace(control)
         for _ in range(4):
             now += 1.0
-            pace.did(throttle._STRETCH)
+            pace.did(MEGABYTE)
         assert pauses == pytest.approx(expected)
 
 
