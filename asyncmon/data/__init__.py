@@ -33,8 +33,7 @@ Elements move in chunks, so an element costs well under a microsecond a step. On
 """
 
 from asyncmon.data.batching import stack
-from asyncmon.data.dataset import Dataset, from_arrays, from_iterable
-from asyncmon.data.iteration import Iteration
+from asyncmon.data.dataset import Dataset, Iteration, from_arrays, from_iterable
 
 __all__ = ["Dataset", "Iteration", "from_arrays", "from_iterable", "stack"]
 

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from asyncmon.data.indexed import Rows, joined
-from asyncmon.data.stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
+from asyncmon.data.stage import (
+    CHUNK,
+    Backlog,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    StageOver,
+    State,
+    open_node,
+)
 from asyncmon.system.files import in_thread
 from asyncmon.system.loop_budget import LoopBudget
 
@@ -69,10 +80,10 @@ class Batch(Node):
         return _BatchStage(self, above)
 
 
-class _BatchStage(Stage):
+class _BatchStage(StageOver):
     def __init__(self, node: Batch, above: Stage) -> None:
         self._node = node
-        self._above = above
+        super().__init__(above)
         self._size = node.size
         self._seconds: float | None = None  # average time of a batch; the first one is made in a thread
         self._backlog = Backlog()
@@ -123,6 +134,3 @@ class _BatchStage(Stage):
         took = time.perf_counter() - start
         self._seconds = took if self._seconds is None else self._seconds + (took - self._seconds) / 4
         return batch
-
-    async def aclose(self) -> None:
-        await self._above.aclose()

@@ -26,7 +26,7 @@ class Caller(ABC):
 
     @abstractmethod
     async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
-        """Return results of the first elements, at least one, or the error in place of the next."""
+        """Return results of the first elements, at least one, or the error of the next one."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to end
         """Let idle threads end. Running calls are abandoned."""
@@ -55,7 +55,7 @@ class _Awaited(Caller):
 
 
 class _InThreads(Caller):
-    """Jobs of about a millisecond: a quick function gets many elements at once, a slow one gets one."""
+    """Jobs of about a millisecond: many elements of a fast function, or one of a slow one."""
 
     def __init__(self, fn: Callable[[Any], Any], threads: int) -> None:
         super().__init__(fn)

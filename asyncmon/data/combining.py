@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from asyncmon.data.stage import Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
+from asyncmon.data.stage import Backlog, Chunk, Epoch, Mark, Node, Stage, StageOver, State, open_node
 from asyncmon.system.cancellation import shielded
 
 
@@ -29,18 +29,16 @@ class Repeat(Node):
         return _RepeatStage(self.above[0], above, self._count, epoch, turn, resumed=state is not None)
 
 
-class _RepeatStage(Stage):
+class _RepeatStage(StageOver):
     def __init__(
         self, node: Node, above: Stage, count: int | None, epoch: Epoch, turn: int, resumed: bool
     ) -> None:
         self._node = node
-        self._above = above
+        super().__init__(above)
         self._count = count
         self._epoch = epoch
         self._turn = turn
-        self._gave = (
-            resumed  # this repeat returned an element: an endless repeat of an empty source must end
-        )
+        self._not_empty = resumed  # an endless repeat ends if one repeat is empty
 
     def mark(self) -> Mark:
         turn, above = self._turn, self._above.mark()
@@ -48,18 +46,15 @@ class _RepeatStage(Stage):
 
     async def pull(self, most: int, least: int = 1) -> Chunk:
         while not (chunk := await self._above.pull(most)):
-            if not self._gave or (self._count is not None and self._turn + 1 >= self._count):
+            if not self._not_empty or (self._count is not None and self._turn + 1 >= self._count):
                 return []
             ended = self._above
             self._above = await open_node(self._node, None, (*self._epoch, self._turn + 1))
             self._turn += 1
-            self._gave = False
+            self._not_empty = False
             await shielded(ended.aclose, name="asyncmon.data closing")
-        self._gave = True
+        self._not_empty = True
         return chunk
-
-    async def aclose(self) -> None:
-        await self._above.aclose()
 
 
 class Take(Node):
@@ -79,9 +74,9 @@ class Take(Node):
         return _TakeStage(above, 0 if state is None else int(state["taken"]), self._count)
 
 
-class _TakeStage(Stage):
+class _TakeStage(StageOver):
     def __init__(self, above: Stage, taken: int, count: int) -> None:
-        self._above = above
+        super().__init__(above)
         self._taken = taken
         self._count = count
 
@@ -102,12 +97,9 @@ class _TakeStage(Stage):
         self._taken += passed
         return passed
 
-    async def aclose(self) -> None:
-        await self._above.aclose()
-
 
 class Zip(Node):
-    """Tuples of one element from each node above, as long as all have one."""
+    """Tuples of one element of each node above, up to the shortest."""
 
     kind = "zip"
 
@@ -169,7 +161,7 @@ class _ZipStage(Stage):
 
 
 class Interleave(Node):
-    """The elements of several datasets in turn, each dataset made from an element of the node above."""
+    """Blocks of elements of several datasets in turn; each dataset is made from an element."""
 
     kind = "interleave"
 
@@ -203,7 +195,7 @@ class Interleave(Node):
 class _Slot:
     index: int
     outer: Mark
-    """The position of the element above from which the stage was made."""
+    """The position of the element above that the stage was made from."""
     stage: Stage
 
 
@@ -216,7 +208,7 @@ class _InterleaveStage(Stage):
         self._opened = 0
         self._turn = 0  # the slot of the current block
         self._given = 0  # elements of the block that were returned
-        self._next: tuple[Mark, Any] | None = None  # an element from above whose stage is being opened
+        self._next: tuple[Mark, Any] | None = None  # the element from above whose stage is opening
         self._ended = False
 
     async def resume(self, state: State, outer: Node) -> None:

@@ -1,4 +1,4 @@
-"""The dataset: a description of elements that are made on demand, and one position in them."""
+"""Datasets: a description of a pipeline, its position, and iteration over its elements."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ import numpy as np
 from asyncmon.data.batching import Batch, stack
 from asyncmon.data.combining import Interleave, Repeat, Take, Zip
 from asyncmon.data.indexed import Arrays, Fetch, fetch_arrays, fetch_items, map_arrays
-from asyncmon.data.iteration import Iteration, Position
 from asyncmon.data.mapping import Map
 from asyncmon.data.prefetch import Prefetch
 from asyncmon.data.shuffling import Shuffle
 from asyncmon.data.sources import AnyIterable, Source
-from asyncmon.data.stage import Node, Stage, State
+from asyncmon.data.stage import Mark, Node, Stage, State, open_node, skipped
 from asyncmon.errors import OutOfRangeError
+from asyncmon.system.cancellation import shielded
+from asyncmon.system.loop_budget import LoopBudget
+
+_FORMAT = 1
 
 
 class Dataset:
-    """Elements that are made on demand, in an order that can be taken up again at any element.
+    """Elements that are made on demand, with a position that can be saved and restored.
 
-    Each method returns a new dataset based on this one; nothing runs before the first element
-    is asked for. ``async for`` walks it from its position to the end; the next walk is a new pass. A
-    walk that was left early (``break``, an error, a cancellation) is gone on with by the next one, at
-    the element after the last it gave. There is one walk at a time: a new one ends the earlier.
+    Each method returns a new dataset based on this one; nothing runs before the first element is
+    awaited. ``async for`` iterates from the position to the end; the next iteration is a new pass.
+    After an early exit (``break``, an error, a cancellation), the next iteration continues with the
+    next element. There is one iteration at a time: a new one ends the earlier one.
 
-    :meth:`state_dict` is that position, :meth:`load_state_dict` sets it, also in the middle of a walk.
-    For a position to mean the same elements, a source must give the same ones in the same order each
-    time it is read, and functions given to :meth:`map` the same results: elements between the position
-    and the last one *that was saved* may be made again.
+    :meth:`state_dict` returns the position, and :meth:`load_state_dict` sets it, also during an
+    iteration. A source must return the same elements in the same order each time it is read, and
+    functions given to :meth:`map` the same results: elements before a restored position may be
+    computed again.
 
-    Nothing is made ahead of the consumer but by :meth:`prefetch` and by :meth:`map` with a concurrency
-    above one, and never more than they say. Errors arrive where the element is awaited, after those
-    before it.
+    Only :meth:`prefetch`, and :meth:`map` with a concurrency above one, work ahead of the consumer, up
+    to their limits. An error is raised in place of its element, after the elements before it.
 
-    Made by :func:`from_iterable` and :func:`from_arrays`. TF1: ``tf.data.Dataset``.
+    Created by :func:`from_iterable` and :func:`from_arrays`. TF1: ``tf.data.Dataset``.
 
     Example::
 
@@ -67,7 +69,7 @@ class Dataset:
         Args:
             fn: an ``async def`` is awaited on the loop, a plain function runs in a thread.
             concurrency: the maximum number of concurrent calls.
-            ordered: give the results in the order of the elements, or each as soon as it is there.
+            ordered: return results in the order of the elements, or else as they complete.
         """
         _check_count("concurrency", concurrency)
         if not callable(fn):
@@ -81,56 +83,56 @@ class Dataset:
         *,
         collate: Callable[[Sequence[Any]], Any] = stack,
     ) -> Dataset:
-        """Make one element of each ``size``, arrays with a new first axis. TF1: ``Dataset.batch``.
+        """Combine ``size`` elements into one, stacking arrays. TF1: ``Dataset.batch``.
 
         Args:
-            size: how many elements make one.
-            drop_remainder: leave out the last elements if they are fewer.
-            collate: what makes one element of a list of them; see :func:`stack`.
+            size: the number of elements of a batch.
+            drop_remainder: drop a last batch that is smaller.
+            collate: a function of a list of elements that returns a batch; see :func:`stack`.
         """
         _check_count("size", size)
         return Dataset(Batch(self._node, size, drop_remainder, collate))
 
     def shuffle(self, buffer: int, seed: int | None = None) -> Dataset:
-        """Give the elements in random order, another one in every pass. TF1: ``Dataset.shuffle``.
+        """Shuffle the elements, with another order in every pass. TF1: ``Dataset.shuffle``.
 
-        Each element is drawn from a buffer into which the next one of the input then goes. A buffer as
-        large as the data makes every order equally likely; on sequences and arrays, directly after
-        :func:`from_iterable` or :func:`from_arrays`, it holds numbers and not the elements.
+        Each element is drawn from a buffer, and the next one of the input replaces it. With a buffer
+        as large as the data, all orders are equally likely. Directly after :func:`from_iterable` on a
+        sequence, or :func:`from_arrays`, the buffer holds indices instead of elements.
 
         Args:
-            buffer: how many elements to draw from.
-            seed: the same one gives the same orders. None: any one, which positions remember.
+            buffer: the size of the buffer.
+            seed: the seed of the orders. None is a random one, which positions contain.
         """
         _check_count("buffer", buffer)
         return self._over(lambda node: Shuffle(node, buffer, seed))
 
     def repeat(self, count: int | None = None) -> Dataset:
-        """Go through the elements ``count`` times, or for ever. TF1: ``Dataset.repeat``."""
+        """Repeat the elements ``count`` times, or for ever. TF1: ``Dataset.repeat``."""
         if count is not None:
             _check_count("count", count)
         return self._over(lambda node: Repeat(node, count))
 
     def take(self, count: int) -> Dataset:
-        """Give the first ``count`` elements only. TF1: ``Dataset.take``."""
+        """Take the first ``count`` elements. TF1: ``Dataset.take``."""
         if count < 0:
             raise ValueError(f"take needs a count that is not negative, not {count!r}.")
         return self._over(lambda node: Take(node, count))
 
     def zip(self, *others: Dataset | AnyIterable) -> Dataset:
-        """Give tuples of one element of each dataset, as long as all have one. TF1: ``Dataset.zip``."""
+        """Make tuples of elements of several datasets, up to the shortest. TF1: ``Dataset.zip``."""
         return Dataset(Zip((self._node, *(from_iterable(other)._node for other in others))))
 
     def interleave(
         self, fn: Callable[[Any], Any], cycle_length: int = 2, block_length: int = 1
     ) -> Dataset:
-        """Make a dataset of each element, give their elements in turn. TF1: ``Dataset.interleave``.
+        """Map each element to a dataset, and interleave these. TF1: ``Dataset.interleave``.
 
         Args:
-            fn: returns a dataset or an iterable for an element; may be ``async def``. For datasets that
-                exist: ``from_iterable([a, b]).interleave(lambda data: data)``.
-            cycle_length: how many of them are open at once.
-            block_length: how many elements to take from one before the next has its turn.
+            fn: returns a dataset or an iterable for an element; may be ``async def``. For existing
+                datasets: ``from_iterable([a, b]).interleave(lambda data: data)``.
+            cycle_length: the number of datasets that are open at once.
+            block_length: the number of consecutive elements of one dataset.
         """
         _check_count("cycle_length", cycle_length)
         _check_count("block_length", block_length)
@@ -144,18 +146,18 @@ class Dataset:
         return Dataset(Interleave(self._node, node_of, cycle_length, block_length))
 
     def prefetch(self, depth: int) -> Dataset:
-        """Make up to ``depth`` elements ahead of the consumer, in a task. TF1: ``Dataset.prefetch``."""
+        """Read up to ``depth`` elements ahead of the consumer, in a task. TF1: ``Dataset.prefetch``."""
         _check_count("depth", depth)
         return Dataset(Prefetch(self._node, depth))
 
     def _over(self, wrap: Callable[[Node], Node]) -> Dataset:
-        """Add a step that only chooses elements: where they have numbers, it works on these."""
+        """Add a step that only selects elements; on an indexed source it works on the indices."""
         node = self._node
         if isinstance(node, Fetch):
             return Dataset(node.over(wrap(node.above[0])))
         return Dataset(wrap(node))
 
-    # -- going through it
+    # -- iteration
 
     def __aiter__(self) -> Iteration:
         return Iteration(self)
@@ -164,7 +166,7 @@ class Dataset:
         """Return the next element; several tasks may call it. TF1: ``Iterator.get_next``.
 
         Raises:
-            OutOfRangeError: at the end, at every call until a position is loaded.
+            OutOfRangeError: at the end, in every call until a position is loaded.
         """
         async with self._lock:
             if self._own is None:
@@ -180,7 +182,7 @@ class Dataset:
         Closes even when it is cancelled. A second call does nothing; a later iteration starts again.
         """
         self._own = None
-        await self._end_walk(None)
+        await self._end_iteration(None)
 
     async def __aenter__(self) -> Self:
         return self
@@ -188,30 +190,30 @@ class Dataset:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    async def _end_walk(self, next_walk: Iteration | None) -> None:
+    async def _end_iteration(self, following: Iteration | None) -> None:
         """End the current iteration for another one, and abandoned iterations."""
         running = self._running() if self._running is not None else None
-        self._running = weakref.ref(next_walk) if next_walk is not None else None
-        if running is not None and running is not next_walk:
+        self._running = weakref.ref(following) if following is not None else None
+        if running is not None and running is not following:
             await running.aclose()
         if self._closing:
             await asyncio.wait(self._closing)
 
     def _close_later(self, stage: Stage) -> None:
-        """Close a stage whose walk was left early and forgotten."""
+        """Close the stage of an abandoned iteration."""
         task = asyncio.ensure_future(stage.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    # -- where it is
+    # -- position
 
     def state_dict(self, *, unread: int = 0) -> State:
-        """Return the position after the element that was given last: JSON values and arrays.
+        """Return the position after the last element: JSON values and arrays.
 
-        Cheap, and may be called at any time, also while the next element is awaited.
+        Cheap. May be called at any time, also during an ``anext``.
 
         Args:
-            unread: 1 for the position before that element, as if it had not been given yet.
+            unread: 1 for the position before the last element.
         """
         return self._position.state_dict(unread)
 
@@ -219,11 +221,151 @@ class Dataset:
         """Set the position of the next element, also for the current iteration.
 
         Raises:
-            ValueError: it was saved by another pipeline. Nothing has been changed.
+            ValueError: another pipeline saved it. The position is unchanged.
         """
         position = Position.from_state_dict(state)
         self._node.check(state["position"])
         self._position = position
+
+
+class Position:
+    """The position of the next element: a number of elements after a mark, in a pass."""
+
+    __slots__ = ("mark", "offset", "passes")
+
+    def __init__(self, passes: int = 0, mark: Mark | None = None) -> None:
+        self.passes = passes
+        self.mark = mark
+        self.offset = 0
+
+    def state_dict(self, unread: int) -> State:
+        """Return the state of the position, or of an earlier one."""
+        if unread not in (0, 1) or (unread and not self.offset):
+            raise ValueError(
+                f"unread={unread!r}: a dataset can step back by one element, the last one."
+            )
+        state = None if self.mark is None else skipped(self.mark, self.offset - unread)()
+        return {"format": _FORMAT, "passes": self.passes, "position": state}
+
+    @classmethod
+    def from_state_dict(cls, state: Any) -> Position:
+        """Return the position of a state.
+
+        Raises:
+            ValueError: the state is not one of a dataset, or of a newer asyncmon.
+        """
+        if not isinstance(state, dict) or state.get("format") != _FORMAT:
+            raise ValueError(f"Expected a state that Dataset.state_dict() returned, found {state!r}.")
+        inner = state["position"]
+        return cls(int(state["passes"]), None if inner is None else lambda: inner)
+
+
+class Iteration:
+    """The iterator of ``async for``. Follows the dataset when a position is loaded during it.
+
+    A cancelled ``anext`` loses no element. Leaving the loop early closes the iteration as soon as
+    nothing refers to it; :meth:`aclose` does so at once and waits.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._position: Position | None = None
+        self._stage: Stage | None = None
+        self._chunk: list[Any] = []
+        self._at = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._budget: LoopBudget | None = None
+        self._busy = False
+        self._closed = False
+        self._over: BaseException | None = None  # raised by every further call
+
+    def __aiter__(self) -> Iteration:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._busy:
+            raise RuntimeError(
+                "Another task is waiting for an element; tasks share a dataset by get_next()."
+            )
+        self._busy = True
+        try:
+            if self._position is not self._dataset._position or self._at == len(self._chunk):
+                await self._advance()
+            elif self._budget is not None and self._budget.spent():
+                await self._budget.pause()
+        finally:
+            self._busy = False
+        element = self._chunk[self._at]
+        self._chunk[self._at] = None
+        self._at += 1
+        assert self._position is not None
+        self._position.offset = self._at
+        return element
+
+    async def aclose(self) -> None:
+        """End the tasks and threads of the iteration; the position stays. Idempotent."""
+        self._closed = True
+        await self._close_stage()
+
+    async def _advance(self) -> None:
+        """Get the next chunk; reopen the pipeline if the position of the dataset changed."""
+        if self._closed:
+            raise StopAsyncIteration
+        if self._position is not self._dataset._position:
+            await self._open()
+        elif self._over is not None:
+            raise self._over
+        stage, position = self._stage, self._position
+        assert stage is not None
+        assert position is not None
+        if self._budget is not None and self._budget.spent():
+            await self._budget.pause()
+        mark = stage.mark()
+        try:
+            chunk = await stage.pull(stage.read_ahead)
+        except Exception as error:
+            self._over = error
+            await self._close_stage()
+            raise
+        if not chunk:
+            self._over = StopAsyncIteration()
+            if self._dataset._position is position:
+                self._position = self._dataset._position = Position(position.passes + 1)
+            await self._close_stage()
+            raise StopAsyncIteration
+        position.mark, position.offset = mark, 0
+        self._chunk, self._at = list(chunk), 0
+
+    async def _open(self) -> None:
+        await self._dataset._end_iteration(self)
+        await self._close_stage()
+        self._loop = asyncio.get_running_loop()
+        self._budget = LoopBudget.of_running_loop()
+        position = self._dataset._position
+        state = position.state_dict(0)["position"]
+        self._stage = await open_node(self._dataset._node, state, (position.passes,))
+        position.mark, position.offset = self._stage.mark(), 0
+        self._position = position
+        self._over = None
+        self._chunk, self._at = [], 0
+
+    async def _close_stage(self) -> None:
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            await shielded(stage.aclose, name="asyncmon.data closing")
+
+    def __del__(self) -> None:
+        stage, loop = self._stage, self._loop
+        if stage is None or loop is None or loop.is_closed():
+            return
+        try:
+            here = asyncio.get_running_loop() is loop
+        except RuntimeError:  # in a thread without one, or after the loop has run
+            here = False
+        if here:
+            self._dataset._close_later(stage)
+        else:
+            loop.call_soon_threadsafe(self._dataset._close_later, stage)
 
 
 def from_iterable(source: Dataset | AnyIterable | Callable[[], AnyIterable]) -> Dataset:
@@ -231,8 +373,8 @@ def from_iterable(source: Dataset | AnyIterable | Callable[[], AnyIterable]) -> 
 
     Containers (list, tuple, range, dict, ...) are read in place. Other sequences (with ``len()`` and
     indexing) are read by index in a thread, other iterables one element after another in a thread,
-    asynchronous ones in a task. A source may end itself by ``OutOfRangeError``. A position in a
-    sequence is reached at once, in other iterables by passing over the elements before it.
+    asynchronous ones in a task. ``OutOfRangeError`` ends a source. A sequence resumes at its position
+    at once, other iterables skip the elements before it.
 
     Args:
         source: the iterable, or a function that returns a new one for every pass. A generator, an
@@ -263,7 +405,7 @@ def from_iterable(source: Dataset | AnyIterable | Callable[[], AnyIterable]) -> 
 def from_arrays(arrays: Arrays) -> Dataset:
     """Return a dataset of the rows of arrays. TF1: ``Dataset.from_tensor_slices``.
 
-    Batches of it are read by fancy indexing, all rows of an array at once, into fresh arrays.
+    Batches are new arrays, read by fancy indexing of all rows of an array at once.
 
     Args:
         arrays: one array, or a mapping, tuple or named tuple of arrays with the same number of rows.

@@ -1,8 +1,8 @@
-"""Sources with an order of their own choosing: sequences and arrays, read by index.
+"""Sources that are read by index: sequences and arrays.
 
-A pipeline on such a source first decides *which* elements come (``shuffle``, ``repeat`` and ``take``
-work on bare numbers), then fetches them: a shuffle of a million images holds a million integers, and a
-batch of rows is one fancy indexing for each array.
+A pipeline on such a source first selects elements by number (``shuffle``, ``repeat`` and ``take`` work
+on numbers), then fetches them: a shuffle of a million images holds a million integers, and a batch of
+rows is one fancy indexing for each array.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from asyncmon.data.calls import caller_of
 from asyncmon.data.mapping import OrderedMapStage
-from asyncmon.data.stage import Chunk, Epoch, Mark, Node, Stage, State, open_node, too_short
+from asyncmon.data.stage import Chunk, Epoch, Mark, Node, Stage, StageOver, State, open_node, too_short
 
 Arrays: TypeAlias = Any
 """One array, or a tuple, a named tuple or a mapping of :data:`Arrays`, with rows of the same number."""
@@ -32,7 +32,7 @@ def map_arrays(fn: Any, arrays: Arrays) -> Any:
 
 
 class Rows(Sequence[Any]):
-    """Rows of arrays that are chosen and not yet read. Iterating it gives the single rows."""
+    """Selected rows of arrays, read on access. Iteration returns single rows."""
 
     __slots__ = ("_arrays", "_index")
 
@@ -57,13 +57,13 @@ class Rows(Sequence[Any]):
         return (self[position] for position in range(len(self)))
 
     def gather(self) -> Any:
-        """Return fresh arrays of all rows, in the structure of the source."""
+        """Return new arrays of all rows, in the structure of the source."""
         index = self._index
         return map_arrays(lambda array: array.take(index, axis=0), self._arrays)
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:
-    """Return chunks as one: rows of the same arrays as rows, others as a list."""
+    """Join chunks: rows of the same arrays as rows, others as a list."""
     first = chunks[0]
     if len(chunks) == 1:
         return first
@@ -75,7 +75,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 
 
 class Span(Node):
-    """The numbers from 0 to a length: which element comes next, before it is fetched."""
+    """The numbers of the elements of a source, from 0."""
 
     kind = "source"
 
@@ -119,9 +119,9 @@ class Fetch(Node):
     """Turns numbers into elements. Positions are those of the numbers.
 
     Args:
-        numbers: of the elements.
+        numbers: the node of the numbers.
         words: a description of the rows, with ``{}`` for the numbers.
-        stage: makes the stage that reads, over that of the numbers.
+        stage: returns the fetching stage over the stage of the numbers.
     """
 
     def __init__(self, numbers: Node, words: str, stage: Callable[[Stage], Stage]) -> None:
@@ -153,7 +153,7 @@ def fetch_items(items: Sequence[Any], *, in_memory: bool) -> Fetch:
 
 
 def fetch_arrays(arrays: Arrays, length: int) -> Fetch:
-    """Return a node over the rows of arrays, which come as one :class:`Rows` a chunk."""
+    """Return a node over the rows of arrays; a chunk is one :class:`Rows`."""
 
     def read(numbers: Chunk) -> Chunk:
         return Rows(arrays, np.array(numbers, dtype=np.int64))
@@ -161,19 +161,13 @@ def fetch_arrays(arrays: Arrays, length: int) -> Fetch:
     return Fetch(Span(length), "from_arrays({})", lambda numbers: _FetchStage(numbers, read))
 
 
-class _FetchStage(Stage):
+class _FetchStage(StageOver):
     def __init__(self, numbers: Stage, read: Callable[[Chunk], Chunk]) -> None:
-        self._numbers = numbers
+        super().__init__(numbers)
         self._read = read
 
-    def mark(self) -> Mark:
-        return self._numbers.mark()
-
     async def pull(self, most: int, least: int = 1) -> Chunk:
-        return self._read(await self._numbers.pull(most))
+        return self._read(await self._above.pull(most))
 
     async def skip(self, count: int) -> int:
-        return await self._numbers.skip(count)
-
-    async def aclose(self) -> None:
-        await self._numbers.aclose()
+        return await self._above.skip(count)

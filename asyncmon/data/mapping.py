@@ -16,6 +16,7 @@ from asyncmon.data.stage import (
     Mark,
     Node,
     Stage,
+    StageOver,
     State,
     Waiter,
     end_tasks,
@@ -27,10 +28,10 @@ _UNORDERED = "map(ordered=False)"
 
 
 class Map(Node):
-    """Results in the order of the input, or as they come.
+    """Results in the order of the input, or as they complete.
 
-    In order, positions are those of the input. Else a position knows which results have left, so that
-    none comes twice or never.
+    In order, positions are those of the input. Otherwise a position contains the numbers of the
+    returned results, so that none is repeated or lost.
     """
 
     def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int, ordered: bool) -> None:
@@ -52,47 +53,46 @@ class Map(Node):
         return UnorderedMapStage(above, caller, concurrency, state["left"], state["order"])
 
 
-class MapStage(Stage):
-    """Workers take elements in their order and leave results; how those leave is up to the subclass.
+class MapStage(StageOver):
+    """Workers take elements in order and store results; subclasses choose the order of results.
 
-    Elements are numbered from the first one from above, which is 0. As many are in flight as
-    were asked for or, where several may run at once, twice that number: a slow element at the front
-    does not stop the others at once.
+    Elements are numbered from 0. The number in flight is that of the pull or, with several workers, up
+    to twice the concurrency: a slow element does not stop the others at once.
     """
 
     def __init__(self, above: Stage, caller: Caller, concurrency: int) -> None:
-        self._above = above
+        super().__init__(above)
         self._caller = caller
         self._concurrency = concurrency
         self._window = 2 * concurrency if concurrency > 1 else 0
         self._workers: list[asyncio.Task[None]] = []
-        self._turn = asyncio.Lock()  # held while taking, so that numbers follow the order of the input
-        self._input: list[Any] = []  # elements that no worker has taken yet, the next one last
+        self._taking = asyncio.Lock()  # numbers follow the order of the input
+        self._input: list[Any] = []  # elements not taken by a worker, in reverse order
         self._marks: deque[tuple[int, Mark]] = deque()  # the number at which each chunk began
         self._taken = 0
-        self._limit = 0  # elements from this number on must wait until more are asked for
-        self._passed = 0  # elements whose results have left
+        self._limit = 0  # elements from this number on wait for the next pull
+        self._passed = 0  # the number of returned results
         self._working = 0
         self._ended = False
         self._closing = False
-        self._error: tuple[int, BaseException] | None = None  # comes in place of that result
-        self._results: dict[int, Any] = {}  # by number, in the order in which they came
+        self._error: tuple[int, BaseException] | None = None  # raised in place of a result
+        self._results: dict[int, Any] = {}  # by number, in the order of completion
         self._room = Waiter()
         self._arrival = Waiter()
 
     @abstractmethod
     def _leaving(self, most: int) -> list[Any]:
-        """Return results that may leave now."""
+        """Return the results that are due."""
 
     @abstractmethod
     def _error_is_due(self, number: int) -> bool:
-        """Return true when all that may come before the error of an element has left."""
+        """Return true if all results before the error of an element are returned."""
 
     def _may_take(self, number: int) -> bool:
         return number < self._limit
 
-    def _has_left(self, number: int) -> bool:
-        """Return true for an element whose result had left before the position was saved."""
+    def _was_returned(self, number: int) -> bool:
+        """Return true for an element whose result was returned before the position was saved."""
         return False
 
     async def pull(self, most: int, least: int = 1) -> Chunk:
@@ -112,7 +112,7 @@ class MapStage(Stage):
         number = self._taken
         try:
             while True:
-                async with self._turn:
+                async with self._taking:
                     number, elements = await self._take()
                 if not elements:
                     return
@@ -137,13 +137,13 @@ class MapStage(Stage):
             self._fail(number, error)
 
     async def _take(self) -> tuple[int, list[Any]]:
-        """Return the next elements to work on and the number of the first; none when it is over."""
+        """Return the next elements for a worker and the number of the first; none at the end."""
         while not self._ended and self._error is None:
             if not self._may_take(self._taken):
                 await self._room.wait()
             elif not self._input:
                 await self._refill()
-            elif self._has_left(self._taken):
+            elif self._was_returned(self._taken):
                 self._input.pop()
                 self._taken += 1
                 self._passed += 1
@@ -155,7 +155,7 @@ class MapStage(Stage):
         share = -(-(self._limit - self._taken) // self._concurrency)
         some = min(max(share, 1), self._caller.grain, len(self._input))
         elements: list[Any] = []
-        while len(elements) < some and not self._has_left(self._taken):
+        while len(elements) < some and not self._was_returned(self._taken):
             elements.append(self._input.pop())
             self._taken += 1
         self._working += len(elements)
@@ -165,7 +165,7 @@ class MapStage(Stage):
         mark = self._above.mark()
         try:
             chunk = await self._above.pull(min(max(self._limit - self._taken, 1), CHUNK))
-        except Exception as error:  # raised in its turn, after the results of what came before
+        except Exception as error:  # raised after the results of earlier elements
             self._fail(self._taken, error)
             return
         if not chunk:
@@ -186,11 +186,11 @@ class MapStage(Stage):
         self._closing = True
         self._caller.close()
         await end_tasks(*self._workers)
-        await self._above.aclose()
+        await super().aclose()
 
 
 class OrderedMapStage(MapStage):
-    """Results leave in the order of the input."""
+    """Returns results in the order of the input."""
 
     def _leaving(self, most: int) -> list[Any]:
         leaving: list[Any] = []
@@ -209,14 +209,14 @@ class OrderedMapStage(MapStage):
         return await self._above.skip(count)
 
 
-class _Left:
-    """A result that has left, and the one that left after it: what a mark reads forward from itself."""
+class _Returned:
+    """A returned result, linked to the next one; a mark follows the links from its own result."""
 
     __slots__ = ("next", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.next: _Left | None = None
+        self.next: _Returned | None = None
 
 
 class UnorderedMapStage(MapStage):
@@ -226,18 +226,18 @@ class UnorderedMapStage(MapStage):
         self, above: Stage, caller: Caller, concurrency: int, left: Sequence[int], order: Sequence[int]
     ) -> None:
         super().__init__(above, caller, concurrency)
-        self._left_before = frozenset(map(int, left))
+        self._returned_before = frozenset(map(int, left))
         self._order = deque(map(int, order))
         self._order_end = max(self._order, default=-1)
-        self._left = set(self._left_before)  # numbers above _first whose results have left
-        self._first = 0  # the first element whose result has not left
-        self._last_left = _Left(-1)
+        self._left = set(self._returned_before)  # numbers above _first of returned results
+        self._first = 0  # the first element whose result is not returned
+        self._last_returned = _Returned(-1)
 
     def _may_take(self, number: int) -> bool:
         return number < self._limit or number <= self._order_end
 
-    def _has_left(self, number: int) -> bool:
-        return number in self._left_before
+    def _was_returned(self, number: int) -> bool:
+        return number in self._returned_before
 
     def _leaving(self, most: int) -> list[Any]:
         leaving: list[Any] = []
@@ -248,13 +248,13 @@ class UnorderedMapStage(MapStage):
             if self._order:
                 self._order.popleft()
             leaving.append(self._results.pop(number))
-            self._leave(number)
+            self._record(number)
         return leaving
 
-    def _leave(self, number: int) -> None:
+    def _record(self, number: int) -> None:
         self._passed += 1
-        self._last_left.next = _Left(number)
-        self._last_left = self._last_left.next
+        self._last_returned.next = _Returned(number)
+        self._last_returned = self._last_returned.next
         self._left.add(number)
         while self._first in self._left:
             self._left.discard(self._first)
@@ -264,7 +264,7 @@ class UnorderedMapStage(MapStage):
         return not self._working
 
     def mark(self) -> Mark:
-        first, last = self._first, self._last_left
+        first, last = self._first, self._last_returned
         position = mark_before(first, self._marks, self._above)
         left = [number - first for number in self._left]
 

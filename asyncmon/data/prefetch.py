@@ -14,6 +14,7 @@ from asyncmon.data.stage import (
     Mark,
     Node,
     Stage,
+    StageOver,
     State,
     Waiter,
     end_tasks,
@@ -40,12 +41,12 @@ class Prefetch(Node):
         return _PrefetchStage(above, self._depth)
 
 
-class _PrefetchStage(Stage):
+class _PrefetchStage(StageOver):
     """The last pulled elements count as held until the next pull, so at most ``depth`` are ahead."""
 
     def __init__(self, above: Stage, depth: int) -> None:
         self.read_ahead = max(1, depth // 4)
-        self._above = above
+        super().__init__(above)
         self._depth = depth
         self._backlog = Backlog()
         self._leaving = 0  # the number returned by the last pull
@@ -109,4 +110,4 @@ class _PrefetchStage(Stage):
 
     async def aclose(self) -> None:
         await end_tasks(self._task)
-        await self._above.aclose()
+        await super().aclose()

@@ -1,8 +1,8 @@
-"""``shuffle``: elements leave a buffer in random order, the same order again for the same seed.
+"""``shuffle``: draw elements from a buffer in random order, reproducible by the seed.
 
-The order depends on the seed, the pass and the place in it, and on nothing else: not on how many
-elements are pulled at once. A position is therefore small: *which* elements were in the buffer at
-some recent moment, and how many have left since. Resuming reads those again from the source.
+The order depends only on the seed, the pass and the position in it, not on how many
+elements are pulled at once. A position is therefore small: the numbers of the elements in the buffer
+in a recent snapshot, and the count of elements since. Resuming reads these elements again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from asyncmon.data.stage import (
     Mark,
     Node,
     Stage,
+    StageOver,
     State,
     mark_before,
     open_node,
@@ -37,7 +38,7 @@ _LONG = 20_000  # a permutation longer than this is drawn in a thread
 
 
 class Shuffle(Node):
-    """A buffer from which a random element leaves whenever a new one comes in."""
+    """A buffer; each new element replaces a random one, which is returned."""
 
     kind = "shuffle"
 
@@ -65,23 +66,23 @@ class Shuffle(Node):
         return stage
 
 
-class _ShuffleStage(Stage):
+class _ShuffleStage(StageOver):
     """Elements are numbered from the first one from above; slots hold these numbers."""
 
     def __init__(self, above: Stage, buffer: int, seed: int, epoch: Epoch) -> None:
-        self._above = above
+        super().__init__(above)
         self._buffer = buffer
         self._seed = seed
         self._epoch = epoch
         self._slots: list[Any] = []
         self._numbers = array("q")
-        self._came = 0  # elements that have come from above
+        self._came = 0  # elements pulled from above
         self._marks: deque[tuple[int, Mark]] = deque()  # the number at which each chunk began
         self._segment = 0  # the next one to draw
-        self._draws: list[int] = []  # of this segment: the slots from which elements leave
+        self._draws: list[int] = []  # the slots to draw from in this segment
         self._used = 0  # the number of draws used
-        self._tail: list[int] | None = None  # once all came: the slots of the rest, the next one last
-        self._resume_at = 0  # after resuming: elements before this one are only read into their slots
+        self._tail: list[int] | None = None  # after the input ended: the remaining slots, reversed
+        self._resume_at = 0  # after resuming: earlier elements only fill slots
         self._snapshot = self._take_snapshot()
         self._since = 0  # elements returned since the snapshot
 
@@ -183,6 +184,3 @@ class _ShuffleStage(Stage):
             "next": self._came - first,
         }
         return lambda: {**fixed, "from": above()}
-
-    async def aclose(self) -> None:
-        await self._above.aclose()

@@ -32,7 +32,7 @@ AnyIterable: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 class Source(Node):
     """An iterable, or a function that returns a new one for every pass.
 
-    An iterable that is its own iterator (a generator, an open file) can be read once.
+    An iterator (a generator, an open file) can be read once.
     """
 
     kind = "source"

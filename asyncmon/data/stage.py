@@ -30,7 +30,7 @@ Mark: TypeAlias = Callable[[], State]
 """A position: call it for its state, at once or later."""
 
 Epoch: TypeAlias = tuple[int, ...]
-"""Which pass over the data this is: the dataset's own passes, then those of each ``repeat`` around."""
+"""The number of the pass over the data: of the dataset, then of each enclosing ``repeat``."""
 
 CHUNK = 1024
 """The maximum number of elements of a chunk."""
@@ -77,6 +77,19 @@ class Stage(ABC):
         """Stop this stage and those above it, waiting at most :data:`CLOSE_SECONDS`."""
 
 
+class StageOver(Stage):
+    """A stage over one other stage, with the same positions unless overridden."""
+
+    def __init__(self, above: Stage) -> None:
+        self._above = above
+
+    def mark(self) -> Mark:
+        return self._above.mark()
+
+    async def aclose(self) -> None:
+        await self._above.aclose()
+
+
 class Node(ABC):
     """One step of the description of a pipeline."""
 
@@ -96,10 +109,10 @@ class Node(ABC):
         return {"stage": self.kind}
 
     def check(self, state: State | None) -> None:
-        """Refuse a state that cannot be a position of this node. Changes nothing.
+        """Check that a state is a position of this node.
 
         Raises:
-            ValueError: it was saved by another pipeline.
+            ValueError: another pipeline saved it.
         """
         if state is None:
             return
@@ -124,7 +137,7 @@ class Node(ABC):
 
 
 def too_short(found: str) -> ValueError:
-    """Return the error of a position behind the end of the data."""
+    """Return the error of a position beyond the end of the data."""
     return ValueError(
         f"The data ended before the position that was loaded: {found}. A source must give the same "
         "elements in the same order each time it is read."
@@ -163,7 +176,7 @@ def skipped(mark: Mark, count: int) -> Mark:
 def mark_before(number: int, marks: deque[tuple[int, Mark]], stage: Stage) -> Mark:
     """Return the mark before an element, given the number of the element in its stage.
 
-    ``marks`` are the number at which each chunk began, and its mark; earlier ones are removed.
+    ``marks`` are pairs of the first number of a chunk and its mark; earlier pairs are removed.
     """
     while len(marks) > 1 and marks[1][0] <= number:
         marks.popleft()

@@ -175,7 +175,7 @@ async def test_the_element_given_last_can_count_as_not_given() -> None:
     unread = data.state_dict(unread=1)
     data.load_state_dict(unread)
     assert await walk(data, 1) == [[2, 3]]
-    with pytest.raises(ValueError, match="gave last"):
+    with pytest.raises(ValueError, match="step back by one element"):
         data.state_dict(unread=2)
 
 
