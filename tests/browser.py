@@ -67,10 +67,10 @@ class Page:
         self._answers = answers
         self._number = 0
         self._rest = b""
-        self._session: str | None = None
+        self.session_id: str | None = None
         self._loaded: set[str] = set()  # by their loaders' ids
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session_id = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
@@ -164,8 +164,8 @@ class Page:
         """Send a command of the protocol, and return its answer."""
         self._number += 1
         command: dict[str, Any] = {"id": self._number, "method": method, "params": params}
-        if self._session is not None:
-            command["sessionId"] = self._session
+        if self.session_id is not None:
+            command["sessionId"] = self.session_id
         self._commands.write(json.dumps(command).encode() + b"\0")
         self._commands.flush()
         while True:
@@ -243,5 +243,5 @@ def browser(width: int = 1600, height: int = 1200) -> Iterator[Page]:
         with ended(process), open(command_in, "wb") as commands, open(answer_out, "rb") as answers:
             page = Page(commands, answers)
             yield page
-            page._session = None
+            page.session_id = None
             page.call("Browser.close")

@@ -58,7 +58,7 @@ def made(request: pytest.FixtureRequest) -> tuple[Any, Any]:
 
 
 def hooks_of(session: Any) -> list[str]:
-    return [type(hook).__name__ for hook in session._hooks.hooks]
+    return [type(one.hook).__name__ for one in session.statistics().hooks]
 
 
 ALL = ["StepCounterHook", "SummarySaverHook", "CheckpointSaverHook"]
@@ -88,7 +88,7 @@ async def test_mt_3_guards_come_first_savers_last_and_the_users_between(tmp_path
         chief_only_hooks=[RecordingHook("chief")],
     )
     assert hooks_of(session)[-1] == "CheckpointSaverHook"
-    names = [getattr(hook, "name", None) for hook in session._hooks.hooks]
+    names = [getattr(one.hook, "name", None) for one in session.statistics().hooks]
     assert [name for name in names if name in ("user", "guard", "chief")] == ["guard", "chief", "user"]
 
 

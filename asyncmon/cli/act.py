@@ -1,4 +1,4 @@
-"""``asyncmon stop|save|pause|resume URL``: act on a run through its monitor."""
+"""``asyncmon stop|save|pause|resume URL``: control a run through its monitor."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from asyncmon.cli.monitor import TOKEN, read_token
+from asyncmon.cli.monitor import add_token_option, read_token
 from asyncmon.cli.output import add_json_option, write_json
 
 DESCRIPTION = """\
-Act on a run of another process, by the URL of its monitor: ask it to stop, to save a checkpoint now and
-wait for it, to pause before its next step, or to resume."""
+Control a run of another process through its monitor: request a stop, save a checkpoint and wait for it,
+pause before the next step, or resume."""
 
 EPILOG = """\
-exit status: 0 done; 1 refused or not reached, as one sentence on standard error says."""
+exit status: 0 done; 1 rejected or not reachable, with the reason on standard error."""
 
 _DONE = {"stop": "is asked to stop", "save": "has saved", "pause": "pauses", "resume": "goes on"}
 _SECS = 30.0
@@ -29,20 +28,18 @@ _SAVE_SECS = 3600.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
     add = parser.add_argument
-    add("url", metavar="URL", help="of the monitor's page; a token after # is taken, as it is printed")
-    add("--run", dest="id", metavar="ID", help="the run; may be left out where there is one session")
-    add("--reason", help="for a stop or a pause")
-    add(
-        "--token-file", type=Path, metavar="FILE", help=f"has the secret; else {TOKEN} is, if it is set"
-    )
+    add("url", metavar="URL", help="the URL of the monitor's page, with its token after #")
+    add("--run", dest="id", metavar="ID", help="the run; optional if there is a single session")
+    add("--reason", help="the reason of a stop or a pause")
+    add_token_option(parser)
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Act, and return 0.
+    """Send the request, and return 0.
 
     Raises:
-        ValueError: the URL is none, the run is not told, or the monitor refuses.
+        ValueError: the URL is invalid, the run is ambiguous, or the monitor rejects the request.
         OSError: the monitor cannot be reached.
     """
     monitor = _Monitor(options.url, read_token(options))
@@ -71,7 +68,7 @@ def _only_session(rows: list[dict[str, Any]]) -> str:
 
 
 class _Monitor:
-    """A monitor that is asked over HTTP. Blocking."""
+    """A client of a monitor over HTTP. Blocking."""
 
     def __init__(self, url: str, token: str | None) -> None:
         parts = urlsplit(url)
@@ -82,7 +79,7 @@ class _Monitor:
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Return the answer to a GET, or to a POST of a body."""
+        """Return the response to a GET, or to a POST if there is a body."""
         headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._base}/{path}", data, headers)
@@ -98,7 +95,7 @@ class _Monitor:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: a redirect would carry the token along."""
+    """Follow no redirect: it would receive the token."""
 
     def redirect_request(self, *args: Any) -> None:
         return None

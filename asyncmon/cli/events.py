@@ -14,12 +14,12 @@ from asyncmon.cli.scalars import add_selection, selected
 from asyncmon.summary.scalars import Scalar
 
 DESCRIPTION = """\
-Print which scalars there are, or with --csv or --json all their points: run, tag, step, wall_time
-(seconds since 1970) and value, one a line. Points of steps that were lost in a crash are left out."""
+List scalars, or print all their points with --csv or --json: run, tag, step, wall_time (seconds since
+1970) and value, one point per line. Points of steps that were lost in a crash are omitted."""
 
 EPILOG = """\
 example: asyncmon events runs --tag loss --csv > loss.csv
-exit status: 0 done; 1 there is no such scalar, or a record is damaged."""
+exit status: 0 done; 1 no scalar found, or a damaged record."""
 
 COLUMNS = ("run", "tag", "step", "wall_time", "value")
 
@@ -28,10 +28,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
     add_selection(parser)
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("--csv", action="store_true", help="print points as CSV, with a header")
+    output.add_argument("--csv", action="store_true", help="print points as CSV with a header")
     output.add_argument(
         "--json", action="store_true",
-        help="print points as JSON lines; NaN and infinities are strings, as protobuf's JSON has them",
+        help="print points as JSON lines; NaN and infinities are strings, as in protobuf's JSON",
     )  # fmt: skip
 
 

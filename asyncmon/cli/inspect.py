@@ -1,4 +1,4 @@
-"""``asyncmon inspect``: what a checkpoint holds."""
+"""``asyncmon inspect``: list the contents of a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from asyncmon import checkpoint
 from asyncmon.cli.output import add_json_option, moment, write_json, write_table
 
-DESCRIPTION = "List what a checkpoint holds, or the newest one of a directory."
+DESCRIPTION = "List the contents of a checkpoint, or of the newest one in a directory."
 
 PATH = "a checkpoint (dir/model.ckpt-10), a safetensors file, a directory, or a URL"
 
@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List a checkpoint."""
+    """List the contents of a checkpoint."""
     return asyncio.run(_inspect(options.path, options.json))
 
 

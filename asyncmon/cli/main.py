@@ -1,4 +1,4 @@
-"""Find the command, run it, and say in one sentence what went wrong."""
+"""Parse the command line, run the command, and report errors in one line."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from pathlib import Path
 from asyncmon.errors import OpError
 
 COMMANDS = {
-    "run": ("asyncmon.cli.run", "train until it is done or a signal comes"),
-    "inspect": ("asyncmon.cli.inspect", "list what a checkpoint holds"),
-    "verify": ("asyncmon.cli.verify", "check every byte of checkpoints"),
+    "run": ("asyncmon.cli.run", "train until done or until a signal"),
+    "inspect": ("asyncmon.cli.inspect", "list the contents of a checkpoint"),
+    "verify": ("asyncmon.cli.verify", "verify every byte of checkpoints"),
     "prune": ("asyncmon.cli.prune", "delete older checkpoints"),
     "events": ("asyncmon.cli.events", "print or export scalars"),
     "plot": ("asyncmon.cli.plot", "draw the scalars of several runs"),
     "monitor": ("asyncmon.cli.monitor", "show runs on a live page"),
-    "stop": ("asyncmon.cli.act", "ask a run to stop, through its monitor"),
-    "save": ("asyncmon.cli.act", "let a run save a checkpoint now"),
-    "pause": ("asyncmon.cli.act", "let a run wait before its next step"),
-    "resume": ("asyncmon.cli.act", "let a run go on after a pause"),
+    "stop": ("asyncmon.cli.act", "stop a run through its monitor"),
+    "save": ("asyncmon.cli.act", "save a checkpoint of a run now"),
+    "pause": ("asyncmon.cli.act", "pause a run before its next step"),
+    "resume": ("asyncmon.cli.act", "resume a paused run"),
     "watch": ("asyncmon.cli.watch", "show runs at the terminal"),
     "port": ("asyncmon.tf1.port.command", "port a program of TensorFlow 1"),
     "server": ("asyncmon.distributed.command", "run a task of a cluster"),
 }
-"""The module of each command, and what it does."""
+"""The module and the summary of each command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0: done. 1: something is missing, damaged or fails, as one sentence on standard error says; ``port``
-    and ``run`` have more. 2: the arguments are wrong.
+    0: success. 1: an error, with one line on standard error. 2: invalid arguments. ``port`` and ``run``
+    have more.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     script = Path(sys.argv[0]).name == "asyncmon"
     parser = argparse.ArgumentParser(
         prog="asyncmon" if script else "python -m asyncmon",
-        description="Run, watch and stop training; look into what it leaves; port programs.",
-        epilog="`COMMAND --help` tells more.",
+        description="Run, watch and stop training; inspect its checkpoints and events; port programs.",
+        epilog="See `COMMAND --help` for details.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is yet to be flushed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 1
     except (OpError, OSError, ValueError, ImportError) as error:
         sys.stderr.write(f"{error}\n")
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Version(argparse.Action):
-    """Print the version of the installed package, which is looked up only then."""
+    """Print the version of the installed package. Reading it is slow, so it is not done before."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         sys.stdout.write(f"asyncmon {metadata.version('asyncmon')}\n")

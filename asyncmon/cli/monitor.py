@@ -1,4 +1,4 @@
-"""``asyncmon monitor``: the page for the runs of a log directory."""
+"""``asyncmon monitor``: serve the page for the runs of a log directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 DESCRIPTION = """\
 Show the runs of a log directory on a live page, until SIGINT or SIGTERM. Every folder with event files
-or checkpoints is a run. Only this machine can reach the page; another --host needs a token."""
+or checkpoints is a run. The page is local to this machine; another --host requires a token."""
 
 TOKEN = "ASYNCMON_TOKEN"
 
@@ -18,12 +18,10 @@ TOKEN = "ASYNCMON_TOKEN"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
     add = parser.add_argument
-    add("logdir", metavar="LOGDIR", help="the directory; it may come later than the monitor")
+    add("logdir", metavar="LOGDIR", help="the directory; it may be created later")
     add("--host", default="127.0.0.1", help="the address to bind to (default: %(default)s)")
-    add("--port", type=_port, default=6060, help="0 for a free one (default: %(default)s)")
-    add(
-        "--token-file", type=Path, metavar="FILE", help=f"has the secret; else {TOKEN} is, if it is set"
-    )
+    add("--port", type=_port, default=6060, help="the port; 0 for a free one (default: %(default)s)")
+    add_token_option(parser)
 
 
 def _port(text: str) -> int:
@@ -36,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal, and return the exit status.
 
     Raises:
-        ValueError: another machine could reach the page, and there is no token; or the token is none.
+        ValueError: other machines could reach the page without a token, or the token is empty.
         OSError: the address is taken.
         ImportError: the extra ``web`` is not installed.
     """
@@ -70,8 +68,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def add_token_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that :func:`read_token` reads."""
+    text = f"a file with the token (default: the variable {TOKEN})"
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
+
+
 def read_token(options: argparse.Namespace) -> str | None:
-    """Return the secret that the options or the environment give; None where they give none.
+    """Return the token of the options or the environment, or None.
 
     Raises:
         OSError: the file cannot be read.

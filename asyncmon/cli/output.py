@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""Output of commands: tables or JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Print a value as JSON. NaN and infinities are ``null``, which every reader takes."""
+    """Print a value as JSON, with ``null`` for NaN and infinities."""
     text = json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None), indent=2)
     sys.stdout.write(f"{text}\n")
 
 
 def write_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in aligned columns, below their header if there is one."""
+    """Print rows in aligned columns, below an optional header."""
     lines = [header, *rows] if header else rows
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -32,14 +32,14 @@ def write_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def moment(wall_time: float | None) -> str:
-    """Return a local time as text, with its offset; ``"unknown"`` for None."""
+    """Format a local time with its UTC offset; ``"unknown"`` for None."""
     if wall_time is None:
         return "unknown"
     return datetime.datetime.fromtimestamp(wall_time).astimezone().isoformat(" ", "seconds")
 
 
 def unreadable(directory: str) -> str | None:
-    """Return why a directory cannot be listed, None where it can. Blocking."""
+    """Return the error of listing a directory, or None. Blocking."""
     try:
         os.scandir(directory).close()
     except OSError as error:

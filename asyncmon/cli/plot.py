@@ -1,4 +1,4 @@
-"""``asyncmon plot``: a picture of the scalars of several runs."""
+"""``asyncmon plot``: draw the scalars of several runs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DESCRIPTION = """\
-Draw scalars into a PNG, one chart a tag with a line for each run. Needs matplotlib: pip install
+Draw scalars into a PNG, one chart per tag with one line per run. Needs matplotlib: pip install
 'asyncmon[plot]'."""
 
 EPILOG = """\
 example: asyncmon plot runs/a runs/b --tag loss --log --smooth 0.9 -o loss.png
-exit status: 0 drawn; 1 there is no such scalar, there are too many, or matplotlib is not installed."""
+exit status: 0 done; 1 no scalar found, too many scalars, or matplotlib is not installed."""
 
 _COLUMNS = 3
-_MOST_CHARTS = 120  # they take 15 s
+_MOST_CHARTS = 120  # drawn in 15 s
 _SIZE = (4.5, 3.2)  # inches of one chart
 _LONGEST = 44  # characters of a title
 
@@ -34,9 +34,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_selection(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, default=Path("scalars.png"), help="default: %(default)s")
-    add("--log", action="store_true", help="a logarithmic scale for values")
-    add("--smooth", type=float, default=0.0, metavar="W", help="as in TensorBoard, from 0 to below 1")
-    add("--time", action="store_true", help="over hours since the run's first point, not over steps")
+    add("--log", action="store_true", help="use a logarithmic scale for values")
+    add("--smooth", type=float, default=0.0, metavar="W", help="smooth as TensorBoard does, 0 <= W < 1")
+    add(
+        "--time",
+        action="store_true",
+        help="draw over hours since the start of the run, not over steps",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -90,9 +94,6 @@ def run(options: argparse.Namespace) -> int:
 def _draw(
     chart: Axes, along: list[float], values: list[float], weight: float, name: str, color: str
 ) -> None:
-    """Draw a line; where it is smoothed, faintly the values themselves too."""
-    import numpy as np
-
     marker = "o" if len(values) == 1 else None
     if not weight:
         chart.plot(along, values, label=name, linewidth=1.2, marker=marker, color=color)
@@ -103,14 +104,12 @@ def _draw(
 
 
 def smoothed(values: NDArray[np.float64], weight: float) -> NDArray[np.float64]:
-    """Return the exponential moving average, without its bias to zero at the start; NaN stay NaN.
+    """Return the exponential moving average with bias correction. NaN and infinities become NaN.
 
     Args:
         values: shape ``[n]``.
-        weight: of what was before, from 0 to below 1.
+        weight: the weight of the previous average, from 0 to below 1.
     """
-    import numpy as np
-
     result, average, count = np.full(len(values), np.nan), 0.0, 0
     for i, value in enumerate(values.tolist()):
         if np.isfinite(value):

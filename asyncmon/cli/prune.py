@@ -10,29 +10,35 @@ from asyncmon.checkpoint import KeepBest, prune
 from asyncmon.cli.output import add_json_option, write_json, write_table
 
 DESCRIPTION = """\
-Delete the older checkpoints of a directory. The newest whole ones stay, and the best where --keep-best
-is given; damaged ones are neither counted nor deleted. While training saves there it is refused."""
+Delete the older checkpoints of a directory. The newest complete ones stay, and with --keep-best the
+best ones; damaged ones are neither counted nor deleted. It fails while training saves there."""
 
 EPILOG = """\
 example: asyncmon prune runs/digits --keep 3 --keep-best accuracy:max:2 --dry-run
-exit status: 0 done; 1 there is no whole checkpoint, or the directory is in use."""
+exit status: 0 done; 1 there is no complete checkpoint, or the directory is in use."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
     add = parser.add_argument
-    add("directory", help="where the checkpoints are, a path or a URL")
-    add("--keep", type=int, default=5, metavar="N", help="so many of the newest (default: %(default)s)")
+    add("directory", help="the directory of the checkpoints, a path or a URL")
+    add(
+        "--keep",
+        type=int,
+        default=5,
+        metavar="N",
+        help="keep the N newest (default: %(default)s)",
+    )
     add(
         "--keep-best", type=_keep_best, metavar="METRIC[:min|max[:N]]",
-        help="also the best N by a metric they were saved with (default: the one that is lowest)",
+        help="also keep the best N by a metric that they were saved with (default: the lowest one)",
     )  # fmt: skip
-    add("--dry-run", action="store_true", help="only say what would be deleted")
+    add("--dry-run", action="store_true", help="only print what would be deleted")
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prune a directory."""
+    """Delete older checkpoints, and list all of them."""
     if options.keep < 1:
         raise ValueError(f"--keep is a number of checkpoints, at least 1, got {options.keep}.")
     kept, deleted, damaged = asyncio.run(

@@ -1,4 +1,4 @@
-"""``asyncmon run``: an async function of a module, under ``am.run``."""
+"""``asyncmon run``: run an async function of a module with ``am.run``."""
 
 from __future__ import annotations
 
@@ -14,38 +14,41 @@ from typing import Any
 from asyncmon import runtime
 
 DESCRIPTION = """\
-Run a function of a module until it is done or a signal stops it.
+Run a function of a module until it returns or a signal stops it.
 
-An `async def` function is awaited. It, or a plain function, may also return a session and what to run
-in it, `return session, train_op`, which is run until the session is to stop. --resume and --grace are
-passed as the keyword arguments `resume` and `stop_grace_period_secs` if the function has them."""
+An `async def` function is awaited. An async or plain function may also return a session and fetches,
+`return session, train_op`, which run until the session should stop. --resume and --grace are passed
+as the keyword arguments `resume` and `stop_grace_period_secs` if the function has them."""
 
 EPILOG = """\
-exit status: 0 done; 75 stopped by a signal, and saved: run it again; 1 an error, or stopped and not
-saved; 130 aborted by a second Ctrl-C; 2 the arguments are wrong."""
+exit status: 0 done; 75 stopped by a signal and saved: run it again; 1 an error, or stopped and not
+saved; 130 aborted by a second Ctrl-C; 2 invalid arguments."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
     add = parser.add_argument
-    add("target", metavar="MODULE:FUNCTION", help="training.digits:main, looked for from here too")
+    add(
+        "target",
+        metavar="MODULE:FUNCTION",
+        help="training.digits:main, also from the current directory",
+    )
     add(
         "--resume", default="auto", metavar="auto|never|PATH",
-        help="begin with the newest checkpoint, without one, or with this one; passed to the function, "
+        help="start from the newest checkpoint, from none, or from this one; passed to the function, "
         "for MonitoredTrainingSession(resume=...) (default: %(default)s)",
     )  # fmt: skip
     add(
         "--grace", type=float, metavar="SECS",
-        help="end within so many seconds after SIGTERM or Ctrl-C (default: the sessions' own grace "
-        "period, else 120)",
+        help="the grace period after SIGTERM or Ctrl-C (default: that of the sessions, or 120)",
     )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the function, and return 0, or 1 after an error. Other statuses leave as ``SystemExit``.
+    """Run the function, and return 0, or 1 after an error. Other statuses raise ``SystemExit``.
 
     Raises:
-        ValueError: there is no such module or function, or the options do not fit it.
+        ValueError: the module or function does not exist, or the function does not take an option.
     """
     if options.grace is not None and not options.grace > 0:
         raise ValueError(f"--grace is a positive number of seconds, got {options.grace:g}.")
@@ -71,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Import the function. Return it with its keyword arguments."""
     module_name, _, path = options.target.partition(":")
     if not module_name or not path:
         raise ValueError(f"MODULE:FUNCTION is expected, training.digits:main, got {options.target!r}.")
@@ -104,7 +106,6 @@ def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, An
 
 
 async def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    """Call the function; run what it returns."""
     result = function(**arguments)
     if inspect.isawaitable(result):
         result = await result

@@ -1,4 +1,4 @@
-"""``asyncmon verify``: whether checkpoints are as they were saved."""
+"""``asyncmon verify``: verify the checksums of checkpoints."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from asyncmon import checkpoint
 from asyncmon.cli.inspect import PATH
 from asyncmon.cli.output import add_json_option, moment, write_json, write_table
 
-DESCRIPTION = "Check every byte of a checkpoint, or of all those of a directory."
+DESCRIPTION = "Verify every byte of a checkpoint, or of all checkpoints in a directory."
 
-EPILOG = "exit status: 0 all are as they were saved; 1 one is damaged or missing, or there is none."
+EPILOG = "exit status: 0 all are intact; 1 one is damaged or missing, or there is none."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify checkpoints, and return 1 where one is damaged."""
+    """Verify checkpoints, and return 1 if one is damaged."""
     found = asyncio.run(checkpoint.verify(options.path))
     if not found:
         raise ValueError(f"There is no checkpoint in {options.path!r}.")

@@ -1,11 +1,10 @@
-"""``asyncmon watch``: the runs of a log directory, at a terminal."""
+"""``asyncmon watch``: show the runs of a log directory at a terminal."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
-import fnmatch
 import math
 import os
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncmon.cli.output import unreadable
+from asyncmon.cli.scalars import add_tag_option, is_selected
 from asyncmon.monitor.log_directory import LogDirectory
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Room, downsample
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 DESCRIPTION = """\
-Show the runs of a log directory at the terminal: state, step, rate, newest checkpoint, and each scalar
-with a line of its course. Ctrl-C leaves. Where the output is no terminal it is printed once. Needs
-rich: pip install 'asyncmon[progress]'."""
+Show the runs of a log directory at the terminal: state, step, rate, newest checkpoint, and a sparkline
+of each scalar. Ctrl-C exits. If the output is not a terminal, it is printed once. Needs rich: pip
+install 'asyncmon[progress]'."""
 
 _MARKS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-~=+*#"
 _WIDTH = 32
-_VALUES_WIDTH = 36  # of the last value, the least and the greatest one
+_VALUES_WIDTH = 36  # of the last, the least and the greatest value
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -41,13 +41,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "logdir",
         metavar="LOGDIR",
-        help="a directory with event files and checkpoints, or with runs in it",
+        help="a directory with event files and checkpoints, or with runs",
     )
-    add(
-        "--tag", action="append", metavar="PATTERN",
-        help="only these scalars, such as loss or 'eval/*'; may be given more than once",
-    )  # fmt: skip
-    add("--every", type=float, default=1.0, metavar="SECS", help="between two looks (default: 1)")
+    add_tag_option(parser)
+    add("--every", type=float, default=1.0, metavar="SECS", help="the refresh interval (default: 1)")
     add("--once", action="store_true", help="print it once")
 
 
@@ -67,21 +64,21 @@ def run(options: argparse.Namespace) -> int:
 async def _watch(console: Console, options: argparse.Namespace) -> None:
     from rich.live import Live
 
-    directory, looks = LogDirectory(options.logdir), 0
+    directory, refreshes = LogDirectory(options.logdir), 0
     live = Live(console=console, screen=True, auto_refresh=False)
     once = options.once or not console.is_terminal
     with contextlib.nullcontext() if once else live:
         while True:
-            looks += 1
+            refreshes += 1
             runs, room = await directory.scan(), Room()
             for one in runs:
                 one.scalars.enter(room)
                 await one.refresh()
-                one.scalars.publish(looks)
+                one.scalars.publish(refreshes)
             if once and not runs:
                 problem = unreadable(options.logdir) or "no event file, no checkpoint"
                 raise ValueError(f"There is no run in {options.logdir!r}: {problem}.")
-            page = await _page(runs, options.tag or ["*"], console)
+            page = await _page(runs, options.tag or [], console)
             if once:
                 console.print(page)
                 return
@@ -103,11 +100,7 @@ async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: 
         table.add_column(no_wrap=True, style="cyan")
         for _ in range(3):
             table.add_column(justify="right", style="dim", no_wrap=True)
-        chosen = [
-            last
-            for last in one.scalars.tags()
-            if any(fnmatch.fnmatchcase(last.tag, pattern) for pattern in patterns)
-        ]
+        chosen = [last for last in one.scalars.tags() if is_selected(last.tag, patterns)]
         longest = max((len(last.tag) for last in chosen), default=0)
         width = console.width - min(longest, console.width // 3) - _VALUES_WIDTH
         width = min(max(width, 8), _WIDTH)
@@ -147,9 +140,9 @@ def _finite_range(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def sparkline(values: NDArray[np.float64], width: int, marks: str = _MARKS) -> str:
-    """Return the course of some values in ``width`` characters at most.
+    """Return a sparkline of values, ``width`` characters at most.
 
-    Each character is the mean of as many values; a gap is where no value is finite.
+    Each character shows the mean of equally many values; without a finite one it is a space.
     """
     least, most = _finite_range(values)
     size = max(1, math.ceil(len(values) / width))

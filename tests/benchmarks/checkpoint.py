@@ -51,7 +51,7 @@ class State:
         return future
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        await asyncio.to_thread(self._load, values)
+        await asyncio.to_thread(self.copy_from, values)
 
     def step(self) -> None:
         for name, array in self.arrays.items():
@@ -61,7 +61,7 @@ class State:
             else:
                 np.add(array, 1, out=array)
 
-    def _load(self, values: Mapping[str, Any]) -> None:
+    def copy_from(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             np.copyto(self.arrays[name], value)
 
@@ -165,7 +165,7 @@ def rates(state: State, directory: Path) -> list[Row]:
         beside.replace(plain)
 
     def load_plain() -> None:
-        state._load(safetensors.numpy.load_file(plain))
+        state.copy_from(safetensors.numpy.load_file(plain))
 
     found = take_turns(
         {

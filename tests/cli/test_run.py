@@ -174,4 +174,4 @@ def test_another_result_is_refused(folder: Path) -> None:
 def test_help_names_the_exit_statuses(folder: Path) -> None:
     done = run(folder, "--help", target="")
     assert done.returncode == 0
-    assert "75 stopped by a signal, and saved: run it again" in done.stdout
+    assert "75 stopped by a signal and saved: run it again" in done.stdout

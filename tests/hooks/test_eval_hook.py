@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as g
-from asyncmon.checkpoint import Saver, remove_checkpoint
+from asyncmon.checkpoint import CheckpointReader, Saver, remove_checkpoint
 from asyncmon.errors import NotFoundError, OutOfRangeError
 from asyncmon.hooks import (
     CheckpointSaverHook,
@@ -345,14 +345,18 @@ async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_t
     assert "Evaluation 'eval' at step 4 failed." in caplog.text
 
 
-async def test_a_checkpoint_that_is_gone_is_not_the_last_where_told_so(tmp_path: Path) -> None:
-    class Late(EvalHook):
-        async def _evaluate_checkpoint(self, path: str) -> None:
-            if path.endswith("-5"):
-                await remove_checkpoint(path)
-            await super()._evaluate_checkpoint(path)
+async def test_a_deleted_checkpoint_does_not_end_evaluations_that_log_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_reader = CheckpointReader.open
 
-    hook = Late("test", checkpoint_dir=tmp_path)
+    async def delete_first(path: str) -> CheckpointReader:
+        if path.endswith("-5"):
+            await remove_checkpoint(path)
+        return await open_reader(path)
+
+    monkeypatch.setattr(CheckpointReader, "open", delete_first)
+    hook = EvalHook("test", checkpoint_dir=tmp_path)
     hook.on_error = "log"
     saver = CheckpointSaverHook(tmp_path, save_steps=5, saver=Saver())
     results = listen(hook)

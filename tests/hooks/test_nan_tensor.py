@@ -10,6 +10,7 @@ import pytest
 
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import NanLossDuringTrainingError, NanTensorHook
+from asyncmon.hooks.hook_support import created_session
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
@@ -84,7 +85,7 @@ async def test_mt_3_guards_stand_before_all_other_hooks() -> None:
 
 
 def is_vetoed(coord: Any) -> bool:
-    return coord._session.boundary.vetoed is not None
+    return created_session(coord).boundary.vetoed is not None
 
 
 async def test_a_nan_vetoes_saving_until_a_recovery() -> None:

@@ -226,10 +226,14 @@ async def _nothing() -> None: ...
 async def test_hk_step_3_the_tag_has_the_name_of_the_global_step(tmp_path: Path) -> None:
     graph = g.Graph()
     with graph.as_default(), g.name_scope("outer"):
-        g.create_global_step()
-    hook = h.StepCounterHook(output_dir=tmp_path)
-    async with MonitoredSession(ChiefSessionCreator(program=graph), [hook]):
-        assert hook._tag == f"{g.get_global_step(graph).op.name}/sec"
+        step = g.assign_add(g.create_global_step(), 1)
+    hook = h.StepCounterHook(every_n_steps=1, output_dir=tmp_path)
+    async with MonitoredSession(ChiefSessionCreator(program=graph), [hook]) as sess:
+        for _ in range(2):
+            await sess.run(step)
+            await asyncio.sleep(1)
+    tags = {value.tag for event in await events(tmp_path) for value in event.summary.value}
+    assert tags == {f"{g.get_global_step(graph).op.name}/sec"}
 
 
 @pytest.mark.parametrize(
