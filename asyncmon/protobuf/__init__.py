@@ -1,7 +1,7 @@
 """The protobuf wire format, without the protobuf package: event files and TF checkpoints need it.
 
-Each of the writing functions returns the bytes of one field; joined, they are a message. :func:`fields`
-takes a message apart. Messages that are written and read are declared as subclasses of
+A function for writing returns the bytes of a field; a message is the concatenation of its fields.
+:func:`fields` splits a message into fields. Messages that are written and read are subclasses of
 :class:`~asyncmon.protobuf.message.Message`.
 """
 
@@ -17,7 +17,7 @@ _SINGLE_BYTES = [bytes([n]) for n in range(128)]
 
 
 class WireError(ValueError):
-    """Bytes that are not a message: a field is cut off, or of a kind that does not exist."""
+    """Bytes that are no message: a field is truncated, or of an unknown wire type."""
 
 
 def varint(number: int) -> bytes:
@@ -61,12 +61,12 @@ def double(number: int, value: float) -> bytes:
 
 
 def floating(number: int, value: float) -> bytes:
-    """Return a field of a float32; what is too great for one is infinite."""
+    """Return a field of a float32; a number out of range becomes infinite."""
     return varint(number << 3 | FIXED32) + float32(value)
 
 
 def float32(value: float) -> bytes:
-    """Return the four bytes of a float32; what is too great for one is infinite."""
+    """Return the four bytes of a float32; a number out of range becomes infinite."""
     try:
         return struct.pack("<f", value)
     except OverflowError:
@@ -74,10 +74,10 @@ def float32(value: float) -> bytes:
 
 
 def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Yield ``(field number, wire type, value)``; the value is an int or, unless a varint, raw bytes.
+    """Yield ``(field number, wire type, value)``; the value is an int for a varint, else raw bytes.
 
     Raises:
-        WireError: the bytes end within a field, or are no message at all.
+        WireError: the bytes are no message, or end within a field.
     """
     view = memoryview(data)
     position, end = 0, len(view)
@@ -103,12 +103,12 @@ def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryvie
 
 
 def signed(number: int) -> int:
-    """Return an unsigned 64-bit number of the wire as the signed one that it stands for."""
+    """Convert an unsigned 64-bit number to the signed number with the same bits."""
     return number - (1 << 64) if number >> 63 else number
 
 
 def read_varint(view: memoryview | bytes, position: int) -> tuple[int, int]:
-    """Return the number (unsigned, 64 bits) at a position, and the position after it."""
+    """Return the unsigned 64-bit number at a position, and the position after it."""
     result = shift = 0
     try:
         while True:

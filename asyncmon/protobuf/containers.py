@@ -1,4 +1,4 @@
-"""The values of repeated fields and maps of messages, which are checked when they are put in."""
+"""Values of repeated fields and maps of messages, which check their elements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class Repeated(list[T]):
-    """The values of a repeated field; of messages, copies. Those have protobuf's ``add``."""
+    """The values of a repeated field. Messages are copied; for them there is protobuf's ``add``."""
 
     def __init__(self, values: Iterable[T], field: Field, owner: Any = None) -> None:
         self._field = field
-        self._owner = owner  # the message that is set once there is an element
+        self._owner = owner  # the message to set in its parent at the first element
         super().__init__([checked(field, value) for value in values])
 
     def add(self, **fields: Any) -> T:
@@ -71,7 +71,7 @@ class Repeated(list[T]):
 
 
 class Map(dict[Any, T]):
-    """A map field. Of messages, a key that is missing is made when it is read, as protobuf does."""
+    """A map field. Reading a missing key of a map to messages creates it, as in protobuf."""
 
     def __init__(self, values: Any, field: Field, owner: Any = None) -> None:
         self._field, self._owner = field, owner
@@ -85,7 +85,7 @@ class Map(dict[Any, T]):
         return value
 
     def get_or_create(self, key: Any) -> T:
-        """Return the message of a key, which is made where it is missing."""
+        """Return the message of a key, which is created if it is missing."""
         return self[key]
 
     def __setitem__(self, key: Any, value: T) -> None:
@@ -94,7 +94,7 @@ class Map(dict[Any, T]):
         self._put(key, checked(self._field, value))
 
     def MergeFrom(self, other: Mapping[Any, T]) -> None:
-        """Take over the entries of another map; of messages, copies."""
+        """Add the entries of another map; messages are copied."""
         for key, value in other.items():
             self._put(key, _copy(self._field, value))
 
@@ -118,7 +118,7 @@ class Map(dict[Any, T]):
 
 
 def _set_owner(values: Any) -> None:
-    """Have the message of a list or map be set in its own, as it is no longer empty."""
+    """Set the message of a list or map in its parent, as it is no longer empty."""
     owner, values._owner = values._owner, None
     if owner is not None:
         owner.SetInParent()

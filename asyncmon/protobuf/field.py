@@ -1,4 +1,4 @@
-"""The fields of messages: how a value is written, and read back."""
+"""Fields of messages: encoding, decoding and checks of their values."""
 
 from __future__ import annotations
 
@@ -52,10 +52,7 @@ def _single(value: Any) -> float:
 
 
 class Kind(Enum):
-    """How a field's value looks on the wire: its default, its wire type, to bytes and back.
-
-    And what an element of a list is checked by, and converted.
-    """
+    """The type of a field: its default, wire type, encoding, decoding, and check of list elements."""
 
     INT = 0, VARINT, lambda value: varint(int(value)), signed, _integer
     BOOL = False, VARINT, lambda value: varint(bool(value)), bool, bool
@@ -87,7 +84,7 @@ class Kind(Enum):
 
 
 class Field(NamedTuple):
-    """A declared field of a class of messages."""
+    """A field of a message class."""
 
     name: str
     number: int
@@ -103,7 +100,7 @@ class Field(NamedTuple):
 
 
 def make_field(name: str, number: int, kind: Kind, *rest: Any) -> Field:
-    """Return a field: its name, its number, its kind and the others up to ``enum``."""
+    """Return a field from its name, number, kind and the options of :func:`proto`."""
     tag = varint(number << 3 | kind.wire_type)
     return Field._make((name, number, kind, *rest, tag, kind.wire_type == DELIMITED))
 
@@ -116,13 +113,13 @@ _KEYS = {kind: _of_map("key", 1, kind) for kind in Kind}
 
 
 def key_of(field: Field) -> Field:
-    """Return the field that the keys of a map are."""
+    """Return the field of the keys of a map."""
     assert field.key is not None, "it is a map"
     return _KEYS[field.key]
 
 
 def encode_all(field: Field, value: Any) -> list[bytes]:
-    """Return the pieces of bytes of a field with its value."""
+    """Return the encoded value of a field, in pieces."""
     if field.key is not None:
         key, entry = key_of(field), _of_map("value", 2, field.kind, field.message)
         return [
@@ -144,10 +141,10 @@ def _data(field: Field, value: Any) -> bytes:
 
 
 def checked(field: Field, value: Any) -> Any:
-    """Return a nested message, which may be a dict of its fields, or an element of a list, converted.
+    """Convert a nested message (also given as a dict of its fields) or an element of a list.
 
     Raises:
-        TypeError: it is of another type.
+        TypeError: the value is of another type.
         ValueError: the number is out of range.
     """
     if field.message is None:
@@ -175,7 +172,7 @@ def _encode(field: Field, value: Any) -> bytes:
 
 
 def decode(field: Field, wire_type: int, raw: Any) -> Any:
-    """Return the value of a field. WireError where the bytes are none."""
+    """Decode the value of a field. WireError for invalid bytes."""
     kind = field.kind
     if wire_type != kind.wire_type:
         raise WireError(f"Field {field.name!r} has wire type {wire_type}; it is a {kind.name.lower()}.")
@@ -188,7 +185,7 @@ def decode(field: Field, wire_type: int, raw: Any) -> Any:
 
 
 def decode_entry(field: Field, wire_type: int, raw: Any) -> tuple[Any, Any]:
-    """Return a key of a map and its value."""
+    """Decode an entry of a map, a key and a value."""
     assert field.key is not None, "it is a map"
     if wire_type != DELIMITED:
         raise WireError(f"Field {field.name!r} has wire type {wire_type}; it is a map.")
@@ -203,7 +200,7 @@ def decode_entry(field: Field, wire_type: int, raw: Any) -> tuple[Any, Any]:
 
 
 def decode_all(field: Field, wire_type: int, raw: Any) -> Iterable[Any]:
-    """Return values of a repeated field, of which one comes or several packed ones."""
+    """Decode one value of a repeated field, or several packed values."""
     kind = field.kind
     if wire_type != DELIMITED or kind.wire_type == DELIMITED:
         return [decode(field, wire_type, raw)]

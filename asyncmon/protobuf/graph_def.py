@@ -1,8 +1,8 @@
-"""Graphs as messages: ``GraphDef``, and how an object becomes one.
+"""Graphs as messages: ``GraphDef``, and the conversion of objects to it.
 
-Any object can be a graph that has ``get_operations()`` and whose operations have a ``name`` and a
-``type``; what else an operation has is used: ``inputs`` and ``control_inputs`` (objects with a
-``name``, or names), ``outputs`` (with ``dtype`` and ``shape``), ``device``, ``attrs``.
+A graph is any object with ``get_operations()``, whose operations have a ``name`` and a ``type``.
+Optional attributes of an operation are ``inputs`` and ``control_inputs`` (objects with a ``name``, or
+names), ``outputs`` (with ``dtype`` and ``shape``), ``device`` and ``attrs``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from asyncmon.protobuf.message import Map, Message, Repeated, proto
 from asyncmon.protobuf.tensors import DATA_TYPES, TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.protobuf.tf_types import DTYPES
 
-_LARGEST = 1024  # bytes of an attribute; TensorBoard does not show larger ones
-_PRODUCER = 27  # the GraphDef version in which all that is used here exists
+_LARGEST = 1024  # the largest attribute in bytes that TensorBoard shows
+_PRODUCER = 27  # the GraphDef version that has all fields used here
 
 
 class AttrListValue(Message):
@@ -34,7 +34,7 @@ class AttrListValue(Message):
 
 
 class AttrValue(Message):
-    """An attribute of a node: one of these. ``tf.AttrValue``; ``WhichOneof("value")`` names it."""
+    """An attribute of a node, a union: ``WhichOneof("value")`` names its field. ``tf.AttrValue``."""
 
     ListValue: ClassVar[type[AttrListValue]] = AttrListValue
 
@@ -60,7 +60,7 @@ class NodeDef(Message):
 
 
 class VersionDef(Message):
-    """Which version a graph was written by, and is for. ``tf.VersionDef``."""
+    """The version that wrote a graph, and the oldest that can read it. ``tf.VersionDef``."""
 
     producer: int = proto(1, Kind.INT)
     min_consumer: int = proto(2, Kind.INT)
@@ -70,8 +70,7 @@ class VersionDef(Message):
 class GraphDef(Message):
     """A graph as data. ``tf.GraphDef``.
 
-    Attributes that are longer than 1,024 bytes are cut: of a large constant the dtype and the shape are
-    kept.
+    Attributes longer than 1,024 bytes are cut: a large constant keeps its dtype and shape.
     """
 
     node: Repeated[NodeDef] = proto(1, NodeDef, repeated=True)
@@ -80,13 +79,13 @@ class GraphDef(Message):
 
 
 def graph_def_of(operations: Iterable[Any], *, add_shapes: bool = True) -> GraphDef:
-    """Return the graph that these operations are; with the shapes of outputs in ``_output_shapes``."""
+    """Return the graph of these operations, with the shapes of outputs in ``_output_shapes``."""
     nodes = [node_def_of(operation, add_shapes=add_shapes) for operation in operations]
     return GraphDef(node=nodes, versions=VersionDef(producer=_PRODUCER))
 
 
 def node_def_of(operation: Any, *, add_shapes: bool = False) -> NodeDef:
-    """Return an operation as a node."""
+    """Convert an operation to a node."""
     return NodeDef(
         name=operation.name,
         op=operation.type,
@@ -127,7 +126,7 @@ def _attributes(operation: Any, add_shapes: bool) -> dict[str, AttrValue]:
 
 
 def _attribute(value: Any) -> AttrValue:
-    """Return an attribute; what protobuf has no form for becomes its text."""
+    """Convert an attribute; a value without a form in protobuf becomes its text."""
     match value:
         case bool() | np.bool_():
             return AttrValue(b=bool(value))
@@ -171,7 +170,7 @@ def _dtype(dtype: Any) -> int:
 
 
 def _shape(shape: Any) -> TensorShapeProto:
-    """Return a shape: -1 for an unknown dimension."""
+    """Convert a shape, with -1 for an unknown dimension."""
     if shape is None or getattr(shape, "ndims", 0) is None:
         return TensorShapeProto(unknown_rank=True)
     values = [getattr(size, "value", size) for size in shape]

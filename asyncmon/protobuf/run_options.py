@@ -1,4 +1,4 @@
-"""What may be asked of a session or a run, and what a run tells. TF1: ``tf.RunOptions`` and kin."""
+"""Options and metadata of a run. TF1: ``tf.RunOptions`` and ``tf.RunMetadata``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _reported: set[str] = set()
 
 @dataclass(slots=True)
 class RunOptions:
-    """How one run is to be done. TF1: ``tf.RunOptions``.
+    """Options of a run. TF1: ``tf.RunOptions``.
 
     Attributes:
         trace_level: ``FULL_TRACE`` (or any level above ``NO_TRACE``) fills the run's metadata.
-        timeout_in_ms: the run raises ``DeadlineExceededError`` when it takes longer; 0 is no limit, or
-            that of the session's config. The session stays usable and its state is that before the run.
-        inter_op_thread_pool: without effect, as are the next ones; one that is set is logged, once.
+        timeout_in_ms: the run raises ``DeadlineExceededError`` if it takes longer; 0 means the limit of
+            the session's config, if any. The session stays usable, with the state before the run.
+        inter_op_thread_pool: no effect, like the remaining options; setting one is logged once.
     """
 
     NO_TRACE: ClassVar[int] = 0
@@ -43,7 +43,7 @@ class RunOptions:
 
 @dataclass(slots=True)
 class NodeStats:
-    """What one node of a traced run took.
+    """The time and memory of a node in a traced run.
 
     Attributes:
         name: the operation's name.
@@ -51,7 +51,7 @@ class NodeStats:
         start: seconds since the start of the run.
         duration: seconds.
         thread: the name of the thread that ran it.
-        nbytes: bytes of its outputs.
+        nbytes: the size of its outputs in bytes.
     """
 
     name: str
@@ -64,12 +64,12 @@ class NodeStats:
 
 @dataclass(slots=True)
 class RunMetadata:
-    """What a traced run did, filled when ``options.trace_level`` asks for it. TF1: ``tf.RunMetadata``.
+    """The trace of a run, filled if ``options.trace_level`` requests it. TF1: ``tf.RunMetadata``.
 
     Attributes:
-        nodes: in the order in which they ended, awaited ones with the time they waited.
-        duration: seconds from the call to the end, what the run waited for included.
-        extras: what hooks and other programs add, by name.
+        nodes: the nodes in the order of their ends; times of awaited nodes include the wait.
+        duration: seconds from the call to the end, including waits.
+        extras: additions of hooks and other programs, by name.
     """
 
     nodes: list[NodeStats] = field(default_factory=list)
@@ -78,19 +78,19 @@ class RunMetadata:
 
     @property
     def step_stats(self) -> StepStats:
-        """The nodes as TF1 has them: ``step_stats.dev_stats[0].node_stats[i].node_name`` and so on."""
+        """The nodes in TF1's form: ``step_stats.dev_stats[0].node_stats[i].node_name`` and so on."""
         return step_stats_of(self.nodes)
 
     def SerializeToString(self) -> bytes:
-        """Return it as a protobuf message, which holds the ``step_stats``. TF1: same name."""
+        """Encode it as a protobuf message with the ``step_stats``. TF1: same name."""
         return RunMetadataProto(step_stats=self.step_stats).SerializeToString()
 
 
 def check_options(options: Any, metadata: Any) -> None:
-    """Refuse what is neither None nor what a run takes.
+    """Check the types of the options and the metadata of a run.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: one of them is neither None nor of its type.
     """
     if options is not None and not isinstance(options, RunOptions):
         raise TypeError(f"options must be a RunOptions, got {options!r}.")

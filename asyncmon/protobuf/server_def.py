@@ -8,7 +8,7 @@ from asyncmon.protobuf.message import Message, proto
 
 
 class ServerDef(Message):
-    """The cluster of a server, and which of its tasks that is. ``tf.train.ServerDef``."""
+    """The cluster of a server, and the server's job and task index. ``tf.train.ServerDef``."""
 
     cluster: ClusterDef = proto(1, ClusterDef)
     job_name: str = proto(2, Kind.TEXT)

@@ -1,4 +1,4 @@
-"""What a traced step took, as messages; names are protobuf's and TF1's."""
+"""Statistics of a traced step as messages; names are those of TF1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 class AllocatorMemoryUsed(Message):
-    """The bytes of a node's outputs. ``tf.AllocatorMemoryUsed``."""
+    """The memory of a node's outputs. ``tf.AllocatorMemoryUsed``."""
 
     allocator_name: str = proto(1, Kind.TEXT)
     total_bytes: int = proto(2, Kind.INT)
@@ -21,9 +21,9 @@ class AllocatorMemoryUsed(Message):
 
 
 class NodeExecStats(Message):
-    """One node: times in microseconds, ``all_start_micros`` from the run's start. ``tf.NodeExecStats``.
+    """The times of a node in microseconds. ``tf.NodeExecStats``.
 
-    The others are counted from the node's own start.
+    ``all_start_micros`` is relative to the start of the run, the others to the start of the node.
     """
 
     node_name: str = proto(1, Kind.TEXT)
@@ -52,13 +52,13 @@ class StepStats(Message):
 
 
 class RunMetadataProto(Message):
-    """What ``tf.RunMetadata`` is on the wire."""
+    """The message of ``tf.RunMetadata``."""
 
     step_stats: StepStats = proto(1, StepStats)
 
 
 def step_stats_of(nodes: Iterable[Any]) -> StepStats:
-    """Return the statistics of a traced run, of ``NodeStats``."""
+    """Convert the ``NodeStats`` of a traced run."""
     threads: dict[str, int] = {}
     nodes = list(nodes)
     if not nodes:
@@ -69,12 +69,12 @@ def step_stats_of(nodes: Iterable[Any]) -> StepStats:
 
 
 def _node_stats(node: Any, thread: int) -> NodeExecStats:
-    took = max(1, round(node.duration * 1e6))  # TensorBoard takes 0 for unknown
+    took = max(1, round(node.duration * 1e6))  # 0 means unknown for TensorBoard
     memory = AllocatorMemoryUsed(allocator_name="cpu", total_bytes=node.nbytes, peak_bytes=node.nbytes)
     return NodeExecStats(
         node_name=node.name,
         all_start_micros=round(node.start * 1e6),
-        op_end_rel_micros=took,  # what starts at once has no op_start_rel_micros
+        op_end_rel_micros=took,  # op_start_rel_micros is 0 without a wait
         all_end_rel_micros=took,
         memory=[memory],
         timeline_label=f"{node.name} = {node.op}",

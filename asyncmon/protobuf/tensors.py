@@ -1,4 +1,4 @@
-"""Tensors and their shapes as messages; names are protobuf's and TF1's."""
+"""Tensors and their shapes as messages; names are those of TF1."""
 
 from __future__ import annotations
 

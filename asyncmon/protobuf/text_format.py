@@ -1,4 +1,4 @@
-"""Messages in protobuf's text format, for people and for ``graph.pbtxt``."""
+"""Protobuf's text format, for ``str(message)`` and ``graph.pbtxt``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHARACTERS = [_ESCAPES.get(byte, chr(byte)) for byte in range(256)]
 
 
 def message_text(message: Any) -> str:
-    """Return a message in the text format."""
+    """Format a message."""
     lines: list[str] = []
     _add(lines, message, "")
     return "".join(lines)
@@ -46,7 +46,7 @@ def _add_value(lines: list[str], field: Field, value: Any, name: str, indent: st
 
 
 def scalar_text(kind: Kind, value: Any, enum: Mapping[int, str] | None = None) -> str:
-    """Return a value that is no message in the text format."""
+    """Format a value that is no message."""
     if kind in (Kind.TEXT, Kind.BYTES):
         if isinstance(value, str) and not _SPECIAL.search(value):
             return f'"{value}"'
@@ -60,6 +60,6 @@ def scalar_text(kind: Kind, value: Any, enum: Mapping[int, str] | None = None) -
 
 
 def _number(value: Any, kind: Any, digits: int, more: int) -> str:
-    """Return a number with so many digits if they say all of it, else with more, as protobuf does."""
+    """Format a number with this number of digits if they suffice, else with more, as protobuf does."""
     short = f"{kind(value):.{digits}g}"
     return short if kind(short) == kind(value) or value != value else f"{kind(value):.{more}g}"

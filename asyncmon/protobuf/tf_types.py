@@ -1,4 +1,4 @@
-"""TensorFlow's numbers of dtypes, and its masked checksum: event files and TF checkpoints have both."""
+"""TensorFlow's numbers of dtypes, and its masked checksum, for event files and TF checkpoints."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DTYPES = {
 """The numbers of ``tf.DataType`` by name."""
 
 QUANTIZED = {"int8": 11, "uint8": 12, "int32": 13, "int16": 15, "uint16": 16}
-"""The numbers of quantized dtypes by the name of what holds them."""
+"""The numbers of quantized dtypes by the name of their storage dtype."""
 
 
 def enum_name(dtype: str) -> str | None:
-    """Return the name of a dtype in protobuf's text format, ``DT_FLOAT``; None if it has none."""
+    """Return the name of a dtype in protobuf's text format, such as ``DT_FLOAT``, or None."""
     return f"DT_{_NAMES.get(dtype, dtype).upper()}" if dtype in DTYPES else None
 
 
@@ -38,5 +38,5 @@ _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 def masked(crc32c: int) -> int:
-    """Return a CRC-32C as TF stores it: rotated and shifted, so that checksums of it make sense."""
+    """Mask a CRC-32C as TF does: rotate and add, so that a checksum over checksums is safe."""
     return ((crc32c >> 15 | crc32c << 17) + 0xA282EAD8) & 0xFFFFFFFF

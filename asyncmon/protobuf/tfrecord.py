@@ -1,6 +1,6 @@
-"""TFRecord, the framing of event files and of examples: length and data each with a masked CRC-32C.
+"""TFRecord, the format of event files and of examples: length and data, each with a masked CRC-32C.
 
-No event loop, no clock. A record is whole or it is reported; what lies before it counts.
+A damaged or truncated record is an error; the records before it are valid.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 
 CHUNK = 1 << 18
-"""Bytes read at once."""
+"""The number of bytes in one read."""
 
 WINDOW_BITS = {"": 0, "ZLIB": zlib.MAX_WBITS, "GZIP": zlib.MAX_WBITS | 16}
-"""The names of compressions, and what zlib calls them."""
+"""The ``wbits`` of zlib for each name of a compression."""
 
 
 def frame(data: bytes) -> bytes:
-    """Return one record: length, its checksum, the data, its checksum."""
+    """Return a record with its frame: length, checksum, data, checksum."""
     return b"".join((_header(len(data)), data, _FOOTER.pack(masked(crc32c(data)))))
 
 
@@ -40,12 +40,12 @@ def _header(length: int) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class RecordParser:
-    """Takes the bytes of a file as they come and gives the records they hold.
+    """An incremental parser of records.
 
     Attributes:
         name: the file, for messages.
-        index: how many records have been given; the number of the next one.
-        offset: the byte at which the next one begins.
+        index: the number of the next record.
+        offset: the byte at which the next record begins.
     """
 
     name: str
@@ -54,7 +54,7 @@ class RecordParser:
     _rest: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the records that are complete now; what is left over waits for more bytes.
+        """Add bytes and yield the records that are complete.
 
         Raises:
             DataLossError: a record does not match its checksum. Those before it have been yielded.
@@ -74,7 +74,7 @@ class RecordParser:
             del self._rest[:position]
 
     def check_end(self) -> None:
-        """Refuse a partial last record.
+        """Check that there is no partial record.
 
         Raises:
             DataLossError: there is one.
@@ -102,8 +102,8 @@ def read_chunks(path: str | os.PathLike[str], compression: str = "") -> Iterator
     """Yield the bytes of a file, decompressed. Blocks.
 
     Raises:
-        OSError: it cannot be read.
-        DataLossError: the compressed data is damaged or cut off. What precedes it has been given.
+        OSError: the file cannot be read.
+        DataLossError: the compressed data is damaged or truncated. The data before it has been yielded.
     """
     with open(path, "rb", buffering=0) as file:
         if not compression:
@@ -115,7 +115,7 @@ def read_chunks(path: str | os.PathLike[str], compression: str = "") -> Iterator
         try:
             while data := file.read(CHUNK):
                 while data:
-                    if inflate.eof:  # files may be joined
+                    if inflate.eof:  # compressed files may be concatenated
                         inflate = zlib.decompressobj(WINDOW_BITS[compression])
                     plain = inflate.decompress(data, CHUNK)
                     read += len(data) - len(inflate.unconsumed_tail) - len(inflate.unused_data)
@@ -138,11 +138,13 @@ def read_chunks(path: str | os.PathLike[str], compression: str = "") -> Iterator
 def read_records(
     path: str | os.PathLike[str], compression: str = ""
 ) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield lists of records of a file, each with the (decompressed) byte at which it begins. Blocks.
+    """Yield lists of records of a file, each with the byte at which it begins. Blocks.
+
+    Positions are those in the decompressed data.
 
     Raises:
         OSError: the file cannot be read.
-        DataLossError: a record is damaged, or cut off. Those before it have been given.
+        DataLossError: a record is damaged or truncated. Those before it have been yielded.
     """
     parser = RecordParser(str(path))
     for chunk in read_chunks(path, compression):

@@ -1,1 +1,1 @@
-"""The base of all rooms: time, cancellation, threads, locks, files, differences between systems."""
+"""The lowest layer: time, cancellation, threads, locks, files, differences between systems."""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 CANCEL_ROUNDS = 5
-"""How often, a second apart, a task is cancelled before it is abandoned."""
+"""The number of cancellations, a second apart, before a task is abandoned."""
 
 
 async def outlast(
@@ -29,12 +29,12 @@ async def outlast(
 
     Args:
         task: to wait for.
-        cancel_after: seconds after the first cancellation of the caller at which the task is cancelled
-            too, and again after every further ``cancel_after``. None: never.
+        cancel_after: cancel the task this number of seconds after the first cancellation of the caller,
+            and again in this interval. None: never.
         on_cancel: called with the first cancellation of the caller.
 
     Returns:
-        The first cancellation of the caller, which the caller raises when it has cleaned up, or None.
+        The first cancellation of the caller, to be raised after its cleanup, or None.
     """
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
@@ -88,14 +88,14 @@ async def shielded(
     name: str,
     cancel_after: float | None = None,
 ) -> T:
-    """Run ``fn(*args)`` to completion in a task of its own, even if the caller is cancelled.
+    """Run ``fn(*args)`` to completion in a new task, even if the caller is cancelled.
 
-    A cancellation of the caller is raised once the task is done.
+    A cancellation of the caller is raised when the task is done.
 
     Args:
         fn: an ``async def`` function.
         *args: its arguments.
-        name: of the task.
+        name: the name of the task.
         cancel_after: see :func:`outlast`.
     """
     task = asyncio.create_task(fn(*args), name=name)
@@ -126,7 +126,8 @@ def is_unrequested(requests_before: int = 0) -> bool:
     ``other.cancel(); await other`` raises such an error.
 
     Args:
-        requests_before: what ``Task.cancelling`` was before, for a task that survives cancellations.
+        requests_before: the earlier value of ``Task.cancelling``, for a task that survived
+            cancellations.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() <= requests_before

@@ -1,9 +1,8 @@
 """Time, read in one place.
 
-The clock is the running event loop's: a loop with virtual time (:mod:`asyncmon.testing`) makes every
-timer, deadline and time stamp of asyncmon virtual, with nothing to inject anywhere. Durations of
-computations (how long did this plan take?) are the one exception: they are about the machine and use
-:func:`time.perf_counter`.
+The clock is that of the running event loop: a loop with virtual time (:mod:`asyncmon.testing`) makes
+every timer, deadline and time stamp of asyncmon virtual. Durations of computations are the exception:
+they are measured with :func:`time.perf_counter`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 
 
 def monotonic() -> float:
-    """Return seconds on the running loop's clock, which never goes back.
+    """Return the monotonic time of the running loop, in seconds.
 
     In a thread without a running loop this is :func:`time.monotonic`, the clock of asyncio's loops.
     """

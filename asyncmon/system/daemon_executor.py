@@ -1,7 +1,7 @@
-"""Worker threads that never hold up the end of the program.
+"""Worker threads that do not delay the exit of the program.
 
-The pools of asyncio and anyio are joined when the program ends, so one call that hangs, in a read or in
-a step, would hang the exit too. These threads are daemons: a job that is stuck is left behind, by name.
+The pools of asyncio and anyio are joined at exit, so a call that hangs, in a read or in a step, would
+hang the exit, too. These threads are daemons: a job that hangs is abandoned.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Jobs = SimpleQueue["list[Any] | None"]
 
 
 class DaemonExecutor(Executor):
-    """A pool of daemon threads, each started when first needed. They end with this object, too.
+    """A pool of daemon threads, started on demand. They also end when this object is collected.
 
     Args:
-        name: what the threads are called.
-        workers: how many jobs may run at once. One worker does them in order.
+        name: a prefix of the threads' names.
+        workers: the maximum number of threads. A single worker runs jobs in order.
     """
 
     def __init__(self, name: str, workers: int = 1) -> None:
@@ -40,7 +40,7 @@ class DaemonExecutor(Executor):
         """Run ``fn(*args, **kwargs)`` in a thread.
 
         Raises:
-            RuntimeError: it was shut down, or the system has no thread for it.
+            RuntimeError: the pool was shut down, or the system cannot start a thread.
         """
         if not self._end.alive:
             raise RuntimeError(f"The threads {self._name!r} were shut down and take no more jobs.")
@@ -49,7 +49,7 @@ class DaemonExecutor(Executor):
             try:
                 thread.start()
                 self._started += 1
-            except RuntimeError:  # no more threads: those that run do this job, too
+            except RuntimeError:  # no more threads: the running ones take this job, too
                 if not self._started:
                     raise
         future: Future[T] = Future()
@@ -57,11 +57,11 @@ class DaemonExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the threads end when the jobs given so far are done. Never waits."""
+        """End the threads after the submitted jobs. Does not wait."""
         self._end()
 
     async def call(self, fn: Callable[..., T], *args: Any) -> T:
-        """Run ``fn(*args)`` in a thread and return its result. Cancelled, it leaves the job behind."""
+        """Run ``fn(*args)`` in a thread and return its result. A cancellation abandons the job."""
         return await asyncio.get_running_loop().run_in_executor(self, fn, *args)
 
 
@@ -69,7 +69,7 @@ _at_start: list[Callable[[], None]] = []
 
 
 def at_start_of_threads(fn: Callable[[], None]) -> None:
-    """Have a function called in each thread that pools start from now on."""
+    """Register a function that each new thread of a pool calls first."""
     _at_start.append(fn)
 
 
@@ -93,11 +93,11 @@ def _run(job: list[Any]) -> None:
 
 
 def _called(job: list[Any]) -> Any:
-    """Call the function of a job, and keep nothing of it once its result is known."""
+    """Run a job and set its result, without keeping references to it."""
     call = job.pop()
     try:
         return call()
-    except StopIteration as error:  # a future cannot carry it: whoever waits would hang
+    except StopIteration as error:  # a future refuses it, and its waiter would hang
         raise no_stop_iteration(call.func, error) from error
     finally:
         del call
@@ -109,7 +109,7 @@ def _end(jobs: Jobs, workers: int) -> None:
 
 
 def no_stop_iteration(fn: Callable[..., Any], error: StopIteration) -> RuntimeError:
-    """Return the error to raise where a function let a StopIteration out."""
+    """Return the error to raise for a function that raised StopIteration."""
     stopped = RuntimeError(f"{fn!r} raised StopIteration; to end the data, raise OutOfRangeError.")
     stopped.__cause__ = error
     return stopped

@@ -1,7 +1,7 @@
-"""Texts about exceptions, which never raise, and about what a task waits for.
+"""Texts about exceptions, which never raise, and about the line at which a task waits.
 
-Exceptions are classes of other packages: ``str()`` of one may fail, and a frozen dataclass accepts no
-notes. Neither may keep a session from closing, or hide which error it was.
+``str()`` of an exception may fail, and an exception that is a frozen dataclass accepts no notes.
+Neither may prevent a session from closing, or hide the error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LIBRARIES = ("asyncmon", "asyncio", "anyio")
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Attach a note to an exception, or log it where that fails. Never raises."""
+    """Attach a note to an exception, or log it if that fails. Never raises."""
     try:
         error.add_note(note)
     except Exception:
@@ -25,7 +25,7 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return ``str(error)``, or, where that fails, a text that says so."""
+    """Return ``str(error)``, or a placeholder if that fails."""
     try:
         return str(error)
     except Exception as failure:
@@ -39,10 +39,10 @@ def phrase(error: BaseException) -> str:
 
 
 def where_it_waits(task: asyncio.Task[Any]) -> str:
-    """Return the innermost line at which a task is suspended, and the user's line that led there."""
+    """Return the innermost line at which a task is suspended, and the user's line that called it."""
     frames = task.get_stack()[-1:]
     inner: Any = task.get_coro()
-    while inner is not None:  # the last one awaited is a future, which has no frame
+    while inner is not None:  # the innermost awaitable is a future, without a frame
         frame = getattr(inner, "cr_frame", None)
         if frame is not None:
             frames.append(frame)

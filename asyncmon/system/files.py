@@ -1,8 +1,8 @@
-"""Blocking calls, made in one place and never on the event loop's thread.
+"""Blocking file operations, in worker threads.
 
-Everything that touches a disk goes through here: files are read by :func:`read_bytes`, lines of text
-are written by :func:`append_lines`, anything else is a plain function handed to :func:`in_thread`. What
-must be shown to survive any failing call is written through :class:`FileCalls`.
+All access to disks uses this module: :func:`read_bytes` reads files, :func:`append_lines` writes lines
+of text, and :func:`in_thread` runs other blocking functions. Durable files are written through
+:class:`FileCalls`, whose calls tests can make fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 BESIDE = ".asyncmon-"
-"""How the names of files begin that are not in their place yet. A crash may leave them."""
+"""The prefix of temporary files, which are renamed when they are complete. A crash may leave them."""
 
 
 async def in_thread(
@@ -33,15 +33,15 @@ async def in_thread(
     lost: Callable[[T], object] | None = None,
     on_cancel: Callable[[], object] | None = None,
 ) -> T:
-    """Run a blocking function in a worker thread and return what it returns.
+    """Run a blocking function in a worker thread and return its result.
 
-    A cancelled caller still waits for the function, however often it is cancelled: when this leaves,
-    nothing goes on behind the caller's back and the bytes of a file are whole.
+    A cancelled caller still waits for the function, after any number of cancellations: when this call
+    ends, the function has ended, and a file that it writes is complete.
 
     Args:
         fn: the function.
         *args: its arguments.
-        lost: called with the result that a cancelled caller does not get, to close what was opened.
+        lost: called with the result if the caller was cancelled, for example to close a file.
         on_cancel: called when the caller is cancelled, to make the function end early.
     """
     work = anyio.to_thread.run_sync(fn, *args)
@@ -62,20 +62,20 @@ async def _to_the_end(
         # The exception is retrieved in any case: asyncio logs errors that are not.
         if not work.cancelled() and work.exception() is None and lost is not None:
             lost(work.result())
-        del work  # else the traceback would keep its result alive, and what that holds open
+        del work  # else the traceback would keep the result alive, for example an open file
         raise
 
 
 async def in_thread_abandonable(fn: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Like :func:`in_thread`, but a cancelled caller leaves at once and the function goes on by itself.
+    """Run a blocking function in a worker thread; a cancelled caller abandons it.
 
-    For a disk that may hang. The function must be safe to run behind everybody's back.
+    For a disk that may hang. The function may still run after the caller has ended.
     """
     return await anyio.to_thread.run_sync(fn, *args, abandon_on_cancel=True)
 
 
 async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = -1) -> bytes:
-    """Return up to ``count`` bytes of a file from a position on; all of them where it is -1."""
+    """Return up to ``count`` bytes of a file from a position; all of them if it is -1."""
 
     async def read() -> bytes:
         async with aiofiles.open(path, "rb") as file:
@@ -83,20 +83,20 @@ async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = 
                 await file.seek(start)
             return await file.read(count)
 
-    # A read that is abandoned would leave the file open.
+    # An abandoned read would leave the file open.
     return await _to_the_end(asyncio.ensure_future(read()))
 
 
 async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sync: bool) -> None:
-    """Append lines to a file; make it, with its directory, where it is missing.
+    """Append lines to a file, which is created with its directory if it is missing.
 
-    A last line that a crash has cut is ended first. Must not be cancelled: see
+    A last line that a crash has truncated is ended first. Must not be cancelled: see
     :func:`~asyncmon.system.cancellation.shielded`.
 
     Args:
         path: the file.
         lines: without their line ends.
-        sync: whether to return only when they are durable.
+        sync: return when the lines are durable.
     """
     await make_dirs(Path(path).parent)
     async with aiofiles.open(path, "ab+") as file:
@@ -111,37 +111,36 @@ async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sy
 
 
 async def make_dirs(path: str | os.PathLike[str]) -> None:
-    """Create a directory and its parents where they are missing."""
+    """Create a directory and its missing parents."""
     await in_thread(lambda: Path(path).mkdir(parents=True, exist_ok=True))
 
 
 def beside(name: str) -> str:
-    """Return a fresh name for a file that is not in its place yet."""
+    """Return the name of a temporary file beside its target."""
     return f"{BESIDE}{os.urandom(4).hex()}-{name}"
 
 
 class FileCalls:
-    """The system calls with which durable files are written, one method each. Blocking, thread-safe.
+    """The system calls for durable files, one method each. Blocking, thread-safe.
 
-    A subclass can fail, shorten or kill at each of them, so that a test of what a crash leaves behind
-    runs the very code that a training run does. Every method raises :class:`OSError` as the system
-    does.
+    A test can subclass it to simulate a crash, an error or a short write at each call. Every method
+    raises the :class:`OSError` of the system.
     """
 
     def make_dirs(self, path: Path) -> None:
-        """Create a directory and its parents where they are missing."""
+        """Create a directory and its missing parents."""
         path.mkdir(parents=True, exist_ok=True)
 
     def open(self, path: Path, flags: int) -> int:
-        """Return a new descriptor, which child processes do not inherit."""
+        """Return a new descriptor that child processes do not inherit."""
         return portable.open_file(path, flags)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        """Write bytes; return how many of them were taken."""
+        """Write bytes and return the number written."""
         return os.write(descriptor, data)
 
     def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
-        """Write bytes to the last one, by as many calls of :meth:`write` as it takes."""
+        """Write all bytes, by repeated calls of :meth:`write`."""
         written = self.write(descriptor, data)
         while written < len(data):
             more = self.write(descriptor, data[written:])
@@ -150,16 +149,16 @@ class FileCalls:
             written += more
 
     def truncate(self, descriptor: int, length: int) -> None:
-        """Cut a file to a length and go on writing there."""
+        """Truncate a file and seek to its end."""
         os.ftruncate(descriptor, length)
         os.lseek(descriptor, length, os.SEEK_SET)
 
     def fsync(self, descriptor: int) -> None:
-        """Make what was written, or a directory's entries, durable."""
+        """Make the contents of a file, or the entries of a directory, durable."""
         os.fsync(descriptor)
 
     def sync_directory(self, path: Path) -> None:
-        """Make renames and deletions in a directory durable, by the methods above and below."""
+        """Make renames and deletions in a directory durable."""
         if portable.DIRECTORY is not None:
             descriptor = self.open(path, portable.DIRECTORY)
             try:
@@ -168,11 +167,11 @@ class FileCalls:
                 self.close(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
         os.close(descriptor)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename within a directory, replacing the target, atomically."""
+        """Rename within a directory atomically, replacing the target."""
         portable.replace(source, target)
 
     def unlink(self, path: Path) -> None:
@@ -188,7 +187,7 @@ class FileCalls:
         portable.lock(descriptor)
 
     def write_file(self, path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
-        """Write a new file, durably but for its name in the directory; nothing of it on an error."""
+        """Write a new file durably, except for its directory entry. An error removes the file."""
         descriptor = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             try:
@@ -206,11 +205,11 @@ class FileCalls:
             raise
 
     def put_files(self, directory: Path, files: Mapping[str, bytes]) -> None:
-        """Put small files into their places, each whole, one after another, durably.
+        """Write small files durably, each replaced atomically, one after another.
 
-        Files of the directory that were written before are durable before the first one is in its
-        place. After an error, some may be in their places. Relies on a rename within one directory
-        being atomic, which POSIX promises of local file systems.
+        Earlier entries of the directory are durable before the first file is replaced. An error may
+        leave some of the files replaced. Relies on atomic renames within a directory, which POSIX
+        guarantees for local file systems.
         """
         written = {name: directory / f"{beside(name)}.new" for name in files}
         try:

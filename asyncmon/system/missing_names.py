@@ -1,6 +1,6 @@
-"""The ``__getattr__`` of the front doors: an AttributeError with advice on the missing name.
+"""The AttributeError for a missing name of a public package, with advice on the name.
 
-The advice itself comes from a function that is registered here, so that this module needs no table.
+The advice comes from a registered module, so that the packages do not depend on its tables.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import NoReturn, Protocol
 
 
 class Adviser(Protocol):
-    """Where the advice on missing names comes from."""
+    """A module that gives advice on missing names."""
 
     def advice_on(self, module: str, name: str, prefixes: list[str], known: Iterable[str]) -> str:
-        """Return what follows "module has no attribute": see :func:`missing_name`; "" for nothing."""
+        """Return the rest of the message of :func:`missing_name`, or ""."""
         ...
 
     def hint_for(self, name: str) -> str | None:
@@ -25,7 +25,7 @@ _load_adviser: Callable[[], Adviser] | None = None
 
 
 def register_missing_names(load: Callable[[], Adviser]) -> None:
-    """Set the function that imports the adviser. It is called when a name is missing, not before."""
+    """Set the function that imports the adviser. It is called at the first missing name."""
     global _load_adviser
     _load_adviser = load
 
@@ -33,14 +33,14 @@ def register_missing_names(load: Callable[[], Adviser]) -> None:
 def missing_name(
     module: str, name: str, prefix: str | Iterable[str], known: Iterable[str]
 ) -> AttributeError:
-    """Return the error of a module that lacks a name.
+    """Return the error for a missing name of a module.
 
     Args:
         module: the module's ``__name__``.
         name: the missing attribute.
-        prefix: the namespace of TF1 that the module stands for: "" for ``tf.X``, "train." for
-            ``tf.train.X``; or several.
-        known: the names that the module has.
+        prefix: the namespace of TF1 for the module: "" for ``tf.X``, "train." for ``tf.train.X``; or
+            several.
+        known: the names in the module.
     """
     text = f"module {module!r} has no attribute {name!r}"
     if _load_adviser is not None and not name.startswith("_") and not _is_module(f"{module}.{name}"):
@@ -50,9 +50,9 @@ def missing_name(
 
 
 class MissingMember:
-    """A member that TF1's class has and this one has not: access raises an AttributeError with a hint.
+    """A member of TF1's class that this class lacks: access raises an AttributeError with a hint.
 
-    A descriptor, because ``__getattr__`` on a class slows down the access to all of its attributes.
+    It is a descriptor because ``__getattr__`` would slow down the access to every attribute.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -67,7 +67,7 @@ class MissingMember:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether it is a module: ``from asyncmon import cli`` looks up the attribute first."""
+    """Return whether a name is a module: ``from asyncmon import cli`` first reads the attribute."""
     from importlib.util import find_spec
 
     try:

@@ -1,16 +1,18 @@
-"""System calls that differ between operating systems, with one fallback each.
+"""System calls that differ between operating systems, with a fallback for each.
 
-Linux is the reference. What differs elsewhere:
+Differences to Linux:
 
 * macOS: no processor affinity, so every core counts. ``fsync`` hands the data to the drive, whose own
   cache may still hold it: a power cut can lose the last checkpoint there, a killed process cannot.
-* Windows: no ``fcntl``. A lock is that of ``msvcrt``, mandatory and exclusive, on a byte behind the
-  text of the lock file. A shared lock is not needed: the system refuses to delete or replace an open
-  file. So :func:`replace` retries for a while, and a deletion that is refused counts as "in use".
-  Directories cannot be opened, and need no fsync: NTFS journals names. There is no fork.
-* A system, or a file system, that has no locks at all raises :class:`OSError` with ``ENOTSUP``.
-* A child process inherits descriptors; on Windows it finds shared memory by name, and is given a copy
-  of a socket. Only Linux ends a child with its parent; elsewhere the child notices the parent's end.
+* Windows: no ``fcntl``. Locks are those of ``msvcrt``, mandatory and exclusive, on a byte after the
+text of
+  the lock file. Shared locks are not needed: the system refuses to delete or replace an open file.
+  Therefore :func:`replace` retries, and a refused deletion means "in use". Directories cannot be
+  opened, and need no fsync: NTFS journals names. There is no fork.
+* A system, or a file system, without locks raises :class:`OSError` with ``ENOTSUP``.
+* A child process inherits descriptors; on Windows it opens shared memory by name and receives a copy of
+a
+  socket. Only Linux ends a child with its parent; elsewhere the child detects the parent's end.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _NICENESS = 10
 _BINARY: int = getattr(os, "O_BINARY", 0)
 
 DIRECTORY: int | None = os.O_RDONLY | os.O_DIRECTORY if hasattr(os, "O_DIRECTORY") else None
-"""The flags that open a directory for fsync; None where directories need none."""
+"""The flags to open a directory for fsync; None where directories need no fsync."""
 
 
 def cores() -> int:
@@ -59,19 +61,19 @@ def cores() -> int:
 
 
 def open_file(path: str | os.PathLike[str], flags: int) -> int:
-    """Return a new descriptor, binary, which child processes do not inherit."""
+    """Return a new binary descriptor that child processes do not inherit."""
     return os.open(path, flags | _BINARY, 0o666)
 
 
 def lock(descriptor: int, *, shared: bool = False) -> None:
-    """Lock an open file without waiting. Other processes see it; a crash releases it.
+    """Lock an open file against other processes, without waiting. A crash releases the lock.
 
     Args:
-        descriptor: of the file.
-        shared: several holders may have a shared lock; none beside an exclusive one.
+        descriptor: the descriptor of the file.
+        shared: take a shared lock, which excludes exclusive ones only.
 
     Raises:
-        BlockingIOError: another holder has a lock that excludes this one.
+        BlockingIOError: another holder has a conflicting lock.
         OSError: the system or the file system has no locks.
     """
     if _fcntl is not None:
@@ -83,7 +85,7 @@ def lock(descriptor: int, *, shared: bool = False) -> None:
 
 
 def unlock(descriptor: int) -> None:
-    """Release a lock. OSError where there are none."""
+    """Release a lock. OSError if the system has no locks."""
     if _fcntl is not None:
         _fcntl.flock(descriptor, _fcntl.LOCK_UN)
 
@@ -99,9 +101,9 @@ def _lock_byte(descriptor: int) -> None:
 
 
 def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Rename within a directory, replacing the target, atomically. Blocking.
+    """Rename within a directory atomically, replacing the target. Blocking.
 
-    Windows refuses while the target is open; readers of small files do not for long.
+    Windows refuses while the target is open, so this retries: readers of small files are fast.
     """
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
@@ -115,9 +117,9 @@ def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
 
 
 def read_at(descriptor: int, buffer: memoryview, position: int) -> int:
-    """Fill a buffer from a position of a file, and return how many bytes there were.
+    """Read into a buffer from a position of a file, and return the number of bytes read.
 
-    Without ``preadv`` it moves the descriptor: then one thread at a time.
+    Without ``preadv`` it moves the position of the descriptor, so it is not thread-safe.
     """
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [buffer], position)
@@ -128,18 +130,18 @@ def read_at(descriptor: int, buffer: memoryview, position: int) -> int:
 
 
 def map_file(descriptor: int) -> mmap.mmap:
-    """Map a whole file, which must not be empty, to be read."""
+    """Map a whole file, which must not be empty, for reading."""
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
 
 
 def after_fork_in_child(fn: Callable[[], Any]) -> None:
-    """Have a function called in every forked child; nothing to do where there is no fork."""
+    """Register a function to call in every forked child, on systems with fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=fn)
 
 
 def disk_of(path: Path) -> str:
-    """Return what is known of a path's file system: its free space, and whether it is read-only."""
+    """Return the free space of a path's file system, and whether it is read-only."""
     text = f"{shutil.disk_usage(path).free:,} bytes free"
     if hasattr(os, "statvfs") and os.statvfs(path).f_flag & os.ST_RDONLY:
         text += ", on a read-only file system"
@@ -147,19 +149,18 @@ def disk_of(path: Path) -> str:
 
 
 def user_id() -> int | None:
-    """Return the number of the user this process runs as; None where users have none."""
+    """Return the user id of this process; None on systems without user ids."""
     return os.geteuid() if hasattr(os, "geteuid") else None
 
 
 # --- child processes ------------------------------------------------------------------------------
 class SharedMemory:
-    """Memory that a process and its child see. It is gone when both are, however they end.
+    """Memory shared by a process and its child. The system frees it when both have ended.
 
-    It is used in parts, each mapped by itself. What differs between systems is inside: a descriptor
-    that the child inherits, or a name.
+    Parts of it are mapped separately. The child inherits a descriptor, or opens it by name.
 
     Args:
-        found: :meth:`described` of the parent's; None for new memory.
+        found: :meth:`described` of the parent's memory; None for new memory.
     """
 
     def __init__(self, found: str | None = None) -> None:
@@ -174,65 +175,65 @@ class SharedMemory:
             os.unlink(path)
 
     def described(self) -> str:
-        """Return text by which the child finds it."""
+        """Return a text from which the child opens the memory."""
         return self._name if self.descriptor < 0 else str(self.descriptor)
 
     def map(self, start: int, size: int, *, new: bool = False) -> mmap.mmap:
-        """Map a part, which is reserved first where it is new. Blocking.
+        """Map a part, which is reserved first if it is new. Blocking.
 
         Args:
             start: a multiple of 64 kB.
             size: likewise.
-            new: whether it was never mapped.
+            new: whether the part was never mapped.
 
         Raises:
-            OSError: there is no memory.
+            OSError: there is not enough memory.
         """
         if self.descriptor < 0:
             name: dict[str, Any] = {"tagname": f"{self._name}-{start}"}
             return mmap.mmap(-1, size, **name)
         if new and hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self.descriptor, start, size)  # else writing to it is a SIGBUS
+            os.posix_fallocate(self.descriptor, start, size)  # else a write could raise SIGBUS
         elif new:
             _write_zeros(self.descriptor, start, size)
         return mmap.mmap(self.descriptor, size, offset=start)
 
     def close(self) -> None:
-        """Give the descriptor back; parts that are mapped stay."""
+        """Close the descriptor. Mapped parts stay valid."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 def _write_zeros(descriptor: int, start: int, size: int) -> None:
-    """Reserve a part of a file where the system has no call for it. OSError where the disk is full."""
+    """Reserve a part of a file on systems without a call for it. OSError if the disk is full."""
     end, zeros = start + size, bytes(1 << 16)
     while start < end:
         start += os.pwrite(descriptor, zeros[: end - start], start)
 
 
 def give_back(mapping: mmap.mmap) -> None:
-    """Return the memory of a part that is not used any more, where the system can."""
+    """Return the memory of an unused part to the system, if the system supports it."""
     if hasattr(mmap, "MADV_REMOVE"):
         mapping.madvise(mmap.MADV_REMOVE)
 
 
 def inherited(*descriptors: int) -> dict[str, Any]:
-    """Return the options of ``subprocess`` that let a child inherit descriptors, and no signals."""
+    """Return options of ``subprocess``: the child inherits descriptors, and gets no signals."""
     if os.name == "nt":
         return {}
     return {"pass_fds": descriptors, "start_new_session": True}
 
 
 def give_socket(end: socket.socket, process: int) -> str:
-    """Return text by which a child that has inherited a socket takes it."""
+    """Return a text from which a child takes over an inherited socket."""
     if hasattr(end, "share"):
         return base64.b64encode(end.share(process)).decode()
     return str(end.fileno())
 
 
 def take_socket(given: str) -> socket.socket:
-    """Return the socket of :func:`give_socket`."""
+    """Return the socket for a text of :func:`give_socket`."""
     if given.isdigit():
         return socket.socket(fileno=int(given))
     fromshare: Any = getattr(socket, "fromshare")  # noqa: B009 - only Windows has it
@@ -241,14 +242,14 @@ def take_socket(given: str) -> socket.socket:
 
 
 def end_with_parent() -> None:
-    """Have the system kill this process when the thread that started it ends, where it can."""
+    """Have the system kill this process when the thread that started it ends, if supported."""
     if sys.platform == "linux":
         ctypes = import_module("ctypes")
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9)
 
 
 def lower_priority(*, all_others: bool = False) -> None:
-    """Let other threads of the machine go before the calling one, or before all but it. Linux only."""
+    """Lower the priority of the calling thread, or of the process's other threads. Linux only."""
     if sys.platform == "linux":
         own = threading.get_native_id()
         threads = [int(name) for name in os.listdir("/proc/self/task")] if all_others else [own]
@@ -258,7 +259,7 @@ def lower_priority(*, all_others: bool = False) -> None:
 
 
 def wait_for_end_of_parent(descriptor: int) -> None:
-    """Return when the other end of a pipe is closed or this process has another parent. Blocking."""
+    """Wait until the other end of a pipe is closed or this process has another parent. Blocking."""
     parent = os.getppid()
     while True:
         if os.name != "nt" and not select.select([descriptor], [], [], 1.0)[0]:

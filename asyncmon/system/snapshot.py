@@ -1,4 +1,4 @@
-"""A consistent state, by name, that costs nothing to take."""
+"""Snapshots: consistent states by name, taken without copying."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class HeldArray:
-    """An array of a snapshot that another process holds.
+    """An array of a snapshot in another process.
 
     Attributes:
-        name: in the snapshot.
-        dtype, shape: of the array.
-        rank: which process it is, where there are several. Arrays of one are written together.
+        name: the name in the snapshot.
+        dtype, shape: those of the array.
+        rank: the number of the process. Arrays of one process are written together.
     """
 
     name: str
@@ -29,12 +29,12 @@ class HeldArray:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """The size of an element in bytes."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array."""
+        """The size of the array in bytes."""
         return prod(self.shape) * self.itemsize
 
     def __array__(self, *_args: object, **_options: object) -> NoReturn:
@@ -43,12 +43,12 @@ class HeldArray:
 
 @dataclass(frozen=True, slots=True)
 class ShardedArray:
-    """An array of a snapshot in pieces, which several processes hold.
+    """An array of a snapshot whose pieces are in several processes.
 
     Attributes:
-        dtype, shape: of the whole array.
-        pieces: offset of a piece in the array -> an array of this process or a :class:`HeldArray`. They
-            cover it without overlap.
+        dtype, shape: those of the whole array.
+        pieces: maps the offset of a piece to an array of this process or a :class:`HeldArray`. They
+            cover the array without overlap.
     """
 
     dtype: np.dtype[Any]
@@ -62,7 +62,7 @@ class ShardedArray:
 def assembled(
     shape: tuple[int, ...], dtype: np.dtype[Any], pieces: Mapping[tuple[int, ...], NDArray[Any]]
 ) -> NDArray[Any]:
-    """Return the whole of an array that is in pieces, by their offsets."""
+    """Assemble an array from its pieces by offset."""
     whole = np.empty(shape, dtype)
     for offset, piece in pieces.items():
         ends = zip(offset, piece.shape, strict=True)
@@ -71,28 +71,28 @@ def assembled(
 
 
 class Holder(Protocol):
-    """The process that holds arrays of a snapshot, and sees the files of this one."""
+    """A process that holds arrays of a snapshot, and can write the files of this process."""
 
     def write_file(
         self, path: str, header: bytes, arrays: Mapping[str, Any], control: Any
     ) -> dict[str, int]:
-        """Write a tensor file there, durably but for its name in the directory. Blocking.
+        """Write a tensor file in that process, durably except for its directory entry. Blocking.
 
         Args:
-            path: of the file, which does not exist.
-            header: its first bytes.
-            arrays: what follows, in order: arrays and :class:`HeldArray`.
-            control: stops or unthrottles it, a :class:`~asyncmon.checkpoint.throttle.Control`.
+            path: the path of the file, which does not exist.
+            header: the first bytes of the file.
+            arrays: the arrays that follow, in order: arrays and :class:`HeldArray`.
+            control: stops or unthrottles the write, a :class:`~asyncmon.checkpoint.throttle.Control`.
 
         Returns:
             The CRC-32C of each array.
 
         Raises:
-            OpError: it was not written, and nothing of it is left unless the process has ended.
+            OpError: the file was not written. Nothing of it is left unless the process has ended.
         """
 
     async def pull(self) -> Snapshot:
-        """Return the snapshot with all of its arrays here."""
+        """Return the snapshot with all arrays in this process."""
 
 
 class Snapshot(Mapping[str, "NDArray[Any]"]):
@@ -103,11 +103,11 @@ class Snapshot(Mapping[str, "NDArray[Any]"]):
     of the object) ends the sharing; the arrays must not be read afterwards.
 
     Args:
-        values: names to arrays. Views of them are handed out read-only.
-        step: the global step the state belongs to, or None where the program counts none.
+        values: maps names to arrays. The snapshot returns read-only views of them.
+        step: the global step of the state; None if the program counts no steps.
         on_release: called once, when the sharing ends. Must not refer to the snapshot.
-        holder: has those of its values that are :class:`HeldArray`, or pieces of them. Only a snapshot
-            that was ordered to be written has one.
+        holder: the process with the values that are :class:`HeldArray`, or pieces of them. Only a
+            snapshot that is to be written has one.
     """
 
     __slots__ = ("__weakref__", "_finalizer", "_values", "holder", "step")
