@@ -14,7 +14,7 @@ from pathlib import Path
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.server import Server
-from asyncmon.protobuf.server_def import ServerDef
+from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
 
 DESCRIPTION = """\

@@ -26,7 +26,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import Backend, DirectBackend
-from asyncmon.protobuf.server_def import ServerDef
+from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import outlast
 

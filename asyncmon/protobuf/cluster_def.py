@@ -1,4 +1,4 @@
-"""A cluster as data. TF1: ``tf.train.ClusterDef`` and ``JobDef``."""
+"""Messages that describe a cluster. TF1: ``tf.train.ClusterDef``, ``JobDef``, ``ServerDef``."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ class ClusterDef(Message):
     """The jobs of a cluster. ``tf.train.ClusterDef``."""
 
     job: Repeated[JobDef] = proto(1, JobDef, repeated=True)
+
+
+class ServerDef(Message):
+    """The cluster of a server, and the server's job and task index. ``tf.train.ServerDef``."""
+
+    cluster: ClusterDef = proto(1, ClusterDef)
+    job_name: str = proto(2, Kind.TEXT)
+    task_index: int = proto(3, Kind.INT)
+    protocol: str = proto(5, Kind.TEXT)
+    port: int = proto(6, Kind.INT)

@@ -28,8 +28,9 @@ from asyncmon.hooks import (
     stop_if_higher as stop_if_higher, stop_if_lower as stop_if_lower,
     stop_if_no_decrease as stop_if_no_decrease, stop_if_no_increase as stop_if_no_increase,
 )
-from asyncmon.protobuf.cluster_def import ClusterDef as ClusterDef, JobDef as JobDef
-from asyncmon.protobuf.server_def import ServerDef as ServerDef
+from asyncmon.protobuf.cluster_def import (
+    ClusterDef as ClusterDef, JobDef as JobDef, ServerDef as ServerDef,
+)
 from asyncmon.runtime import (
     ChiefSessionCreator as ChiefSessionCreator, Coordinator as Coordinator,
     LooperTask as LooperTask, MonitoredSession as MonitoredSession, QueueRunner as QueueRunner,

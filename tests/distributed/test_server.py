@@ -19,7 +19,7 @@ import asyncmon.tf1 as tf
 from asyncmon import errors, graph
 from asyncmon.distributed import targets
 from asyncmon.distributed.server import Server
-from asyncmon.protobuf.server_def import ServerDef
+from asyncmon.protobuf.cluster_def import ServerDef
 from tests.distributed.over_grpc import free_port, rpc_config, until
 
 CLUSTER: dict[str, Any] = {"ps": ["localhost:0"], "worker": ["localhost:0", "localhost:0"]}
