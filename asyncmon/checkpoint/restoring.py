@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -10,93 +9,36 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.checkpoint.directory import candidates, load_checkpoint, skip_message
+from asyncmon.checkpoint.directory import load_checkpoint
 from asyncmon.checkpoint.dtypes import Array, is_text
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec, raw_session, state_spec
-from asyncmon.checkpoint.stateful import StatefulRegistry
 from asyncmon.checkpoint.variable_selection import Selection, name_of
-from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
+from asyncmon.errors import InvalidArgumentError, NotFoundError, OpError
 from asyncmon.system.files import in_thread
-
-logger = logging.getLogger(__name__)
 
 Target = Mapping[str, tuple[str, Any]]
 """Names in the session to entry names and objects with ``shape`` and ``dtype``."""
 
 
-class Restorer:
-    """Restores the variables and stateful objects of a saver."""
-
-    def __init__(self, selection: Selection, stateful: StatefulRegistry, *, reshape: bool) -> None:
-        self.restored_path: str | None = None
-        self._selection = selection
-        self._stateful = stateful
-        self._reshape = reshape
-
-    async def restore(
-        self, raw: Any, path: str, ignore_missing: bool, rename: Mapping[str, str]
-    ) -> None:
-        """Load one checkpoint. See :meth:`Saver.restore`."""
-        try:
-            reader = await CheckpointReader.open(path)
-        except NotFoundError as error:
-            raise ValueError(f"The passed save_path is not a valid checkpoint: {path}") from error
-        await self._load(raw, reader, ignore_missing, rename)
-
-    async def restore_latest(
-        self,
-        raw: Any,
-        directory: str,
-        latest_filename: str | None,
-        ignore_missing: bool,
-        rename: Mapping[str, str],
-    ) -> str | None:
-        """Load the newest valid checkpoint. See :meth:`Saver.restore_latest`."""
-        async for path in candidates(directory, latest_filename, for_restore=True):
-            try:
-                reader = await CheckpointReader.open(path)
-            except (NotFoundError, DataLossError, OSError) as error:
-                logger.warning("%s", skip_message(path, error))
-                continue
-            try:
-                await self._load(raw, reader, ignore_missing, rename)
-            except DataLossError as error:
-                logger.warning("%s", skip_message(path, error))
-            else:
-                return path
-        return None
-
-    async def _load(
-        self, raw: Any, reader: CheckpointReader, ignore_missing: bool, rename: Mapping[str, str]
-    ) -> None:
-        async with reader:
-            logger.info("Restoring parameters from %s", reader.path)
-            states = await reader.states()
-            targets = self._targets(reader, await state_spec(raw), rename)
-            await load_entries(
-                raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
-            )
-        self._stateful.load(states)
-        self.restored_path = reader.path
-
-    def _targets(
-        self, reader: CheckpointReader, spec: StateSpec, rename: Mapping[str, str]
-    ) -> dict[str, tuple[str, Any]]:
-        state = {name: (name, one) for name, one in spec.known.items()}
-        if not spec.complete:
-            listed = self._selection.names or ()
-            state |= {name: (name, ArraySpec()) for name in listed if name not in state}
-        targets = {
-            name: (entry_for(key, rename.items()) or key, one)
-            for key, (name, one) in self._selection.to_checkpoint(state).items()
-        }
-        if not spec.complete and self._selection.names is None:
-            taken = {entry for entry, _ in targets.values()}
-            for entry in reader.get_variable_to_shape_map().keys() - taken:
-                if not entry.startswith(RESERVED):
-                    targets[name_for(entry, rename.items())] = entry, ArraySpec()
-        return targets
+def find_targets(
+    selection: Selection, reader: CheckpointReader, spec: StateSpec, rename: Mapping[str, str]
+) -> dict[str, tuple[str, Any]]:
+    """Return the variables that a saver restores from a checkpoint, as :data:`Target` describes."""
+    state = {name: (name, one) for name, one in spec.known.items()}
+    if not spec.complete:
+        listed = selection.names or ()
+        state |= {name: (name, ArraySpec()) for name in listed if name not in state}
+    targets = {
+        name: (entry_for(key, rename.items()) or key, one)
+        for key, (name, one) in selection.to_checkpoint(state).items()
+    }
+    if not spec.complete and selection.names is None:
+        taken = {entry for entry, _ in targets.values()}
+        for entry in reader.get_variable_to_shape_map().keys() - taken:
+            if not entry.startswith(RESERVED):
+                targets[name_for(entry, rename.items())] = entry, ArraySpec()
+    return targets
 
 
 async def load_entries(

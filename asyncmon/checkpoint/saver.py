@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,17 +12,22 @@ from typing import Any, Literal
 from asyncmon.checkpoint import commit
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.commit import Draft
+from asyncmon.checkpoint.directory import candidates, skip_message
 from asyncmon.checkpoint.os_errors import op_errors
-from asyncmon.checkpoint.restoring import Restorer
+from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.restoring import find_targets, load_entries
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
-from asyncmon.checkpoint.saveable_session import raw_session
+from asyncmon.checkpoint.saveable_session import raw_session, state_spec
 from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import Stateful, StatefulRegistry
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection
+from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls, in_thread
+
+logger = logging.getLogger(__name__)
 
 _WRITE_SHARE = 0.8  # of the interval of saves, in which a save should be written
 
@@ -118,7 +124,9 @@ class Saver:
         )
         self._queue = SaveQueue(self._write)
         self._last_start = 0.0
-        self._restorer = Restorer(self._selection, self._stateful, reshape=reshape)
+        self._reshape = reshape
+        self.restored_path: str | None = None
+        """The prefix of the checkpoint that was restored last, or None."""
 
     def build(self) -> None:
         """Choose the variables, unless this was done before. TF1: same name.
@@ -339,9 +347,12 @@ class Saver:
         self.build()
         if self._selection.is_empty:
             return
-        await self._restorer.restore(
-            raw_session(sess), os.fspath(save_path), ignore_missing, rename or {}
-        )
+        raw, path = raw_session(sess), os.fspath(save_path)
+        try:
+            reader = await CheckpointReader.open(path)
+        except NotFoundError as error:
+            raise ValueError(f"The passed save_path is not a valid checkpoint: {path}") from error
+        await self._load(raw, reader, ignore_missing, rename)
 
     async def restore_latest(
         self,
@@ -360,16 +371,39 @@ class Saver:
         self.build()
         if self._selection.is_empty:
             return None
-        return await self._restorer.restore_latest(
-            raw_session(sess), os.fspath(checkpoint_dir), latest_filename, ignore_missing, rename or {}
-        )
+        raw, directory = raw_session(sess), os.fspath(checkpoint_dir)
+        async for path in candidates(directory, latest_filename, for_restore=True):
+            try:
+                reader = await CheckpointReader.open(path)
+            except (NotFoundError, DataLossError, OSError) as error:
+                logger.warning("%s", skip_message(path, error))
+                continue
+            try:
+                await self._load(raw, reader, ignore_missing, rename)
+            except DataLossError as error:
+                logger.warning("%s", skip_message(path, error))
+            else:
+                return path
+        return None
 
-    @property
-    def restored_path(self) -> str | None:
-        """The prefix of the checkpoint that was restored last, or None."""
-        return self._restorer.restored_path
+    # --- internals
 
-    # --- inside
+    async def _load(
+        self,
+        raw: Any,
+        reader: CheckpointReader,
+        ignore_missing: bool,
+        rename: Mapping[str, str] | None,
+    ) -> None:
+        async with reader:
+            logger.info("Restoring parameters from %s", reader.path)
+            states = await reader.states()
+            targets = find_targets(self._selection, reader, await state_spec(raw), rename or {})
+            await load_entries(
+                raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
+            )
+        self._stateful.load(states)
+        self.restored_path = reader.path
 
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.taken(pull=not self._claims.has_plain_files(save.directory))
