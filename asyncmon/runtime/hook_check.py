@@ -98,8 +98,8 @@ def _check_spelling(one: Any, kind: str, base: type, methods: Mapping[str, Any])
 
             if close := get_close_matches(name, inherited, 1, _ALIKE):
                 raise TypeError(
-                    f"{hook_name(one)} has a method {name!r}{_where(value)}, which nobody calls. Is it "
-                    f"{close[0]!r}? If not, give it another name, or one with an underscore first."
+                    f"{hook_name(one)} has a method {name!r}{_where(value)}, which is never called. Is "
+                    f"it {close[0]!r}? If not, give it another name, or one with an underscore first."
                 )
 
 
