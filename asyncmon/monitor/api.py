@@ -15,8 +15,7 @@ from starlette.responses import Response
 from asyncmon.errors import OpError
 from asyncmon.monitor.encoding import encode_series, members, to_json
 from asyncmon.monitor.endpoints import ACTIONS, openapi
-from asyncmon.monitor.event_stream import EventStream
-from asyncmon.monitor.feed import Feed
+from asyncmon.monitor.feed import EventStream, Feed
 from asyncmon.monitor.graph_nodes import graph_nodes
 from asyncmon.monitor.guard import Credentials, Failure, client_of
 from asyncmon.monitor.log_lines import LogLines

@@ -13,7 +13,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.monitor import feed
-from asyncmon.monitor.event_stream import MOST_VIEWERS
+from asyncmon.monitor.feed import MOST_VIEWERS
 from asyncmon.testing import assert_nothing_left_behind
 from tests.monitor.scripted import ScriptedRun, Viewer, client, viewing
 

@@ -22,7 +22,7 @@ except ImportError as error:
 # isort: off
 from asyncmon.programs.torch.program import TorchProgram
 from asyncmon.programs.torch.session import TorchSession
-from asyncmon.programs.torch.state_dicts import import_state_dict
+from asyncmon.programs.torch.state import import_state_dict
 from asyncmon.programs.torch.training import MixedPrecision
 
 __all__ = [
