@@ -62,57 +62,55 @@ def MonitoredTrainingSession(
 ) -> MonitoredSession:
     """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
 
-    The chief with a ``checkpoint_dir`` restores its newest checkpoint, saves one every 600 seconds,
-    at the start and at the end, writes summaries every 100 steps and the rate of steps likewise. A
-    worker waits for the chief, writes nothing, and leaves ``chief_only_hooks`` out.
+    The chief with a ``checkpoint_dir`` restores its newest checkpoint, saves one every 600 seconds, at
+    the start and at the end, and writes summaries and the rate of steps every 100 steps. A worker waits
+    for the chief, writes nothing, and ignores ``chief_only_hooks``.
 
-    By steps or by seconds: a positive number for one switches the other off; None for one leaves the
-    default of the other; 0 or less switches both off.
+    For intervals in steps and in seconds: a positive number disables the other one; None keeps the
+    default of the other one; 0 or less disables both.
 
     Args:
-        master: where the session runs; "" is here.
-        is_chief: whether this process initialises, restores and writes. Of the ranks that run a
+        master: the target of the session; "" is this process.
+        is_chief: whether this process initialises, restores and writes. Of the ranks of a
             ``TorchProgram`` only the first one does.
-        checkpoint_dir: for checkpoints, and for summaries without a ``summary_dir``; made if missing.
-            None: no checkpoints are written or restored.
-        scaffold: its saver and summaries are used. Default: made from the program.
+        checkpoint_dir: for checkpoints, and for summaries without a ``summary_dir``; created if
+            missing. None: no checkpoints are written or restored.
+        scaffold: its saver and summaries are used. Default: one of the program.
         hooks: called after guards and before savers, by their ``priority``.
-        chief_only_hooks: likewise, for the chief only.
-        save_checkpoint_secs: seconds between checkpoints. Default: 600.
-        save_summaries_steps: steps between summaries. Default: 100.
-        save_summaries_secs: seconds between summaries.
+        chief_only_hooks: more hooks, for the chief only.
+        save_checkpoint_secs: the interval of checkpoints in seconds. Default: 600.
+        save_summaries_steps: the interval of summaries in steps. Default: 100.
+        save_summaries_secs: the interval of summaries in seconds.
         config: for the raw session.
-        stop_grace_period_secs: how long tasks and runs have to end by themselves after a stop, before
-            they are cancelled and interrupted; see :class:`MonitoredSession`.
-        log_step_count_steps: steps between measurements of their rate, each a line in the log and a
-            point of ``global_step/sec``; None, 0 or less for none. Choose as many as are done in some
-            ten seconds: where 5,000 steps take a second, 100 would be 50 lines a second, 50_000 is
-            right. To measure by time, switch it off and add ``StepCounterHook(every_n_secs=10)``.
-        max_wait_secs: how long a worker waits for the chief.
-        save_checkpoint_steps: steps between checkpoints.
-        summary_dir: for event files, if not the ``checkpoint_dir``.
+        stop_grace_period_secs: the grace period of tasks and runs after a stop, before they are
+            cancelled and interrupted; see :class:`MonitoredSession`.
+        log_step_count_steps: the interval of measurements of the rate of steps, each a line in the log
+            and a point of ``global_step/sec``; None, 0 or less for none. About ten seconds are a good
+            interval: 50_000 for 5,000 steps a second. To measure by time, disable this and add
+            ``StepCounterHook(every_n_secs=10)``.
+        max_wait_secs: the longest time that a worker waits for the chief.
+        save_checkpoint_steps: the interval of checkpoints in steps.
+        summary_dir: for event files. Default: the ``checkpoint_dir``.
         save_graph_def: whether to write the graph into the event file and the checkpoints' directory.
-        program: what to run, a ``Graph`` or another program. Default: the scaffold's, or the default
-            graph.
+        program: a ``Graph`` or another program. Default: the scaffold's, or the default graph.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, after which
             ``stop_grace_period_secs`` covers everything; see :class:`MonitoredSession`. None: not.
-        recovery: which errors to recover from, how often, after what pause. By default pauses are at
-            most 2 s where there is a ``master``, so that a server that is back is soon used.
-        interrupt: whether an error of a background task ends a run at once, see
+        recovery: the errors to recover from, the number of attempts and the pauses. With a ``master``
+            the default pauses are at most 2 s, so that a restarted server is soon used.
+        interrupt: whether an error of a background task interrupts a run at once, see
             :class:`MonitoredSession`.
-        saver: what restores and saves, and how many checkpoints it keeps: ``Saver(max_to_keep=20)``.
-            Short for a scaffold that has it.
+        saver: restores and saves, such as ``Saver(max_to_keep=20)``. Short for a scaffold with it.
         save_on_cancel: whether a cancellation saves a last checkpoint, see
             :class:`CheckpointSaverHook`.
-        resume: ``"auto"`` begins with the newest checkpoint of the directory; ``"never"`` without one,
-            and a path (``runs/1/model.ckpt-500``) with that one, though the directory has newer ones,
-            which ``max_to_keep`` deletes in time. Under a scheduler that starts programs again, only
-            ``"auto"`` goes on.
+        resume: ``"auto"`` starts with the newest checkpoint of the directory, ``"never"`` without one,
+            and a path (``runs/1/model.ckpt-500``) with that one, even if the directory has newer ones,
+            which ``max_to_keep`` deletes in time. Under a scheduler that restarts programs, only
+            ``"auto"`` continues.
 
     Raises:
-        ValueError: seconds and steps are both given, for checkpoints or for summaries; or a saver and a
-            scaffold are; or no checkpoints are saved, but one is to be on cancellation.
-        TypeError: an argument is no number, no path, no scaffold.
+        ValueError: both seconds and steps are given, for checkpoints or for summaries; or both a saver
+            and a scaffold; or ``save_on_cancel`` without checkpoints.
+        TypeError: an argument is not a number, a path or a scaffold.
 
     Example::
 
@@ -178,7 +176,7 @@ def MonitoredTrainingSession(
 def _cadence(
     name: str, steps: Any, secs: Any, default: tuple[int | None, float | None]
 ) -> tuple[Any, Any]:
-    """Return steps and seconds, one of them None, or both where it is off."""
+    """Return the interval in steps and in seconds: one of them is None, or both if disabled."""
     _check_numbers(**{f"{name}_steps": steps, f"{name}_secs": secs})
     given = [value for value in (steps, secs) if value is not USE_DEFAULT and value is not None]
     if not given:
@@ -197,7 +195,7 @@ def _cadence(
 
 
 def _check_numbers(**values: Any) -> None:
-    """Refuse values that are no numbers and would silently switch something off."""
+    """Refuse values that are not numbers, and would disable an interval."""
     for name, value in values.items():
         if value is USE_DEFAULT or value is None:
             continue
