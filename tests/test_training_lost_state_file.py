@@ -99,7 +99,7 @@ async def test_training_goes_on_from_the_newest_checkpoint_and_so_do_its_saves(
     text = warnings(caplog)
     assert f"The state file {tmp_path / 'checkpoint'} is missing, damaged or empty" in text
     assert f"4 checkpoints are in the directory, the newest is {tmp_path / 'model.ckpt-3'}" in text
-    assert "To begin anew, remove the checkpoints or use another directory." in text
+    assert "To start from the beginning, remove the checkpoints or use another directory." in text
     after = contents(tmp_path)
     assert before.items() <= after.items(), "what was there is written over by nothing"
     assert {name for name in after if name.endswith(".json")} == {

@@ -198,8 +198,8 @@ async def candidates(
     if state is None and for_restore and found:
         logger.warning(
             "The state file %s is missing, damaged or empty, but %d checkpoints are in the directory, "
-            "the newest is %s. Restoring the newest whole one. To begin anew, remove the checkpoints "
-            "or use another directory.",
+            "the newest is %s. Restoring the newest valid one. To start from the beginning, remove the "
+            "checkpoints or use another directory.",
             locations.join(directory, name),
             len(found),
             found[0],

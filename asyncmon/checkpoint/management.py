@@ -228,8 +228,8 @@ async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
         if newest is not None:
             raise ValueError(
                 f"The passed save_path is not a valid checkpoint: {newest}; "
-                f"nor is any older one in {directory!r}. Training does not silently begin anew: "
-                "repair or empty the directory, or use another."
+                f"nor is any older one in {directory!r}. Training does not silently start from the"
+                " beginning: repair or empty the directory, or use another."
             )
     elif state is not None and members.continue_from is not None:
         await members.continue_from(directory)

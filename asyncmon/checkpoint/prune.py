@@ -64,7 +64,7 @@ async def prune(
     if not whole:
         others = " but those of TensorFlow" if len(damaged) < len(found) else ""
         raise NotFoundError(
-            f"There is no whole checkpoint in {directory!r}{others}: nothing is deleted."
+            f"There is no valid checkpoint in {directory!r}{others}: nothing is deleted."
         )
     retention = Retention(max_to_keep, 0.0, math.inf, keep_best)
     stay, excess, _ = retention.decide(sorted(whole, key=lambda one: one.time))

@@ -112,7 +112,7 @@ def _mismatch_error(path: str, missing: list[str], problems: list[str]) -> OpErr
     listed = "\n  ".join([*missing, *problems])
     return cls(
         f"Restoring from checkpoint failed. This is most likely due to {what}. Nothing was changed. In"
-        f" {path!r}:\n  {listed}\nPass ignore_missing=True to leave what is missing as it is, or"
+        f" {path!r}:\n  {listed}\nPass ignore_missing=True to keep the values of missing variables, or"
         f" rename={{...}} where names have changed."
     )
 

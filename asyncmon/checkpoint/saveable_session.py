@@ -13,7 +13,7 @@ from asyncmon.system.members import members_of
 from asyncmon.system.snapshot import Holder
 
 RESERVED = "__"
-"""State that begins with this is the engine's own (random generators): restored where it was saved."""
+"""The prefix of internal state (random generators), which a restore may skip."""
 
 
 class SaveableSession(Protocol):
@@ -59,7 +59,7 @@ class DescribedProgramMembers:
     """The optional members of a program that a saver uses."""
 
     describe: Callable[[], Any] | None = None
-    """Return what the manifest of each checkpoint says of the program, as JSON values. Called when a
+    """Return a description of the program for the manifest, as JSON values. Called when a
     save is ordered; must not block. None: the manifest names its type."""
 
 
@@ -109,10 +109,10 @@ class SaverMembers:
 
 
 def raw_session(session: Any) -> Any:
-    """Return the session that holds the state: a monitored session's raw one, or the session itself.
+    """Return the raw session of a monitored session, or the session itself.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: the argument is no session.
         RuntimeError: the monitored session is closed.
     """
     unwrap = members_of(WrapperMembers, session).raw_session
@@ -137,7 +137,7 @@ def order_snapshot(raw: Any) -> Awaitable[Any]:
 class StateSpec(NamedTuple):
     """The variables that a session can load: names to objects with ``shape`` and ``dtype``.
 
-    ``complete`` is false where only variables that have a value already are known.
+    ``complete`` is false if only initialized variables are known.
     """
 
     known: Mapping[str, Any]
@@ -171,7 +171,7 @@ def known_names(raw: Any) -> set[str]:
 
 
 def describe(raw: Any) -> Any:
-    """Return ``describe()`` of a session's program, or else its type."""
+    """Return ``describe()`` of a session's program, or its type."""
     graph = members_of(SaveableSessionMembers, raw).graph
     program = raw if graph is None else graph
     described = members_of(DescribedProgramMembers, program).describe
@@ -181,7 +181,7 @@ def describe(raw: Any) -> Any:
 
 
 def release(snapshot: Any) -> None:
-    """End the sharing of a snapshot's arrays with its session."""
+    """Release a snapshot, which ends the sharing of its arrays with the session."""
     end = members_of(SnapshotMembers, snapshot).release
     if end is not None:
         end()

@@ -80,14 +80,14 @@ async def test_a_damaged_one_is_neither_counted_nor_deleted(tmp_path: Path) -> N
 
 @pytest.mark.asyncio
 async def test_the_last_whole_one_is_never_deleted(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no whole checkpoint"):
+    with pytest.raises(NotFoundError, match="no valid checkpoint"):
         await prune(tmp_path)
     assert present(tmp_path, "*") == []
     await saved(tmp_path, 1)
     with pytest.raises(ValueError, match="at least 1, got 0"):
         await prune(tmp_path, 0)
     (tmp_path / "m-1.safetensors").write_bytes(b"")
-    with pytest.raises(NotFoundError, match="no whole checkpoint"):
+    with pytest.raises(NotFoundError, match="no valid checkpoint"):
         await prune(tmp_path)
 
 

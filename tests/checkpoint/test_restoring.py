@@ -223,7 +223,10 @@ async def test_a_lost_state_file_does_not_hide_the_checkpoints(
     assert (
         f"3 checkpoints are in the directory, the newest is {tmp_path / 'm-3'}" in warning.getMessage()
     )
-    assert "To begin anew, remove the checkpoints or use another directory" in warning.getMessage()
+    assert (
+        "To start from the beginning, remove the checkpoints or use another directory"
+        in warning.getMessage()
+    )
 
 
 async def test_sm_8_a_checkpoint_whose_files_are_gone_is_warned_of(
