@@ -268,8 +268,10 @@ class Coordinator:
         return self._channels.make(capacity, overflow, max_staleness, name)
 
     def register_task(self, task: asyncio.Task[Any]) -> None:
-        """Adopt a task that other code created: :meth:`join` waits for it, its error requests a
-        stop."""
+        """Adopt a task that other code created, so that :meth:`join` waits for it.
+
+        An error in it requests a stop.
+        """
         if not isinstance(task, asyncio.Future):
             raise TypeError(f"register_task takes an asyncio.Task, got {task!r}.")
         self._tasks.register(task)
@@ -337,8 +339,7 @@ class Coordinator:
     # -- for the session or supervisor that owns this
 
     async def _shut_down(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:
-        """Request a stop and join all tasks but ``exclude``. Log and return a sentence about
-        stragglers.
+        """Request a stop and join all tasks but ``exclude``. Log and return the stragglers' names.
 
         Raises nothing: the errors are in :attr:`errors`.
         """
