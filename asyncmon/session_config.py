@@ -1,4 +1,4 @@
-"""How a session uses the machine. TF1: ``tf.ConfigProto`` and the messages inside."""
+"""The configuration of sessions. TF1: ``tf.ConfigProto`` and its nested messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class GPUOptions:
-    """TF1: ``tf.GPUOptions``. Taken, and without meaning: the engine runs on the CPU."""
+    """TF1: ``tf.GPUOptions``. Without effect: the engine runs on the CPU."""
 
     per_process_gpu_memory_fraction: float = 0.0
     allow_growth: bool = False
@@ -29,7 +29,7 @@ class GPUOptions:
 
 @dataclass(slots=True, kw_only=True)
 class OptimizerOptions:
-    """TF1: ``tf.OptimizerOptions``. Taken, and without meaning: plans are optimised always."""
+    """TF1: ``tf.OptimizerOptions``. Without effect: plans are always optimised."""
 
     L1: ClassVar[int] = 0
     L0: ClassVar[int] = -1
@@ -49,7 +49,7 @@ class OptimizerOptions:
 
 @dataclass(slots=True, kw_only=True)
 class GraphOptions:
-    """TF1: ``tf.GraphOptions``. Taken, and without meaning: plans are optimised always."""
+    """TF1: ``tf.GraphOptions``. Without effect: plans are always optimised."""
 
     enable_recv_scheduling: bool = False
     optimizer_options: OptimizerOptions = field(default_factory=OptimizerOptions)
@@ -64,21 +64,21 @@ class GraphOptions:
 
 @dataclass(slots=True, kw_only=True)
 class RPCOptions:
-    """How a session or a server talks to other processes. TF1: ``tf.RPCOptions``, with its fields.
+    """Options of connections to other processes. TF1: ``tf.RPCOptions``, with its fields.
 
     Attributes:
-        timeout_secs: an answer that does not come for so long is an ``UnavailableError``. A run may
-            take longer: the other side says that it goes on.
-        token: a secret that both sides know; without one and without certificates a server takes
-            connections of its own machine only.
-        certificate: the path of this side's certificate, PEM: a server's, or a client's for a server
-            that asks for one.
-        private_key: the path of its key, PEM.
-        authority: the path of the certificates that the other side's must be signed by, PEM. A server
-            with one asks its clients for certificates.
+        timeout_secs: the time without an answer, in seconds, after which calls raise
+            ``UnavailableError``. Runs may take longer: the server sends keep-alive messages.
+        token: a shared secret. Without a token and certificates a server accepts only connections
+            from its own machine.
+        certificate: the path of the own certificate, PEM: of a server, or of a client of a server that
+            requires one.
+        private_key: the path of its private key, PEM.
+        authority: the path of the certificate authorities of the peer, PEM. A server with one requires
+            certificates of its clients.
         compression_algorithm: "", "deflate" or "gzip".
-        use_rpc_for_inprocess_master: talk to a server of this process as to any other.
-        compression_level: without effect, as are the next ones.
+        use_rpc_for_inprocess_master: also connect to a server of this process by RPC.
+        compression_level: without effect, as are the following fields.
     """
 
     timeout_secs: float = 10.0
@@ -96,26 +96,26 @@ class RPCOptions:
 
 @dataclass(slots=True, kw_only=True)
 class SessionConfig:
-    """How a session uses the machine. TF1: ``tf.ConfigProto``, with all of its fields.
+    """The configuration of a session. TF1: ``tf.ConfigProto``, with all of its fields.
 
-    Attributes may be set one by one, those of ``gpu_options`` and ``graph_options`` too, before a
-    session is made of it. Fields that are set and have no meaning here are named in one INFO line.
+    Attributes, also those of ``gpu_options`` and ``graph_options``, may be set until a session is made
+    with it. One INFO line lists the fields that are set but have no effect.
 
     Attributes:
-        inline_ms: a plan that takes less, by its own measured average, runs on the loop's thread, which
-            it holds for that long; 0 always uses a worker thread. So does a run that is fed many more
-            elements than those before, and a plan with a ``while_loop``.
-        workers: how many threads compute beside the loop, and beside the one that all steps have; they
-            are started when they are needed.
-        intra_op_parallelism_threads: how many threads work together on what is large in a run; 0 is one
-            for each core. Where it is set, the process's BLAS has one thread while a run computes: the
-            session's own threads divide large products.
-        inter_op_parallelism_threads: TF1's name of ``workers``, which it overrides; 0 leaves that.
-        operation_timeout_in_ms: the ``timeout_in_ms`` of runs that are given no other; 0 is no limit.
-        rpc_options: how to talk to the process that a target names.
-        kernels: ``"torch"`` has convolution, pooling, their gradients and large products computed by
-            PyTorch (extra ``torch``), on as many threads as ``intra_op_parallelism_threads`` says;
-            results may differ in rounding. ``"numpy"``: by this engine.
+        inline_ms: a plan whose measured average is shorter runs on the thread of the event loop and
+            blocks it for that time. 0 always uses a worker thread, as do runs with much larger feeds
+            than before and plans with a ``while_loop``.
+        workers: the number of threads that compute beside the event loop and the thread of the steps.
+            They are started on demand.
+        intra_op_parallelism_threads: the number of threads that share large operations of a run; 0 is
+            one per core. If set, the BLAS of the process has one thread during a run, and the threads
+            of the session divide large products.
+        inter_op_parallelism_threads: TF1's name of ``workers``; overrides it unless 0.
+        operation_timeout_in_ms: the default ``timeout_in_ms`` of runs; 0 is no limit.
+        rpc_options: options of the connection to the process of a target.
+        kernels: ``"torch"`` computes convolution, pooling, their gradients and large products with
+            PyTorch (extra ``torch``), on ``intra_op_parallelism_threads`` threads; results may differ
+            in rounding. ``"numpy"`` uses this engine.
 
     Example::
 
@@ -151,10 +151,10 @@ class SessionConfig:
         self.check()
 
     def check(self) -> None:
-        """Refuse numbers that mean nothing.
+        """Check the values.
 
         Raises:
-            ValueError: one is out of range.
+            ValueError: a value is out of range.
         """
         if self.inline_ms < 0:
             raise ValueError(f"inline_ms must be 0 or more, got {self.inline_ms!r}.")
@@ -173,13 +173,13 @@ class SessionConfig:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}.")
 
     def engine_options(self) -> dict[str, Any]:
-        """Return the fields that the engine uses and that differ from their defaults, by name."""
+        """Return the fields of the engine that differ from their defaults, by name."""
         default = SessionConfig()
         values = {name: getattr(self, name) for name in sorted(_ENGINE)}
         return {name: value for name, value in values.items() if value != getattr(default, name)}
 
     def report_unused(self) -> None:
-        """Log which fields are set and have no meaning here, once for the same ones."""
+        """Log the fields that are set but have no effect, once for the same fields."""
         unused = [name for name in _set_fields(self) if name not in _USED]
         if unused and (names := ", ".join(unused)) not in _reported:
             _reported.add(names)
@@ -201,7 +201,7 @@ _reported: set[str] = set()
 
 
 def _set_fields(message: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of fields that differ from their defaults, with dots for those inside."""
+    """Yield the dotted names of fields that differ from their defaults."""
     default = type(message)()
     for one in fields(message):
         value = getattr(message, one.name)

@@ -7,6 +7,7 @@ files and directories survive a crash of the machine.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -128,7 +129,9 @@ class MappedFile:
             self.size = os.fstat(self._descriptor).st_size
             self._bytes = np.empty(0, np.uint8)
             if self.size:
-                self._bytes = np.frombuffer(portable.map_file(self._descriptor), np.uint8)
+                self._bytes = np.frombuffer(
+                    mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ), np.uint8
+                )
         except BaseException:
             self.close()
             raise

@@ -2,17 +2,15 @@
 
 Differences to Linux:
 
-* macOS: no processor affinity, so every core counts. ``fsync`` hands the data to the drive, whose own
-  cache may still hold it: a power cut can lose the last checkpoint there, a killed process cannot.
-* Windows: no ``fcntl``. Locks are those of ``msvcrt``, mandatory and exclusive, on a byte after the
-text of
-  the lock file. Shared locks are not needed: the system refuses to delete or replace an open file.
-  Therefore :func:`replace` retries, and a refused deletion means "in use". Directories cannot be
-  opened, and need no fsync: NTFS journals names. There is no fork.
+* macOS: there is no processor affinity, so all cores count. ``fsync`` passes data to the drive, which
+  may cache it: a power failure can lose the last checkpoint, a killed process cannot.
+* Windows: there is no ``fcntl``. Locks are those of ``msvcrt``, mandatory and exclusive, on a byte
+  after the text of the lock file. Shared locks are not needed: an open file cannot be deleted or
+  replaced. Therefore :func:`replace` retries, and a rejected deletion means "in use". Directories
+  cannot be opened and need no fsync: NTFS journals names. There is no fork.
 * A system, or a file system, without locks raises :class:`OSError` with ``ENOTSUP``.
-* A child process inherits descriptors; on Windows it opens shared memory by name and receives a copy of
-a
-  socket. Only Linux ends a child with its parent; elsewhere the child detects the parent's end.
+* A child process inherits descriptors. On Windows it opens shared memory by name and gets a duplicate
+  of a socket. Only Linux kills a child with its parent; elsewhere the child detects the parent's end.
 """
 
 from __future__ import annotations
@@ -127,11 +125,6 @@ def read_at(descriptor: int, buffer: memoryview, position: int) -> int:
     data = os.read(descriptor, len(buffer))
     buffer[: len(data)] = data
     return len(data)
-
-
-def map_file(descriptor: int) -> mmap.mmap:
-    """Map a whole file, which must not be empty, for reading."""
-    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
 
 
 def after_fork_in_child(fn: Callable[[], Any]) -> None:
