@@ -21,8 +21,8 @@
         ├── DataLossError          15   a torn or corrupted file
         └── UnauthenticatedError   16
 
-``CancelledError`` here is the original's error of an *operation*. It is an ordinary ``Exception`` and
-has nothing to do with ``asyncio.CancelledError``, which asyncmon never catches and keeps.
+``CancelledError`` is TF1's error of an *operation*. It is an ordinary ``Exception`` and
+unrelated to ``asyncio.CancelledError``, which asyncmon never suppresses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "UnknownError", "error_code_from_exception_type", "exception_type_from_error_code",
 ]  # fmt: skip
 
-# The codes by name, to compare ``error.error_code`` with.
+# The values of ``error.error_code``.
 OK = 0
 CANCELLED = 1
 UNKNOWN = 2
@@ -65,19 +65,18 @@ UNAUTHENTICATED = 16
 class OpError(Exception):
     """An operation failed. TF1: ``tf.errors.OpError``.
 
-    Takes the message alone, or TF1's arguments. Pickles, without the operation, so that it can cross a
-    process boundary.
+    Takes a message only, or TF1's arguments. It can be pickled, without the operation.
 
     Args:
-        *args: ``message``, or ``node_def, op, message``, in ``OpError`` itself followed by
-            ``error_code``. Each may be given by name.
+        *args: ``message``, or ``node_def, op, message``, for ``OpError`` itself followed by
+            ``error_code``. All are accepted by keyword.
         node_def: a description of the operation that failed.
-        op: that operation. In errors of a run it is known where a node of the graph failed.
-        message: what went wrong, as a full sentence.
-        error_code: of an ``OpError`` that is of no other class.
+        op: the operation; a run sets it if a node of the graph failed.
+        message: a full sentence.
+        error_code: the code of an ``OpError`` that is not of a subclass.
 
     Raises:
-        TypeError: two arguments without a name, or more than four.
+        TypeError: two positional arguments, or more than four.
 
     Example::
 
@@ -88,7 +87,7 @@ class OpError(Exception):
     error_code: int = 2
     """The gRPC status code of this class of error."""
     op: Any = None
-    """The operation that failed, or None where it is not known."""
+    """The operation that failed, or None if it is unknown."""
     _node_def: Any = None
 
     def __init__(
@@ -120,12 +119,12 @@ class OpError(Exception):
 
     @property
     def node_def(self) -> Any:
-        """The ``NodeDef`` of the operation that failed, or None where it is not known. TF1."""
+        """The ``NodeDef`` of the operation that failed, or None if it is unknown. TF1: same name."""
         return self._node_def or getattr(self.op, "node_def", None)
 
     @property
     def message(self) -> str:
-        """What went wrong, as a full sentence."""
+        """The message, a full sentence."""
         return str(self.args[0]) if self.args else ""
 
 
@@ -136,13 +135,13 @@ class CancelledError(OpError):
 
 
 class UnknownError(OpError):
-    """An error from elsewhere that fits no other class."""
+    """An error of another system without a class of its own."""
 
     error_code = 2
 
 
 class InvalidArgumentError(OpError):
-    """A value, shape or dtype that the operation cannot take."""
+    """A value, shape or dtype that the operation does not accept."""
 
     error_code = 3
 
@@ -154,19 +153,19 @@ class DeadlineExceededError(OpError):
 
 
 class NotFoundError(OpError):
-    """Something asked for by name is not there: a file, a checkpoint entry, a node."""
+    """A requested object does not exist: a file, a checkpoint entry, a node."""
 
     error_code = 5
 
 
 class AlreadyExistsError(OpError):
-    """Something that was to be made is there already."""
+    """An object to be created exists already."""
 
     error_code = 6
 
 
 class PermissionDeniedError(OpError):
-    """The caller may not do this, for example write into a read-only directory."""
+    """The caller lacks a permission, for example to write into a read-only directory."""
 
     error_code = 7
 
@@ -190,7 +189,7 @@ class AbortedError(OpError):
 
 
 class OutOfRangeError(OpError):
-    """The data is at its end. Raised in a session's body, it ends training cleanly."""
+    """The end of the data. In the body of a monitored session, it ends training cleanly."""
 
     error_code = 11
 
@@ -220,7 +219,7 @@ class DataLossError(OpError):
 
 
 class UnauthenticatedError(OpError):
-    """The caller did not say who it is."""
+    """The caller is not authenticated."""
 
     error_code = 16
 
@@ -250,7 +249,7 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
     """Return the gRPC status code of an error class. TF1: same name.
 
     Raises:
-        TypeError: it is no class of these errors. (The original returns an ``UnknownError``.)
+        TypeError: ``cls`` is no class of these errors. (TF1 returns an ``UnknownError``.)
     """
     if not issubclass(cls, OpError):
         raise TypeError(f"Only the classes of am.errors have a code, got {cls!r}.")

@@ -24,8 +24,7 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
 
     Args:
         main: called with the program's name and the arguments that are no flags. By default the
-        function
-            ``main`` of the program.
+            function ``main`` of the program.
         argv: the command line, by default ``sys.argv``.
 
     Raises:

@@ -8,7 +8,6 @@ ImportError.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -65,7 +64,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     try:
-        absl = importlib.import_module("absl.flags")
+        from absl import flags as absl
     except ImportError as error:
         raise ImportError(f"tf.flags.{name} needs absl: pip install 'asyncmon[tf1]'") from error
     if not hasattr(absl, name):
@@ -78,3 +77,11 @@ def __getattr__(name: str) -> Any:
         value = _with_old_names(value)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    try:
+        from absl import flags as absl
+    except ImportError:
+        return []
+    return [name for name in dir(absl) if not name.startswith("_")]

@@ -81,6 +81,12 @@ def test_nothing_leaks_from_other_modules() -> None:
         _ = tf.train.LoopLagHook
 
 
+def test_flags_shows_the_names_of_absl() -> None:
+    pytest.importorskip("absl")
+    assert {"FLAGS", "DEFINE_string"} <= set(dir(tf.flags))
+    assert not {"functools", "Any", "sys"} & set(dir(tf.flags))
+
+
 def test_small_namespaces_can_be_imported() -> None:
     code = (
         "import asyncmon.tf1.math\nfrom asyncmon.tf1 import linalg, strings\n"
