@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.control.scan import scan_loop
+from asyncmon.graph.control.while_loop import scan_loop
 from asyncmon.graph.core import nest
 from asyncmon.tf1.signatures import REQUIRED, function_of
 

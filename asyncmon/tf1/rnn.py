@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.control.scan import scan_loop
+from asyncmon.graph.control.while_loop import scan_loop
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.nest import map_structure
 from asyncmon.tf1.ops.sequences import reverse_sequence

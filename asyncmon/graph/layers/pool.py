@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
@@ -81,21 +82,7 @@ class AveragePooling1D(_Pooling):
     rank, pool = 1, staticmethod(avg_pool)
 
 
-class PoolingFunction(Protocol):
-    """The type of the functions that make a pooling layer and apply it."""
-
-    def __call__(
-        self,
-        inputs: Any,
-        pool_size: Any,
-        strides: Any,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-    ) -> Tensor: ...
-
-
-def _function_of(layer: type[_Pooling], name: str) -> PoolingFunction:
+def _function_of(layer: type[_Pooling], name: str) -> Callable[..., Tensor]:
     def function(
         inputs: Any,
         pool_size: Any,

@@ -10,7 +10,7 @@ from asyncmon.graph.nn.conv import (
 )
 from asyncmon.graph.nn.dense import bias_add, relu_layer, xw_plus_b
 from asyncmon.graph.nn.embedding import embedding_lookup
-from asyncmon.graph.nn.l2 import l2_loss
+from asyncmon.graph.nn.clip import l2_loss
 from asyncmon.graph.nn.losses import (
     sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2, sparse_softmax_cross_entropy_with_logits,
@@ -20,7 +20,7 @@ from asyncmon.graph.nn.normalization import (
     batch_normalization, dropout, l2_normalize, moments, zero_fraction,
 )
 from asyncmon.graph.nn.pool import avg_pool, max_pool, max_pool2d
-from asyncmon.graph.nn.lrn import local_response_normalization, lrn
+from asyncmon.graph.nn.normalization import local_response_normalization, lrn
 from asyncmon.graph.nn.sampling import (
     log_uniform_candidate_sampler, nce_loss, sampled_softmax_loss,
 )

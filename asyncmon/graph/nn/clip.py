@@ -1,4 +1,4 @@
-"""Clipping of values and gradients: clip_by_value, clip_by_norm, clip_by_global_norm."""
+"""Norms, and clipping of values and gradients by bounds and norms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge
-from asyncmon.graph.nn.l2 import l2_loss
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.elementwise import add_n, logical_or, maximum, minimum, rsqrt, sqrt, square
 from asyncmon.graph.ops.reduce import reduce_sum
@@ -47,12 +47,12 @@ register(OpDef("ClipByValue",
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
-    """Return a tensor with values outside of two bounds replaced by the bounds.
+    """Limit values to an interval.
 
     TF1: ``tf.clip_by_value``.
 
     Args:
-        t: a tensor, or an :class:`IndexedSlices`, of which one comes back.
+        t: a tensor, or an :class:`IndexedSlices`; the result is of the same type.
         clip_value_min: the lower bound; broadcasts.
         clip_value_max: the upper bound; broadcasts.
         name: the node's name.
@@ -66,7 +66,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
 
 def _in_dtype(dtype: DType | None, value: Any) -> Tensor:
-    """Return a value as a tensor; one that is no tensor takes this dtype."""
+    """Return a value as a tensor; a value that is not a tensor gets the dtype."""
     return convert_to_tensor(value, None if is_tensor_like(value) else dtype)
 
 
@@ -78,14 +78,14 @@ def _map_values(function: Callable[[Tensor], Tensor], t: Any) -> Any:
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
-    """Return a tensor scaled down so that its Euclidean norm is at most ``clip_norm``.
+    """Scale a tensor down to a Euclidean norm of at most ``clip_norm``.
 
     TF1: ``tf.clip_by_norm``.
 
     Args:
-        t: a tensor, or an :class:`IndexedSlices`, of which one comes back.
-        clip_norm: the greatest norm.
-        axes: the axes the norm is taken along; by default all.
+        t: a tensor, or an :class:`IndexedSlices`; the result is of the same type.
+        clip_norm: the maximum norm.
+        axes: the axes of the norm; by default all.
         name: the scope of the ops.
     """
 
@@ -99,7 +99,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
-    """Return a tensor scaled down so that its norm per element is at most ``clip_norm``.
+    """Scale a tensor down to a norm per element of at most ``clip_norm``.
 
     TF1: same name.
     """
@@ -112,15 +112,36 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
         return create_op("Mul", (x, scale), None, scope)
 
 
+def _l2_loss(t: Array) -> Any:
+    flat = np.reshape(t, -1)
+    if t.dtype.char == "e":  # each half of a square is rounded, and the sum once
+        halves = np.multiply(np.multiply(flat, flat), t.dtype.type(0.5))
+        return np.add.reduce(halves, dtype=np.float32).astype(t.dtype)
+    return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))
+
+
+def _l2_rule(t: Spec) -> Spec:
+    rules.check_dtype(t.dtype, rules.FLOATS, "t")
+    return Spec(t.dtype, ())
+
+
+register(OpDef("L2Loss", _l2_loss, _l2_rule, lambda op, grad: [op.inputs[0] * grad]))
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """Return half the sum of squares. TF1: ``tf.nn.l2_loss``."""
+    return create_op("L2Loss", (t,), None, name)
+
+
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
-    """Return the Euclidean norm of all elements of several tensors together. TF1: ``tf.global_norm``.
+    """Return the Euclidean norm of all elements of several tensors. TF1: ``tf.global_norm``.
 
     Args:
         t_list: tensors, :class:`IndexedSlices` or None, which is skipped.
         name: the scope of the ops.
 
     Raises:
-        TypeError: ``t_list`` is no sequence.
+        TypeError: ``t_list`` is not a sequence.
     """
     if not isinstance(t_list, list | tuple):
         raise TypeError("t_list should be a sequence")
@@ -138,18 +159,18 @@ def _values(t: Any) -> Tensor:
 def clip_by_global_norm(
     t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:
-    """Return tensors scaled down so that their norm together is at most ``clip_norm``, and that norm.
+    """Scale tensors down to a global norm of at most ``clip_norm``; return them and the original norm.
 
-    TF1: ``tf.clip_by_global_norm``. A norm that is not finite makes all results NaN, as there.
+    TF1: ``tf.clip_by_global_norm``. A norm that is not finite makes all results NaN, as in TF1.
 
     Args:
         t_list: tensors, :class:`IndexedSlices` or None, which stays None.
-        clip_norm: the greatest norm.
-        use_norm: the norm, where it is known already.
+        clip_norm: the maximum norm.
+        use_norm: the global norm, if it is computed already.
         name: the scope of the ops.
 
     Raises:
-        TypeError: ``t_list`` is no sequence.
+        TypeError: ``t_list`` is not a sequence.
     """
     if use_norm is None:
         norm = global_norm(t_list)

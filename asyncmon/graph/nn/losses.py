@@ -23,7 +23,7 @@ Gradients = list[Tensor | None]
 
 
 def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
-    """Refuse positional arguments: the two tensors are too easily swapped."""
+    """Reject positional arguments: labels and logits are easily swapped."""
     if sentinel is not None:
         raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
     if labels is None or logits is None:
@@ -34,7 +34,7 @@ def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 
 
 def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
-    """Return logits less their maximum, and the exponentials of that and their sums."""
+    """Return logits minus their maximum, the exponentials of this, and their sums."""
     shifted = _below_peak(logits)
     exps = np.exp(shifted)
     return shifted, exps, _row_sums(exps)
@@ -52,7 +52,7 @@ def _row_sums(x: Array) -> Any:
 
 
 def _by_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
-    """Return the gradient with respect to the logits; ``grad_back`` comes with second derivatives."""
+    """Return the gradient of the logits; ``grad_back`` is not None for second derivatives."""
     flows = [] if grad is None else [op.outputs[1] * expand_dims(grad, -1)]
     if grad_back is not None:
         flows.append(softmax_gradient(softmax(op.inputs[0]), grad_back))
@@ -98,7 +98,7 @@ def softmax_cross_entropy_with_logits_v2(
     """Return the cross entropy of each row of probabilities and logits. TF1: same name.
 
     Args:
-        labels: probabilities, each row adding up to 1; gradients flow into them.
+        labels: probabilities, with rows that sum to 1; gradients flow into them.
         logits: of the same shape, unscaled log probabilities. Half precision is computed in float32.
         axis: the dimension of the classes; by default the last.
         name: the node's name.
@@ -134,7 +134,7 @@ def softmax_cross_entropy_with_logits(
     TF1: same name.
 
     Raises:
-        ValueError: positional arguments, or labels or logits missing.
+        ValueError: positional arguments, or missing labels or logits.
     """
     _need_names("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     fixed = stop_gradient(convert_to_tensor(labels))
@@ -188,17 +188,17 @@ register(OpDef("SparseSoftmaxCrossEntropyWithLogits", _sparse_softmax_xent, _spa
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
-    """Return the cross entropy of each row of logits and the class it belongs to. TF1: same name.
+    """Return the cross entropy of each row of logits and its class. TF1: same name.
 
     Args:
-        _sentinel: refuses positional arguments.
-        labels: classes in [0, classes), int32 or int64, of the shape of ``logits`` less its last
+        _sentinel: rejects positional arguments.
+        labels: classes in [0, classes), int32 or int64, of the shape of ``logits`` without the last
             dimension.
         logits: unscaled log probabilities, one per class along the last dimension.
         name: the node's name.
 
     Raises:
-        ValueError: positional arguments, labels or logits missing, or ranks that do not fit.
+        ValueError: positional arguments, missing labels or logits, or incompatible ranks.
     """
     _need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     target, logits = convert_to_tensor(labels), convert_to_tensor(logits)
@@ -254,7 +254,7 @@ def sigmoid_cross_entropy_with_logits(
     TF1: same name.
 
     Raises:
-        ValueError: positional arguments, labels or logits missing, or shapes that differ.
+        ValueError: positional arguments, missing labels or logits, or different shapes.
     """
     _need_names("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
     x = convert_to_tensor(logits)
@@ -269,7 +269,7 @@ def weighted_cross_entropy_with_logits(
     name: str | None = None,
     targets: Any = None,
 ) -> Tensor:
-    """As :func:`sigmoid_cross_entropy_with_logits`, positive labels counting ``pos_weight`` times.
+    """As :func:`sigmoid_cross_entropy_with_logits`, with positive labels weighted by ``pos_weight``.
 
     TF1: same name.
     """

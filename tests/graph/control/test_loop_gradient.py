@@ -10,7 +10,7 @@ import pytest
 from asyncmon import graph as tf
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.control.loop import Stacks
-from asyncmon.graph.control.scan import scan_loop
+from asyncmon.graph.control.while_loop import scan_loop
 
 pytestmark = pytest.mark.asyncio
 
