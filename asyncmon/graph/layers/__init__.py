@@ -1,13 +1,13 @@
-"""Layers, which create their variables. TF1: ``tf.layers``.
+"""Layers that create their variables. TF1: ``tf.layers``.
 
 ::
 
     hidden = layers.dense(images, 128, activation=nn.relu)       # dense/kernel, dense/bias
     logits = layers.dense(layers.dropout(hidden, 0.4, training=is_training), 10)
 
-A class is a layer that can be called again and then shares its variables; the function of that name is
-the class applied once. The variables are trained and saved. A regularizer's loss joins
-``GraphKeys.REGULARIZATION_LOSSES``; a constraint is applied after each update by an optimizer.
+Calls of one layer object share its variables; the function of the same name calls a new layer once. The
+variables are trained and saved. The losses of regularizers are added to
+``GraphKeys.REGULARIZATION_LOSSES``. Optimizers apply constraints after each update.
 """
 
 # fmt: off

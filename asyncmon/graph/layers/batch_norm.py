@@ -26,36 +26,35 @@ _ONES = ones_initializer()
 
 @dataclass(eq=False, repr=False)
 class BatchNormalization(Layer):
-    """A batch normalized by its moments in training, by moving averages of them otherwise.
+    """Normalizes batches by their moments in training, and by moving averages otherwise.
 
-    TF1: ``tf.layers.BatchNormalization``. The averages move only when the ops in
-    ``GraphKeys.UPDATE_OPS`` are run; make the train op depend on them::
+    TF1: ``tf.layers.BatchNormalization``. Only the ops in ``GraphKeys.UPDATE_OPS``
+    update the averages; make the train op depend on them::
 
         with control_dependencies(get_collection(GraphKeys.UPDATE_OPS)):
             train_op = optimizer.minimize(loss)
 
     Args:
-        axis: the dimension that keeps its own moments, the channels; also a list of that one.
-        momentum: of the moving averages, "moving_mean", zeros at first, and "moving_variance", ones.
+        axis: the dimension of the channels, which have moments of their own; a number or a list of one.
+        momentum: the momentum of the averages "moving_mean", initially 0, and "moving_variance", 1.
         epsilon: added to the variance.
         center: add the variable "beta", zeros by default.
         scale: multiply by the variable "gamma", ones by default.
         renorm: must be false: batch renormalization is not supported, nor are its two arguments.
-        fused: false averages the biased variance of images (rank 4, channels last or second) rather
-            than the unbiased one, as TF1's two ways do; otherwise without effect.
-        trainable: whether optimizers find "beta" and "gamma".
+        fused: false averages the biased variance of images (rank 4, channels last or second) instead of
+            the unbiased one, as in TF1; otherwise without effect.
+        trainable: whether optimizers update "beta" and "gamma".
         virtual_batch_size: must be None.
         adjustment: must be None.
-        name: of the layer; "batch_normalization" by default.
+        name: the name of the layer; "batch_normalization" by default.
 
-    The other arguments are of the variables that they are named after.
+    The other arguments are for the variables in their names.
 
     Attributes:
         gamma, beta, moving_mean, moving_variance: the variables, from the first call on, or None.
 
     Raises:
-        ValueError: an argument that is not supported; at the call, a rank or a size of ``axis`` that is
-            not known.
+        ValueError: an unsupported argument; at the call, an unknown rank or size of ``axis``.
     """
 
     axis: Any = -1
@@ -142,7 +141,7 @@ class BatchNormalization(Layer):
             result, mean, variance = normalized_batch(wide, factor, offset, at, self.epsilon)
             self._move(averages, mean, _moved(variance, wide, at, as_images), self.momentum)
             return cast(result, x.dtype)
-        if is_tensor_like(training):  # if it is false, the averages are used and kept
+        if is_tensor_like(training):  # if false, use the averages and do not update them
             flag = convert_to_tensor(training)
             mean, variance = moments(wide, [i for i in range(rank) if i != at])
             used = [_either(flag, mean, averages[0]), _either(flag, variance, averages[1])]
@@ -185,10 +184,10 @@ def batch_normalization(
     virtual_batch_size: int | None = None,
     adjustment: Any = None,
 ) -> Tensor:
-    """Return ``inputs`` through a :class:`BatchNormalization`. TF1: ``tf.layers.batch_normalization``.
+    """Apply a new :class:`BatchNormalization`. TF1: ``tf.layers.batch_normalization``.
 
-    ``training`` is a bool, or a bool scalar tensor to be fed. With ``reuse`` it shares the variables of
-    an earlier layer of this name.
+    ``training`` is a bool, or a bool scalar tensor to be fed. ``reuse`` shares the variables of an
+    earlier layer of this name.
     """
     layer = BatchNormalization(
         axis, momentum, epsilon, center, scale, beta_initializer, gamma_initializer,
@@ -205,14 +204,14 @@ def _either(condition: Tensor, x: Any, y: Any) -> Tensor:
 
 
 def _along(vector: Any, axis: int, rank: int) -> Any:
-    """Return a vector in a shape that broadcasts along an axis; None as it is."""
+    """Return a vector in a shape that broadcasts along an axis, or None for None."""
     if vector is None or axis == rank - 1:
         return vector
     return create_op("ExpandDims", (vector,), {"axis": tuple(range(1, rank - axis))})
 
 
 def _moved(variance: Tensor, x: Tensor, axis: int, as_images: bool) -> Tensor:
-    """Return the variance for the moving average: of images, as in TF1, the unbiased estimate."""
+    """Return the variance for the moving average; as in TF1, the unbiased estimate for images."""
     if not as_images:
         return variance
     count = cast(size_of(x, out_type=int64), variance.dtype) / (x.shape[axis].value or 1)

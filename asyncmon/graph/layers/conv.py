@@ -33,12 +33,12 @@ class Conv2D(Layer):
     The inputs are ``[batch, height, width, depth]``.
 
     Args:
-        filters: how many; the depth of the result.
+        filters: the number of filters, the depth of the result.
         kernel_size: a number, or height and width.
-        strides: from one window to the next, in the same form.
+        strides: the distance of windows, in the same form.
         padding: "valid" or "same".
         data_format: "channels_last", or "channels_first" for ``[batch, depth, height, width]``.
-        dilation_rate: from one element of a filter to the next, a number or two.
+        dilation_rate: the distance of the elements of a filter, a number or two.
 
     The other arguments are those of :class:`Dense`.
 
@@ -47,8 +47,8 @@ class Conv2D(Layer):
         bias: ``[filters]``, or None.
 
     Raises:
-        ValueError: arguments that are not of these forms, or both strides and dilation; at the call,
-            not of rank 4, or a depth that is not known.
+        ValueError: arguments of other forms, or both strides and dilation; at the call, a rank that is
+            not 4, or an unknown depth.
     """
 
     filters: int
@@ -149,7 +149,7 @@ class Conv2D(Layer):
         return result if self.activation is None else self.activation(result)
 
     def _before(self, x: Tensor) -> Tensor:
-        """Return a sequence, padded so that no window looks ahead if that is the padding."""
+        """Return a sequence; a causal padding is at its start."""
         if self.padding != "causal":
             return x
         around = [[0, 0]] * 3
@@ -160,7 +160,7 @@ class Conv2D(Layer):
         return pad(x, around)
 
     def _image(self, numbers: Any) -> list[int]:
-        """Return rows and columns of windows over images, those of a sequence in one row."""
+        """Return rows and columns of windows over images; sequences have one row."""
         return [*([1] if self.rank == 1 else []), *numbers]
 
     def _convolved(self, x: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ class Conv1D(Conv2D):
     """``activation(convolution of sequences + bias)``. TF1: ``tf.layers.Conv1D``.
 
     As :class:`Conv2D`, for inputs ``[batch, width, depth]``, or ``[batch, depth, width]`` with
-    "channels_first"; sizes are one number. The padding may also be "causal": no window looks ahead.
+    "channels_first"; sizes are one number. With the padding "causal" windows contain no later elements.
     """
 
     strides: Any = 1
@@ -187,7 +187,7 @@ class Conv1D(Conv2D):
 
 @dataclass(eq=False, repr=False)
 class Conv2DTranspose(Conv2D):
-    """``activation(gradient of a convolution + bias)``: images made larger by their strides.
+    """``activation(gradient of a convolution + bias)``: enlarges images by the strides.
 
     TF1: ``tf.layers.Conv2DTranspose``. Arguments and attributes as :class:`Conv2D`, without dilation;
     the kernel is ``[height, width, filters, depth]``.

@@ -31,23 +31,23 @@ from asyncmon.graph.ops.shape_ops import shape as shape_of
 class Dense(Layer):
     """``activation(inputs @ kernel + bias)``. TF1: ``tf.layers.Dense``.
 
-    The inputs have rank 2 or higher; their last dimension is known and taken in.
+    The inputs have rank 2 or higher and a known last dimension.
 
     Args:
         units: the size of the last dimension of the result.
-        activation: applied to the result; None leaves it.
+        activation: a function of the result, or None.
         use_bias: add a bias.
-        activity_regularizer: of the result; see :class:`Layer`, as for ``trainable`` and ``name``.
+        activity_regularizer: see :class:`Layer`, as for ``trainable`` and ``name``.
 
-    The other arguments are of the kernel, Glorot uniform by default, and of the bias, zeros by default.
+    The other arguments are for the kernel, Glorot uniform by default, and the bias, zeros by default.
 
     Attributes:
         kernel: ``[depth, units]``, from the first call on.
         bias: ``[units]``, or None.
 
     Raises:
-        TypeError: not of floats, at the call.
-        ValueError: a lower rank, or a last dimension that is not known, at the call.
+        TypeError: at the call: the inputs are not floats.
+        ValueError: at the call: the rank is lower, or the last dimension unknown.
     """
 
     units: int
@@ -113,12 +113,12 @@ dense = function_of(Dense, "dense")
 
 
 class Flatten(Layer):
-    """All dimensions but the first made one. TF1: ``tf.layers.Flatten``.
+    """Merges all dimensions but the first. TF1: ``tf.layers.Flatten``.
 
     The inputs have rank 1 or higher.
 
     Args:
-        data_format: "channels_first" puts the channels last before; of a known rank then.
+        data_format: "channels_first" moves the channels last before; needs a known rank.
     """
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
@@ -140,19 +140,19 @@ class Flatten(Layer):
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
-    """Return ``inputs`` through a :class:`Flatten`. TF1: ``tf.layers.flatten``."""
+    """Apply a new :class:`Flatten`. TF1: ``tf.layers.flatten``."""
     result: Tensor = Flatten(data_format, name=name)(inputs)
     return result
 
 
 class Dropout(Layer):
-    """Random elements dropped in training, and as it is otherwise. TF1: ``tf.layers.Dropout``.
+    """Drops random elements in training. TF1: ``tf.layers.Dropout``.
 
     Args:
-        rate: the probability of an element to be dropped.
+        rate: the probability to drop an element.
         noise_shape: as for :func:`nn.dropout`.
-        seed: of the random choice.
-        name: of the layer.
+        seed: the random seed.
+        name: the name of the layer.
     """
 
     def __init__(
@@ -186,6 +186,6 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Tensor:
-    """Return ``inputs`` through a :class:`Dropout`. TF1: ``tf.layers.dropout``."""
+    """Apply a new :class:`Dropout`. TF1: ``tf.layers.dropout``."""
     result: Tensor = Dropout(rate, noise_shape, seed, name)(inputs, training=training)
     return result

@@ -1,4 +1,4 @@
-"""What all layers are: objects that own variables, made at the first call and shared by the others."""
+"""The base class of layers, which create variables at the first call and share them between calls."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ Maker = Callable[..., Any] | None
 
 ZEROS = zeros_initializer()
 UNBUILT: Any = None
-"""The variable of a layer that has none, or was not called yet."""
+"""A variable that does not exist, or not before the first call."""
 
 
 class Layer(ABC):
-    """A callable that creates its variables at the first call and uses them again at the next.
+    """A callable that creates its variables at the first call and shares them between calls.
 
-    TF1: ``tf.layers.Layer``. The variables lie in a variable scope of the layer's name, made unique.
+    TF1: ``tf.layers.Layer``. The variables are in a variable scope with the layer's name, made unique.
 
     Args:
-        trainable: whether optimizers find the variables.
-        name: of the layer; by default that of its class, as "max_pooling2d".
-        dtype: of the variables; by default that of the first input.
-        activity_regularizer: a function of the result whose loss, divided by the size of the batch,
-            joins ``GraphKeys.REGULARIZATION_LOSSES``.
-        _scope: the variable scope to use as it is, rather than a unique one.
-        _reuse: share the variables of an earlier layer: True, or ``AUTO_REUSE``.
+        trainable: whether optimizers update the variables.
+        name: the name; by default that of the class, such as "max_pooling2d".
+        dtype: the dtype of the variables; by default that of the first input.
+        activity_regularizer: a function of the result. Its loss, divided by the batch size, is added
+            to ``GraphKeys.REGULARIZATION_LOSSES``.
+        _scope: the variable scope to use, instead of a unique one.
+        _reuse: True or ``AUTO_REUSE`` to share the variables of an earlier layer.
 
     Example::
 
@@ -93,12 +93,12 @@ class Layer(ABC):
         counts[self._base_name] = counts.get(self._base_name, 0) + 1
         return f"{self._base_name}_{counts[self._base_name]}"
 
-    # What a subclass has of its own.
+    # Overridden by subclasses.
 
     def build(self, input_shape: TensorShape) -> None:  # noqa: B027  a layer may have no variables
         """Create the variables. Called once, before the first :meth:`call`. TF1: same name.
 
-        The layers of this library may be built by hand, too: a call then finds them built.
+        The layers of this library may be built explicitly before the first call, too.
         """
 
     @abstractmethod
@@ -108,10 +108,10 @@ class Layer(ABC):
     # Calling.
 
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
-        """Return the result for a tensor, or a list or dict of tensors where the subclass takes one.
+        """Return the result for a tensor, or a list or dict of tensors if the subclass accepts one.
 
-        The other arguments are passed to :meth:`call`; ``scope`` stands for the layer's name at the
-        first call. TF1: same name.
+        The other arguments are passed to :meth:`call`. ``scope`` replaces the layer's name in the first
+        call. TF1: same name.
         """
         listed = isinstance(inputs, list | tuple) and any(True for _ in tensors_in(inputs))
         several = listed or isinstance(inputs, dict)
@@ -129,7 +129,7 @@ class Layer(ABC):
 
     @contextmanager
     def _building(self) -> Iterator[None]:
-        """Say that the variable scope is entered."""
+        """Mark the variable scope as entered."""
         before, self._inside = self._inside, True
         try:
             yield
@@ -138,7 +138,7 @@ class Layer(ABC):
 
     @contextmanager
     def _entered(self, scope: str | VariableScope | None) -> Iterator[None]:
-        """Enter the variable scope; at the first time one that is new, given, or to be reused."""
+        """Enter the variable scope; the first time, create it or use the given or reused one."""
         if self._scope is None and not isinstance(scope, VariableScope):
             given = self._base_name if scope is None and self._reuse else scope
             with variable_scope(given, self._base_name, reuse=self._reuse) as self._scope:
@@ -159,7 +159,7 @@ class Layer(ABC):
         return self(inputs, *args, **kwargs)
 
     def _capture(self, scope: str | VariableScope | None) -> None:
-        """Take a variable scope as the layer's own."""
+        """Set the variable scope of the layer."""
         with variable_scope(scope, self._base_name) as captured:
             self._scope = captured
 
@@ -171,7 +171,7 @@ class Layer(ABC):
                 self._losses_of_results.append((x, loss / rows))
                 add_to_collection(GraphKeys.REGULARIZATION_LOSSES, self._losses_of_results[-1][1])
 
-    # What the layer owns.
+    # Variables, updates and losses.
 
     def add_weight(
         self,
@@ -187,9 +187,9 @@ class Layer(ABC):
         aggregation: Any = None,
         partitioner: Any = None,
     ) -> Any:
-        """Create a variable in the layer's scope, or find that of the layer it shares it with.
+        """Create a variable in the layer's scope, or return the shared one.
 
-        TF1: same name. Arguments as :func:`get_variable`; ``trainable`` is the layer's by default.
+        TF1: same name. Arguments as :func:`get_variable`; ``trainable`` is by default the layer's.
         ``synchronization`` and ``aggregation`` are without effect: there is one copy of a variable.
         """
 
@@ -200,7 +200,7 @@ class Layer(ABC):
                 self._losses_of_variables.append(loss)
             return loss
 
-        if self.dtype is None:  # built by hand
+        if self.dtype is None:  # built before the first call
             self.dtype = float32
         trained = self.trainable and trainable is not False
         kind = (self.dtype if dtype is None else dtype) or None
@@ -222,7 +222,7 @@ class Layer(ABC):
             add_to_collection(GraphKeys.UPDATE_OPS, update)
 
     def add_loss(self, losses: Any, inputs: Any = None) -> None:
-        """Add losses, of results for ``inputs`` if they are given, to ``REGULARIZATION_LOSSES``.
+        """Add losses, of variables or of the results for ``inputs``, to ``REGULARIZATION_LOSSES``.
 
         TF1: same name.
         """
@@ -239,14 +239,14 @@ class Layer(ABC):
         return [loss for _, loss in self._losses_of_results] + self._losses_of_variables
 
     def get_losses_for(self, inputs: Any) -> list[Any]:
-        """Return the losses of results for ``inputs``; None: those of variables. TF1: same name."""
+        """Return the losses of results for ``inputs``, or of variables for None. TF1: same name."""
         if inputs is None:
             return list(self._losses_of_variables)
         return [loss for x, loss in self._losses_of_results if x is inputs]
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """The variables that optimizers find. TF1: same name."""
+        """The variables that optimizers update. TF1: same name."""
         return list(self._trained) if self.trainable else []
 
     @property
@@ -295,10 +295,10 @@ def _shapes(inputs: Any) -> Any:
 
 
 def function_of(layer: type[Layer], name: str) -> Callable[..., Tensor]:
-    """Return the function ``name(inputs, ..., reuse=None)`` that makes a layer and applies it once.
+    """Return a function ``name(inputs, ..., reuse=None)`` that calls a new layer once.
 
-    Its arguments are those of the layer. With ``reuse`` it shares the variables of an earlier layer of
-    that name.
+    The other arguments are those of the layer. With ``reuse`` it shares the variables of an earlier
+    layer of that name.
     """
     arguments = [
         p for p in signature(layer).parameters.values() if p.kind is not Parameter.KEYWORD_ONLY
@@ -320,7 +320,7 @@ def function_of(layer: type[Layer], name: str) -> Callable[..., Tensor]:
     function.__name__ = function.__qualname__ = name
     function.__module__ = layer.__module__
     function.__doc__ = (
-        f"Return what a new layer makes of ``inputs``. TF1: ``tf.layers.{name}``.\n\n"
+        f"Apply a new layer to ``inputs``. TF1: ``tf.layers.{name}``.\n\n"
         f"The arguments are those of :class:`{layer.__name__}`. With ``reuse`` it shares the variables "
         "of an\nearlier layer of this name: True, or ``AUTO_REUSE``."
     )
@@ -332,10 +332,10 @@ def function_of(layer: type[Layer], name: str) -> Callable[..., Tensor]:
 
 
 def check_rank(x: Tensor, wanted: int, layer: str, exact: bool = True) -> int:
-    """Return the rank of an input.
+    """Check and return the rank of an input.
 
     Raises:
-        ValueError: it is not known, or not the wanted one, or lower.
+        ValueError: the rank is unknown, another one than ``wanted``, or lower.
     """
     rank = x.shape.ndims
     if rank is None or (rank != wanted if exact else rank < wanted):
@@ -358,6 +358,6 @@ def layout_of(data_format: str) -> str:
 
 
 def in_dtype(inputs: Any, dtype: Any) -> Tensor:
-    """Return an input in the dtype that was chosen for a layer."""
+    """Return an input in the dtype of the layer."""
     x = convert_to_tensor(inputs)
     return x if x.dtype is dtype else cast(x, dtype)

@@ -14,17 +14,17 @@ from asyncmon.graph.ops.shape_ops import expand_dims, squeeze
 
 
 class _Pooling(Layer):
-    """What pooling layers have in common.
+    """The base class of pooling layers.
 
     Args:
-        pool_size: of a window: a number, or height and width of images.
-        strides: from one window to the next, in the same form; None is ``pool_size``.
+        pool_size: the size of a window: a number, or height and width of images.
+        strides: the distance of windows, in the same form; None is ``pool_size``.
         padding: "valid" or "same".
         data_format: "channels_last" or "channels_first".
-        name: of the layer.
+        name: the name of the layer.
 
     Raises:
-        ValueError: arguments that are not of these forms; at the call, another rank.
+        ValueError: arguments of other forms; at the call, another rank.
     """
 
     rank: ClassVar[int]
@@ -95,9 +95,7 @@ def _function_of(layer: type[_Pooling], name: str) -> Callable[..., Tensor]:
         return result
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"Return ``inputs`` through a :class:`{layer.__name__}`. TF1: ``tf.layers.{name}``."
-    )
+    function.__doc__ = f"Apply a new :class:`{layer.__name__}`. TF1: ``tf.layers.{name}``."
     return function
 
 

@@ -1,4 +1,4 @@
-"""Activation functions: a row each, or a short block where there are attributes."""
+"""Activation functions."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ register(OpDef("LogSoftmax", _log_softmax, _softmax_rule, lambda op, grad:
 
 
 def softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
-    """Return ``exp(x)`` scaled to add up to 1 along an axis, by default the last.
+    """Return ``exp(x) / sum(exp(x))`` along an axis, by default the last.
 
     TF1: ``tf.nn.softmax``.
     """

@@ -1,4 +1,4 @@
-"""Convolution of images: the operations and their kernels, which compute a few images at a time."""
+"""Convolution of images: operations, and their kernels, which work on blocks of images."""
 
 from __future__ import annotations
 

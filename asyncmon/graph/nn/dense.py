@@ -67,15 +67,15 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     """Return ``value`` plus a vector along its channels. TF1: ``tf.nn.bias_add``.
 
     Args:
-        value: tensor of rank 2 or higher; of 3 or higher where channels come second.
+        value: tensor of rank 2 or higher, or 3 or higher with the channels second.
         bias: vector with an element per channel, of the same dtype.
-        data_format: where the channels are: last ("NHWC", "N...C", the default) or second ("NCHW",
-            "NC...").
+        data_format: the position of the channels: last ("NHWC", "N...C", the default) or second
+            ("NCHW", "NC...").
         name: the node's name.
 
     Raises:
-        ValueError: shapes do not fit (InvalidArgumentError in the run, where they are not known
-            before), or an unknown ``data_format``.
+        ValueError: incompatible shapes (InvalidArgumentError in the run if they are unknown before),
+            or an unknown ``data_format``.
     """
     x, b = convert_pair(value, bias, name or "BiasAdd")
     if data_format is None or data_format in ("NHWC", "NWC", "NDHWC", "N...C"):

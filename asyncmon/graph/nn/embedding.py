@@ -35,20 +35,20 @@ def embedding_lookup(
 ) -> Tensor:
     """Return the rows of a table for ids. TF1: ``tf.nn.embedding_lookup``.
 
-    The gradient with respect to a table is an :class:`IndexedSlices`, so that a step touches only the
-    rows it looked up.
+    The gradient with respect to a table is an :class:`IndexedSlices`, so that an update touches only
+    the looked-up rows.
 
     Args:
-        params: a table ``[rows, ...]``, or a list of tables that share the rows.
+        params: a table ``[rows, ...]``, or a list of tables with parts of the rows.
         ids: integers of any shape.
-        partition_strategy: which table of several has an id: "mod", each in turn,
-            or "div", each a stretch. The tables share the rows evenly, the first ones have those left.
+        partition_strategy: how ids are distributed over several tables: "mod" cyclically, or "div" in
+            contiguous ranges. If the rows do not divide evenly, the first tables have one more.
         name: the scope of the ops.
-        validate_indices: accepted for the original's sake; ids are always checked.
-        max_norm: rows of a greater Euclidean norm are scaled down to it.
+        validate_indices: without effect: ids are always checked.
+        max_norm: scale rows down to this Euclidean norm.
 
     Raises:
-        ValueError: no table, or an unknown strategy.
+        ValueError: there is no table, or an unknown strategy.
 
     Errors at run time: InvalidArgumentError for an id out of range.
     """
@@ -75,7 +75,7 @@ def embedding_lookup(
 
 
 def _partitioned(tables: list[Tensor], ids: Tensor, strategy: str) -> Tensor:
-    """Gather the rows that each table has, and put them in the order of the ids."""
+    """Gather the rows of each table, and reorder them by the ids."""
     total: Any = 0  # used for "div" only
     if strategy == "div":
         total = sum((t.spec.shape or [None])[0] or shape(t)[0] for t in tables)
@@ -86,16 +86,16 @@ def _partitioned(tables: list[Tensor], ids: Tensor, strategy: str) -> Tensor:
 
 
 def _gathered(table: Any, rows: Tensor) -> Tensor:
-    """Return rows of a table, gathered where it is."""
+    """Gather rows of a table on its device."""
     with colocate_with(table) if is_tensor_like(table) else nullcontext():
         return gather(table, rows)
 
 
 def _partition_ids(ids: Array, total: Array, *, count: int, strategy: str) -> tuple[Array, ...]:
-    """Return the position of each id when they are sorted by table, and the rows of each table."""
+    """Return the positions of the ids sorted by table, and the rows of each table."""
     if strategy == "mod":
         row, table = np.divmod(ids, count)
-    else:  # the first tables have one row more where the rows do not divide evenly
+    else:  # the first tables have one row more if the rows do not divide evenly
         each, extra = divmod(int(total), count)
         rest = ids - extra
         table = np.maximum(ids // (each + 1), rest // max(each, 1))

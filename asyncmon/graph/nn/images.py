@@ -1,4 +1,4 @@
-"""The arguments that ops on images have in common, and the layouts "NHWC" and "NCHW"."""
+"""The common arguments of ops on images, and the layouts "NHWC" and "NCHW"."""
 
 from __future__ import annotations
 

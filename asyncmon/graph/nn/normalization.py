@@ -53,9 +53,9 @@ def moments(
     """Return mean and variance along axes. TF1: ``tf.nn.moments``.
 
     Args:
-        x: a tensor; of half precision it is computed in float32.
+        x: a tensor; half precision is computed in float32.
         axes: the axes, which may be a tensor.
-        shift: accepted for the original's sake, as there; the true mean is always used.
+        shift: without effect, as in TF1.
         name: the scope of the ops.
         keep_dims: old name of ``keepdims``.
         keepdims: keep the axes, with size 1.
@@ -69,7 +69,7 @@ def moments(
         variance = reduce_mean(squares, axis, True, "variance")
         if not keep and (axis is None or isinstance(axis, tuple)):
             mean, variance = _without(mean, axis), _without(variance, axis)
-        elif not keep:  # the least of equal ones
+        elif not keep:  # all elements along the axes are equal
             mean, variance = reduce_min(mean, axis), reduce_min(variance, axis)
         return cast(mean, value.dtype), cast(variance, value.dtype)
 
@@ -95,11 +95,11 @@ def batch_normalization(
 
     Args:
         x: the tensor.
-        mean: broadcasts against ``x``, like the next three; they may be of a wider dtype.
+        mean: broadcasts with ``x``, as do the next three; they may have a wider dtype.
         variance: likewise.
         offset: likewise; None adds nothing.
         scale: likewise; None scales nothing.
-        variance_epsilon: keeps the divisor from zero.
+        variance_epsilon: prevents a division by zero.
         name: the scope of the ops.
     """
     with name_scope(name, "batchnorm"):
@@ -138,17 +138,17 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Tensor:
-    """Return a tensor with random elements set to 0 and the others scaled up to keep the sum.
+    """Set random elements to 0 and scale the others up to keep the expected sum.
 
     TF1: ``tf.nn.dropout``.
 
     Args:
         x: a tensor of floats.
-        keep_prob: ``1 - rate``, the original's first form.
-        noise_shape: of the random choice, which broadcasts; 1 where whole rows are to be dropped.
-        seed: of the choice.
+        keep_prob: ``1 - rate``, TF1's older argument.
+        noise_shape: the shape of the random choices, which broadcasts; 1 to drop whole rows.
+        seed: the random seed.
         name: the scope of the ops.
-        rate: the probability of an element to be dropped, in [0, 1); a number or a scalar tensor.
+        rate: the probability to drop an element, in [0, 1); a number or a scalar tensor.
 
     Raises:
         ValueError: neither or both of ``rate`` and ``keep_prob``, or a number out of range; not floats.
@@ -191,12 +191,12 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: Any = 1e-12, name: str | None = None, dim: Any = None
 ) -> Tensor:
-    """Return a tensor scaled to a Euclidean norm of 1 along axes. TF1: ``tf.nn.l2_normalize``.
+    """Scale a tensor to a Euclidean norm of 1 along axes. TF1: ``tf.nn.l2_normalize``.
 
     Args:
         x: the tensor.
         axis: the axes; by default all.
-        epsilon: the least sum of squares to divide by the root of.
+        epsilon: the minimum of the sum of squares in the divisor.
         name: the scope of the ops.
         dim: old name of ``axis``.
     """
@@ -223,16 +223,14 @@ def local_response_normalization(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Tensor:
-    """Return ``input / (bias + alpha * s) ** beta``, s the squares of neighbouring channels summed.
+    """Return ``input / (bias + alpha * s) ** beta``; s sums the squares of neighbouring channels.
 
     TF1: ``tf.nn.local_response_normalization``, ``tf.nn.lrn``.
 
     Args:
         input: images, ``[batch, height, width, depth]``.
-        depth_radius: how many channels to either side are neighbours.
-        bias: see above, as the next two.
-        alpha: see above.
-        beta: see above.
+        depth_radius: the number of neighbours on either side.
+        bias, alpha, beta: the numbers of the formula.
         name: the scope of the ops.
     """
     with name_scope(name, "LRN") as scope:
@@ -252,7 +250,7 @@ def local_response_normalization(
 lrn = local_response_normalization
 
 
-# --- a batch normalized by its own moments --------------------------------------------------------
+# --- normalization of a batch by its moments --------------------------------------------------------
 
 
 def normalized_batch(
@@ -264,7 +262,7 @@ def normalized_batch(
         x: the batch.
         scale: vector of the size of ``axis``.
         offset: likewise.
-        axis: the dimension that keeps its own mean and variance; not negative.
+        axis: the dimension of the channels, which have moments of their own; not negative.
         epsilon: added to the variance.
     """
     attrs = {"axis": axis, "epsilon": epsilon}
@@ -273,7 +271,7 @@ def normalized_batch(
 
 
 def _columns(x: Array, axis: int) -> Array:
-    """Return a matrix with a column for each element of the axis, a view where possible."""
+    """Return a matrix with a column for each element of the axis; a view if possible."""
     return np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
 
 
@@ -335,7 +333,7 @@ def _batch_norm_grad(
 
 
 def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    """Differentiate through the moments: their own inputs, the last two, get no gradient."""
+    """Differentiate through the moments; the last two inputs get no gradient."""
     x, grad, scale, _, _ = op.inputs
     inputs = (x, scale, zeros_like(scale))
     first = _gradients(_composed(*inputs, **op.attrs)[:1], inputs, [grad])
@@ -345,7 +343,7 @@ def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tens
 def _gradients(
     ys: Sequence[Tensor | None], xs: Sequence[Tensor], grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Return the gradients of ``ys`` with respect to ``xs``, each held constant for the others."""
+    """Return the gradients of ``ys`` with respect to ``xs``, with other ``xs`` constant."""
     pairs = [(y, grad) for y, grad in zip(ys, grads, strict=True) if grad is not None]
     return gradients([y for y, _ in pairs], xs, [grad for _, grad in pairs], stop_gradients=xs)
 

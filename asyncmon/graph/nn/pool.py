@@ -1,4 +1,4 @@
-"""Pooling of images: the operations and their kernels, which compute a few images at a time."""
+"""Pooling of images: operations, and their kernels, which work on blocks of images."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _pooled(x: Array, windows: Windows, out: Array | None) -> Array:
 
 @replaceable
 def window_max(x: Array, out: Array | None = None, **attrs: Any) -> Array:
-    """Return the greatest element of each window."""
+    """Return the maximum of each window."""
     windows = Windows(x.shape, **attrs)
     result = _pooled(x, windows, out)
 
@@ -189,9 +189,9 @@ def max_pool(
     name: str | None = None,
     input: Any = None,
 ) -> Tensor:
-    """Return the greatest element of each window of images. TF1: ``tf.nn.max_pool``.
+    """Return the maximum of each window of images. TF1: ``tf.nn.max_pool``.
 
-    The gradient goes to the first of the greatest elements.
+    The gradient flows to the first maximum.
 
     Args:
         value: images, ``[batch, height, width, depth]``.

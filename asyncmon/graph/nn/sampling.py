@@ -1,4 +1,4 @@
-"""Losses over many classes, of which a few are drawn: nce_loss, sampled_softmax_loss."""
+"""Losses over samples of many classes: nce_loss, sampled_softmax_loss."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Candidates(NamedTuple):
-    """What a sampler has drawn.
+    """The result of a sampler.
 
     Attributes:
-        sampled_candidates: classes, int64, ``[num_sampled]``.
-        true_expected_count: how often each true class is expected among them.
-        sampled_expected_count: likewise of each of those drawn, ``[num_sampled]``.
+        sampled_candidates: the sampled classes, int64, ``[num_sampled]``.
+        true_expected_count: the expected number of samples of each true class.
+        sampled_expected_count: the same for each sampled class, ``[num_sampled]``.
     """
 
     sampled_candidates: Tensor
@@ -92,22 +92,22 @@ def log_uniform_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Return classes drawn with the probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
+    """Sample classes with the probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
 
-    TF1: ``tf.nn.log_uniform_candidate_sampler``. Lower classes are drawn more often, as suits classes
-    in the order of their frequency.
+    TF1: ``tf.nn.log_uniform_candidate_sampler``. Lower classes are more likely: sort classes by
+    falling frequency.
 
     Args:
         true_classes: int64, ``[batch, num_true]``.
-        num_true: how many true classes an example has.
-        num_sampled: how many classes to draw, for the whole batch.
-        unique: draw no class twice.
+        num_true: the number of true classes of an example.
+        num_sampled: the number of samples for the batch.
+        unique: sample each class at most once.
         range_max: the number of classes.
-        seed: of the draws.
+        seed: the random seed.
         name: the node's name.
 
     Raises:
-        ValueError: numbers that do not fit, or ``true_classes`` of another shape or dtype.
+        ValueError: inconsistent numbers, or ``true_classes`` of another shape or dtype.
     """
     classes = convert_to_tensor(true_classes, dtypes.int64)
     merge(classes.spec.shape, (None, num_true))
@@ -136,7 +136,7 @@ def _sampled_logits(
     name: str | None,
     seed: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return logits of the true classes and those drawn, and the probabilities they should have."""
+    """Return the logits of the true and sampled classes, and their target probabilities."""
     with name_scope(name, "compute_sampled_logits"):
         x, classes = convert_to_tensor(inputs), cast(labels, dtypes.int64)
         if sampled_values is None:
@@ -177,21 +177,21 @@ def nce_loss(
     partition_strategy: str = "mod",
     name: str = "nce_loss",
 ) -> Tensor:
-    """Return for each example the cross entropy of its classes against classes drawn as noise.
+    """Return the cross entropy of each example's classes against sampled noise classes.
 
     TF1: ``tf.nn.nce_loss``, the noise contrastive estimate.
 
     Args:
-        weights: ``[num_classes, dim]``, or a list of tables that share these rows.
+        weights: ``[num_classes, dim]``, or a list of tables with parts of these rows.
         biases: ``[num_classes]``.
         labels: the true classes, ``[batch, num_true]``.
         inputs: ``[batch, dim]``.
-        num_sampled: how many classes to draw, for the whole batch.
-        num_classes: of all.
-        num_true: how many true classes an example has.
-        sampled_values: what a sampler returned; by default a :func:`log_uniform_candidate_sampler` of
-            unique candidates draws.
-        remove_accidental_hits: leave out what is drawn and a true class of the example.
+        num_sampled: the number of sampled classes for the batch.
+        num_classes: the number of classes.
+        num_true: the number of true classes of an example.
+        sampled_values: the result of a sampler; by default :func:`log_uniform_candidate_sampler` with
+            unique candidates.
+        remove_accidental_hits: exclude samples that are true classes of the example.
         partition_strategy: as for :func:`embedding_lookup`.
         name: the scope of the ops.
     """
@@ -217,10 +217,10 @@ def sampled_softmax_loss(
     name: str = "sampled_softmax_loss",
     seed: int | None = None,
 ) -> Tensor:
-    """Return for each example the cross entropy among its classes and a few that are drawn.
+    """Return the cross entropy of each example among its classes and sampled ones.
 
-    TF1: ``tf.nn.sampled_softmax_loss``; for training only. Arguments as :func:`nce_loss`, and ``seed``
-    of the draws.
+    TF1: ``tf.nn.sampled_softmax_loss``; for training only. Arguments as :func:`nce_loss`, and a random
+    ``seed``.
     """
     logits, wanted = _sampled_logits(
         weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
