@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from asyncmon.system.missing_names import missing_name
@@ -84,4 +85,8 @@ def __dir__() -> list[str]:
         from absl import flags as absl
     except ImportError:
         return []
-    return [name for name in dir(absl) if not name.startswith("_")]
+    return [
+        name
+        for name, value in vars(absl).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    ]
