@@ -88,6 +88,7 @@ class SourceStage(Stage):
         self._start = start
         self._items: list[Any] = []
         self._depth = 0  # the number to read ahead of the consumer
+        self._requested = 0  # elements that the reader still has to read
         self._ended = False
         self._error: BaseException | None = None
         self._least = 1  # the number of elements that the consumer waits for
@@ -121,13 +122,9 @@ class SourceStage(Stage):
 
     def _ask(self, total: int) -> None:
         """Start reading up to a total of elements, unless too few are missing."""
-        missing = total - len(self._items) - self._on_the_way()
+        missing = total - len(self._items) - self._requested
         if missing >= self.read_ahead or not self._items:
             self._read_more(missing)
-
-    @abstractmethod
-    def _on_the_way(self) -> int:
-        """Return how many elements are being read."""
 
     @abstractmethod
     def _read_more(self, count: int) -> None:
@@ -151,16 +148,12 @@ class _ThreadStage(SourceStage):
         self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._job: asyncio.Future[tuple[bool, Exception | None]] | None = None
-        self._left = 0  # elements that the job still has to read
         self._hungry = False
         self._closing = False
 
-    def _on_the_way(self) -> int:
-        return self._left
-
     def _read_more(self, count: int) -> None:
         if self._job is None and count > 0:
-            self._left = count
+            self._requested = count
             self._job = self._loop.run_in_executor(self._executor, self._read, count)
             self._job.add_done_callback(self._job_done)
 
@@ -181,7 +174,7 @@ class _ThreadStage(SourceStage):
             for item in islice(self._iterator, most):
                 append(item)
                 count += 1
-                self._left = most - count
+                self._requested = most - count
                 if self._hungry and len(self._items) >= self._least:
                     self._hungry = False
                     self._loop.call_soon_threadsafe(self._arrival.wake)
@@ -195,7 +188,7 @@ class _ThreadStage(SourceStage):
 
     def _job_done(self, job: asyncio.Future[tuple[bool, Exception | None]]) -> None:
         self._job = None
-        self._left = 0
+        self._requested = 0
         if not job.cancelled():
             if (failure := job.exception()) is not None:  # a BaseException, SystemExit say
                 self._ended, self._error = True, failure
@@ -230,16 +223,12 @@ class _AsyncStage(SourceStage):
         super().__init__(start)
         self._name = name
         self._iterable = iterable
-        self._wanted = 0
         self._demand = Waiter()
         self._task = asyncio.create_task(self._read(), name=f"reader of {name}")
 
-    def _on_the_way(self) -> int:
-        return self._wanted
-
     def _read_more(self, count: int) -> None:
         if count > 0:
-            self._wanted += count
+            self._requested += count
             self._demand.wake()
 
     async def _wait_for_items(self) -> None:
@@ -250,17 +239,17 @@ class _AsyncStage(SourceStage):
         to_skip = self._start
         iterator = aiter(self._iterable)
         try:
-            while self._wanted <= 0:
+            while self._requested <= 0:
                 await self._demand.wait()
             async for item in iterator:
                 if to_skip:
                     to_skip -= 1
                 else:
                     self._items.append(item)
-                    self._wanted -= 1
+                    self._requested -= 1
                     if len(self._items) >= self._least:
                         self._arrival.wake()
-                    while self._wanted <= 0:
+                    while self._requested <= 0:
                         await self._demand.wait()
                 if budget.spent():
                     await budget.pause()
