@@ -13,8 +13,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncmon.data.calls import caller_of
-from asyncmon.data.mapping import OrderedMapStage
+from asyncmon.data.mapping import OrderedMapStage, caller_of
 from asyncmon.data.stage import Chunk, Epoch, Mark, Node, Stage, StageOver, State, open_node, too_short
 
 Arrays: TypeAlias = Any
