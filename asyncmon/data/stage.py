@@ -127,7 +127,7 @@ class Node(ABC):
         if found != expected:
             raise ValueError(
                 f"The position was saved by a pipeline with {_words(found)} where this one has "
-                f"{_words(expected)}. Build the dataset as it was when the position was saved."
+                f"{_words(expected)}. Build the same dataset as when the position was saved."
             )
         for node, inner in zip(self.above, self._states_above(state), strict=True):
             node.check(inner)

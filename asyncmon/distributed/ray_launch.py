@@ -197,10 +197,8 @@ class _Cluster:
             except _Restart as restart:
                 rounds += 1
                 if 0 <= self._max_restarts < rounds:
-                    raise AbortedError(
-                        f"The cluster was started anew too often: {restart}"
-                    ) from restart
-                logger.warning("All tasks are started anew: %s", restart)
+                    raise AbortedError(f"The cluster was restarted too often: {restart}") from restart
+                logger.warning("All tasks are restarted: %s", restart)
 
     async def close(self) -> None:
         """Release the placement group."""
@@ -309,7 +307,7 @@ class _Cluster:
             number, most = self._restarts[task], self._max_restarts
             if 0 <= most < number:
                 raise AbortedError(
-                    f"{_name(task)} died, and was started anew {most} times already: {error}"
+                    f"{_name(task)} died, and was restarted {most} times already: {error}"
                 ) from error
             logger.warning(
                 "%s died; restart %d of %s. %s",

@@ -322,7 +322,7 @@ class SessionService:
         peek = kind == "peek"
         if peek and plan.changes:
             raise InvalidArgumentError(
-                f"peek() cannot compute what was fetched: operation {plan.changes[0]!r} changes the "
+                f"peek() cannot compute these fetches: operation {plan.changes[0]!r} changes the "
                 "state. Use run()."
             )
         update = content.get("update")

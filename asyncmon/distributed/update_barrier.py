@@ -20,7 +20,7 @@ from asyncmon.errors import AbortedError
 
 _WORKERS = 10_000  # remembered; the least recent one is dropped
 
-LATE = "A snapshot of several servers took too long, or variables were restored meanwhile."
+LATE = "A snapshot of several servers took too long, or variables were restored during it."
 """The error of a snapshot or a restore if updates continued before its end."""
 
 

@@ -166,7 +166,7 @@ class ClusterHook(SessionRunHook):
                     await session.run(fetch)  # reads the last steps of the others
             await peers.leave(self._name)
         except (AbortedError, UnavailableError) as error:
-            logger.warning("The other sessions of the cluster cannot be told of the end: %s", error)
+            logger.warning("The other sessions of the cluster cannot be notified of the end: %s", error)
 
     async def _wait_for_others(self, peers: Peers) -> None:
         loop = asyncio.get_running_loop()

@@ -80,7 +80,7 @@ class Endpoint:
 
 
 _TAG = ("tag", _list(_TEXT), "1 to 200 tags; repeat the parameter")
-_AFTER = ("after", _NATURAL, "only what was published after this cursor")
+_AFTER = ("after", _NATURAL, "only points published after this cursor")
 _MOST = (
     "max_points",
     {"type": "integer", "minimum": 8, "maximum": 1_000_000, "default": 2_000},

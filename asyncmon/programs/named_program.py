@@ -48,7 +48,7 @@ class NamedProgram:
             TypeError: it is no name.
         """
         if not isinstance(key, str):
-            raise TypeError(f"What is fed to steps are names of their parameters, got {key!r}.")
+            raise TypeError(f"The keys of a feed_dict are names of the steps' parameters, got {key!r}.")
         return key
 
     def describe(self) -> dict[str, Any]:

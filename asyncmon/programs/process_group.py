@@ -43,7 +43,7 @@ class ProcessGroupHook(SessionRunHook):
         """
         if self.joined:
             raise FailedPreconditionError(
-                "A process cannot recover by itself: the others are at another step. Let it end, and "
+                "A single process cannot recover: the others are at another step. Let it end, and "
                 "start all again from the last checkpoint, as torchrun --max-restarts=N does."
             )
         await self.share_state(session)

@@ -86,7 +86,7 @@ class Closing:
         cancelled = body is not None and (not isinstance(body, Exception) or body is stops.expired)
         no_run = stops.closed_error("The session is closed: no run begins any more.")
         stops.scopes.interrupt(no_run, "waiting")
-        await self._part("waiting for the run under way", self._take_lock(stops.grace if clean else 0))
+        await self._part("waiting for the current run", self._take_lock(stops.grace if clean else 0))
         session = self.current()
         if session is None:
             return decide_outcome(body, (), errors, stops.event.reason)
@@ -97,7 +97,7 @@ class Closing:
         elif cancelled:
             secs = max(stops.grace, LAST_WAIT_SECS)
             await self._part("the end of hooks", hooks.end_on_cancel(session.raw, secs, errors))
-        self._interrupt_runs("this run was under way")
+        self._interrupt_runs("this run was not complete")
         await self._part("closing the session", self._close_session(session))
         session.samples.close("The session ended before another run was complete.")
         coord = session.coord
@@ -128,7 +128,7 @@ class Closing:
             hook = self.hooks.running
             where = "" if hook is None else f", in the hook {hook_name(hook)}"
             logger.warning("A run did not finish before the session was closed%s.", where)
-            self._interrupt_runs(f"a run was under way{where}")
+            self._interrupt_runs(f"a run was not complete{where}")
             error = RuntimeError("The session was closed during a recovery.")
             self.stops.scopes.interrupt(error, "creation")
             try:

@@ -70,7 +70,7 @@ class Coordinated:
             self.delivered = self.delivered or error is cause
             if cause is None or error is cause or not self._explains(cause, error):
                 raise
-            add_note(cause, f"The run that was under way raised {phrase(error)}")
+            add_note(cause, f"The interrupted run raised {phrase(error)}")
         self.delivered = True
         raise cause
 

@@ -71,7 +71,7 @@ class ForgottenAwait:
             self._end_watch(named=True)
             raise RuntimeError(
                 f"{dropped} was called and never awaited: write `await`. should_stop() was asked "
-                f"{asked} times in {secs:.2g} s without it, and meanwhile no stop can come."
+                f"{asked} times in {secs:.2g} s without it, and no stop can arrive during that time."
             )
         elif (watched := self._watched) > _WATCHED:
             self._warned = True

@@ -145,7 +145,11 @@ def _stop_status() -> int:
     if signal_stops.unsaved:
         logger.error("Stopped by %s, and %s. Exit status %d.", name, _lost(), FAILED)
         return FAILED
-    logger.warning("Stopped by %s, everything is saved. Exit status %d: to go on.", name, PREEMPTED)
+    logger.warning(
+        "Stopped by %s, everything is saved. Exit status %d: start it again to continue.",
+        name,
+        PREEMPTED,
+    )
     return PREEMPTED
 
 

@@ -214,6 +214,6 @@ class Recoverable:
         if before is None or now is None:
             return
         logger.warning(
-            "Recovered: training goes on from step %d; %d steps up to step %d were lost.",
+            "Recovered: training continues from step %d; %d steps up to step %d were lost.",
             now, max(before - now, 0), before,
         )  # fmt: skip

@@ -304,7 +304,7 @@ async def _drain_saves(saver: Any) -> None:
         try:
             await drain()
         except Exception:
-            logger.warning("A save failed before the session was created anew.", exc_info=True)
+            logger.warning("A save failed before the session was created again.", exc_info=True)
 
 
 async def _warn_of_loss(session: Session) -> None:

@@ -307,7 +307,7 @@ async def close_completes_when_cancelled(factory: Factory, place: Path) -> None:
             closing.cancel()
             await asyncio.wait([closing, *tasks])
             for task in tasks:
-                expect(task.done(), "A run goes on after close().")
+                expect(task.done(), "A run continues after close().")
                 _ = task.cancelled() or task.exception()
             await session.close()
             error = await error_of(session.run(case.step, case.feeds(1)), "run() after close()")

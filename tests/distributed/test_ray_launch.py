@@ -116,7 +116,7 @@ async def test_a_worker_that_dies_is_started_anew_within_its_budget(
     assert await launch(dies, resources=SMALL, max_restarts=2) == 3
     assert "Task worker:0 died; restart 2 of 2." in caplog.text
     (tmp_path / "starts").unlink()
-    with pytest.raises(errors.AbortedError, match="worker:0 died, and was started anew 1 times"):
+    with pytest.raises(errors.AbortedError, match="worker:0 died, and was restarted 1 times"):
         await launch(dies, resources=SMALL, max_restarts=1)
 
 

@@ -126,7 +126,7 @@ async def close_elsewhere(session: Session) -> None:
         await session.close()
 
     closing = asyncio.create_task(close())
-    with pytest.raises(RuntimeError, match=r"closed while this run|a run was under way"):
+    with pytest.raises(RuntimeError, match=r"closed while this run|a run was not complete"):
         await session.run("wait")
     await closing
 

@@ -374,7 +374,7 @@ async def test_ax_24_a_hook_that_waits_for_ever_is_ended_and_named(
     async with assert_nothing_left_behind(tasks=False):
         await sess.close()
     assert now() == 30
-    with pytest.raises(RuntimeError, match="closed while a run was under way, in the hook Stuck"):
+    with pytest.raises(RuntimeError, match="closed while a run was not complete, in the hook Stuck"):
         await run
     assert "A run did not finish before the session was closed, in the hook Stuck." in caplog.text
 

@@ -126,7 +126,7 @@ async def test_wr_4_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said
             weight = await sess.run(world.train, world.feed())
         assert weight == sess.global_step == 6
     assert steps == [1, 2, 3, 4, 5, 5, 6]
-    assert "training goes on from step 4; 1 steps up to step 5 were lost" in caplog.text
+    assert "training continues from step 4; 1 steps up to step 5 were lost" in caplog.text
 
 
 async def test_wr_5_a_preempted_creation_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

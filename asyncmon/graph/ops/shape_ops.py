@@ -91,7 +91,7 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 def _reshape(x: Array, target: Array) -> Any:
     sizes = target.reshape(-1).tolist()
     if sizes and min(sizes) < -1:  # which numpy treats as -1
-        raise InvalidArgumentError(f"Sizes must be non-negative, or -1 for what is left, got {sizes}")
+        raise InvalidArgumentError(f"Sizes must be non-negative, or -1 for the rest, got {sizes}")
     if 0 in sizes and -1 in sizes and not np.size(x):  # TF1 divides by the non-zero sizes
         rest = prod(d for d in np.shape(x) if d) // prod(d for d in sizes if d > 0)
         sizes[sizes.index(-1)] = rest
@@ -104,7 +104,7 @@ def _reshape_rule(x: Spec, target: Spec) -> Spec:
     if dims is None:
         return Spec(x.dtype, None)
     if any(d is not None and d < -1 for d in dims):
-        raise ValueError(f"Sizes must be non-negative, or -1 for what is left, got {list(dims)}")
+        raise ValueError(f"Sizes must be non-negative, or -1 for the rest, got {list(dims)}")
     wild = [i for i, d in enumerate(dims) if d == -1]
     if len(wild) > 1:
         raise ValueError(f"Only one input size may be -1, not both {wild[0]} and {wild[1]}")

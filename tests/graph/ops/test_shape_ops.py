@@ -70,7 +70,7 @@ def test_impossible_shapes_are_refused_when_built_if_they_can_be() -> None:
         ([-1, 4], "Dimension size must be evenly divisible by 4 but is 6"),
         ([-1, -1], "Only one input size may be -1, not both 0 and 1"),
         (6, "Shape must be rank 1 but is rank 0"),
-        ([3, -2], r"Sizes must be non-negative, or -1 for what is left, got \[3, -2\]"),
+        ([3, -2], r"Sizes must be non-negative, or -1 for the rest, got \[3, -2\]"),
         ([-1, -3], "Sizes must be non-negative"),
     ):
         with pytest.raises(ValueError, match=text):
@@ -91,7 +91,7 @@ def test_impossible_shapes_fail_in_the_run_otherwise(ops: Any) -> None:
 @pytest.mark.parametrize(
     ("sizes", "text"),
     [
-        ([-2], r"Sizes must be non-negative, or -1 for what is left, got \[-2\]"),
+        ([-2], r"Sizes must be non-negative, or -1 for the rest, got \[-2\]"),
         ([4, -3], "Sizes must be non-negative"),
         ([-1, -2], "Sizes must be non-negative"),
         ([[24]], "must be rank 1 but is rank 2"),
