@@ -166,7 +166,8 @@ TRAIN = """
 def test_a_saved_session_ends_with_75(tmp_path: Path, number: signal.Signals) -> None:
     status, out, err = stopped(TRAIN, tmp_path, number)
     assert (status, out) == (75, f"after signal {number.name}\n"), err
-    assert err == f"Stopped by {number.name}, everything is saved. Exit status 75: start it again to continue.\n"
+    end = "everything is saved. Exit status 75: start it again to continue.\n"
+    assert err == f"Stopped by {number.name}, {end}"
 
 
 def test_without_a_checkpoint_it_does_not_claim_that(tmp_path: Path) -> None:

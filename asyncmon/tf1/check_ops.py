@@ -24,7 +24,8 @@ from asyncmon import graph as g
 from asyncmon.graph import Operation, Tensor
 from asyncmon.graph.core.build import convert_pair
 from asyncmon.graph.core.op import constant_of
-from asyncmon.tf1.signatures import REQUIRED, function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 
 __all__ = [
     "add_check_numerics_ops", "assert_equal", "assert_greater", "assert_greater_equal",
@@ -75,7 +76,7 @@ def _compares(
     doc = (
         f"Assert ``x {sign} {'0' if zero else 'y'}`` for all elements, which broadcast. TF1: same name."
     )
-    arguments = {"x": REQUIRED, **({} if zero else {"y": REQUIRED}), **_COMMON}
+    arguments = {"x": _REQUIRED, **({} if zero else {"y": _REQUIRED}), **_COMMON}
     return function_of(own, doc, arguments, check)
 
 
@@ -152,7 +153,7 @@ def _has_rank(own: str, what: str, fits: Any, doc: str, several: bool = False) -
                 data = [*texts, "Received shape: ", g.shape(tensor)]
             return _checked(fits(g.rank(tensor), wanted), None, data, message, summarize)
 
-    arguments = {"x": REQUIRED, "ranks" if several else "rank": REQUIRED, **_COMMON}
+    arguments = {"x": _REQUIRED, "ranks" if several else "rank": _REQUIRED, **_COMMON}
     return function_of(own, f"Assert that a tensor has {doc}. TF1: same name.", arguments, check)
 
 

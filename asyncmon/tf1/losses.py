@@ -22,7 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.tf1.signatures import REQUIRED, function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
 
 _LOSSES = tf.GraphKeys.LOSSES
@@ -144,7 +145,7 @@ def _loss(
                 return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
         common = {"scope": None, "loss_collection": _LOSSES, "reduction": _BY_WEIGHTS}
-        arguments = {**dict.fromkeys(names, REQUIRED), "weights": 1.0, **options, **common}
+        arguments = {**dict.fromkeys(names, _REQUIRED), "weights": 1.0, **options, **common}
         return function_of(formula.__name__, formula.__doc__, arguments, loss)
 
     return decorate

@@ -29,7 +29,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.tf1.signatures import REQUIRED, function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_of_rank
 
 _log = logging.getLogger("asyncmon")
@@ -40,7 +41,7 @@ Metric = tuple[Any, Any]
 
 def _of_labels(name: str, doc: str, compute: Callable[..., Metric]) -> Callable[..., Metric]:
     """Return the metric of labels and predictions that ``compute`` returns."""
-    pair = dict.fromkeys(("labels", "predictions"), REQUIRED)
+    pair = dict.fromkeys(("labels", "predictions"), _REQUIRED)
     rest = dict.fromkeys(("weights", "metrics_collections", "updates_collections", "name"))
     return function_of(name, f"{doc} TF1: same name.", {**pair, **rest}, compute)
 

@@ -91,6 +91,20 @@ def small_namespaces(root: ModuleType) -> list[ModuleType]:
     return made
 
 
+class _Namespace(ModuleType):
+    """A module without the modules and types that it imports from outside of asyncmon."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name.startswith("_") or not isinstance(value, ModuleType | type):
+            return value
+        home = value.__name__ if isinstance(value, ModuleType) else value.__module__
+        return vars(self)["__getattr__"](name) if home.partition(".")[0] in _FOREIGN else value
+
+
+_FOREIGN = sys.stdlib_module_names | {"numpy"}
+
+
 def open_namespace(module: ModuleType) -> None:
     """Add ``__dir__`` and ``__getattr__`` to a module: its public names, advice on a missing one.
 
@@ -111,4 +125,6 @@ def open_namespace(module: ModuleType) -> None:
             return public()
         raise missing_name(module.__name__, name, prefix, public())
 
-    vars(module).update(__dir__=public, __getattr__=missing)
+    vars(module).setdefault("__getattr__", missing)
+    vars(module).update(__dir__=public)
+    module.__class__ = _Namespace

@@ -105,3 +105,12 @@ def test_a_name_that_tf1_has_and_asyncmon_has_not_says_what_to_use() -> None:
         _ = tf.data
     with pytest.raises(AttributeError, match=r"did you mean 'reduce_mean'"):
         _ = tf.reduce_maen
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gfile.os", "image.np", "losses.REQUIRED", "app.asyncio", "metrics.Any", "train.LoopLagHook"],
+)
+def test_imports_of_a_namespace_are_no_names_of_it(name: str) -> None:
+    space, _, last = name.partition(".")
+    assert not hasattr(getattr(tf, space), last)
