@@ -251,8 +251,8 @@ class StopControl:
         kept = ", of which the end of the session needs a part," if self.budget.is_running else ""
         what = (
             f"{subject} did not finish within the grace period of {max(self.grace, LEAST_GRACE_SECS):g}"
-            f" s{kept} after a stop ({self.reason}): {place}. Give what it waits for a timeout, or "
-            "pass a longer stop_grace_period_secs."
+            f" s{kept} after a stop ({self.reason}): {place}. Add a timeout to the pending "
+            "operation, or pass a longer stop_grace_period_secs."
         )
         logger.warning("%s The call is interrupted.", what)
         self.expired = DeadlineExceededError(what)

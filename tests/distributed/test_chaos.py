@@ -235,7 +235,7 @@ async def test_a_restore_does_not_wait_for_a_snapshot_whose_release_was_lost() -
     other = asyncio.create_task(barrier.hold("another snapshot"))
     async with asyncio.timeout(5):
         await barrier.hold("restore", restores=True)
-    with pytest.raises(errors.AbortedError, match="restored meanwhile"):
+    with pytest.raises(errors.AbortedError, match="restored during it"):
         await barrier.allow("snapshot", {}, "/job:ps/task:1", 0.0)
     assert not await barrier.release("snapshot")
     assert not other.done()

@@ -328,7 +328,7 @@ async def test_a_finalized_program_takes_no_more_steps() -> None:
         program.step(lambda: None, name="more")
     assert program.describe() == {"type": "FunctionProgram", "steps": ["train", "evaluate"]}
     assert program.canonical_feed("batch") == "batch"
-    with pytest.raises(TypeError, match="names of their parameters, got 5"):
+    with pytest.raises(TypeError, match=r"names of the steps. parameters, got 5"):
         program.canonical_feed(5)
 
 
