@@ -185,7 +185,7 @@ async def test_kc_1_a_step_that_waits_for_ever_ends_with_the_grace_period(
 
     async with assert_nothing_left_behind():
         with pytest.raises(
-            DeadlineExceededError, match=r"10 s after a stop \(signal X\).*a timeout, or"
+            DeadlineExceededError, match=r"10 s after a stop \(signal X\).*a timeout to the"
         ):
             await body()
     assert ": DeadlineExceededError: The run" in caplog.messages[-1]
