@@ -138,3 +138,10 @@ def test_the_page_of_names_is_that_of_the_docstrings() -> None:
     made = importlib.util.module_from_spec(module)
     module.loader.exec_module(made)
     assert made.PAGE.read_text() == made.page()
+
+
+@pytest.mark.parametrize("file", [".ci/run", "CONTRIBUTING.md"])
+def test_the_paths_of_tests_that_a_file_names_exist(file: str) -> None:
+    paths = re.findall(r"tests/[\w./*-]+", (ROOT / file).read_text(encoding="utf-8"))
+    assert paths
+    assert [path for path in paths if not [*ROOT.glob(path.strip("./"))]] == []
