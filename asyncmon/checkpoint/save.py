@@ -27,7 +27,7 @@ from asyncmon.checkpoint.saveable_session import (
     release,
 )
 from asyncmon.checkpoint.state_file import STATE_NAME
-from asyncmon.checkpoint.stateful import StatefulRegistry
+from asyncmon.checkpoint.stateful import StatefulObjects, pack_all, stateful_of
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import CancelledError, FailedPreconditionError
@@ -124,7 +124,8 @@ class SaveOptions(NamedTuple):
     """The options of a saver that apply to each of its saves."""
 
     selection: Selection
-    stateful: StatefulRegistry
+    own_objects: StatefulObjects
+    saves_session_states: bool
     pad_step: bool
     sharded: bool
     shard_bytes: int
@@ -266,8 +267,15 @@ class Save:
             )
 
     def _pack(self) -> None:
+        options, objects = self._options, stateful_of(self._raw)
+        if twice := options.own_objects.objects.keys() & objects.objects.keys():
+            raise ValueError(
+                f"The saver and the session both have a stateful object named {min(twice)!r}. Give the"
+                " add_stateful() of the saver another name."
+            )
         self._step = self._members.global_step
-        self._states, self._arrays = self._options.stateful.pack()
+        states = objects.states() if options.saves_session_states else {}
+        self._states, self._arrays = pack_all(states | options.own_objects.current())
 
     async def _matching(self, ordered: asyncio.Future[Mapping[str, Any]]) -> Mapping[str, Any]:
         snapshot = await ordered

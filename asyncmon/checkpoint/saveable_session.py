@@ -92,11 +92,6 @@ class SaverMembers:
     build: Callable[[], None] | None = None
     """Choose the variables, once the graph is complete. Called when a scaffold is finalized. None: the
     saver has chosen them already."""
-    add_stateful: Callable[[str, Any], None] | None = None
-    """Save the state of an object under a name with each checkpoint, and load it in a restore. Called
-    for hooks and data sources; comes with ``remove_stateful``. None: their states are not saved."""
-    remove_stateful: Callable[[str], None] | None = None
-    """Undo ``add_stateful``. Called when the session ends or a hook is removed."""
     restore_latest: Callable[[Any, str], Awaitable[str | None]] | None = None
     """Restore a session from the newest valid checkpoint of a directory, and return its prefix or None.
     Called at the start and after each failure. None: ``restore`` gets the newest one, unverified."""

@@ -18,14 +18,15 @@ from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.restoring import find_targets, load_entries
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
-from asyncmon.checkpoint.saveable_session import raw_session, state_spec
+from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import STATE_NAME
-from asyncmon.checkpoint.stateful import Stateful, StatefulRegistry
+from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, stateful_of
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls, in_thread
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,9 @@ class Saver:
     """Saves and restores the state of a session. TF1: ``tf.train.Saver``.
 
     A session is any object with ``snapshot()`` and ``load(values)``, or a monitored session around
-    one. A checkpoint is a snapshot between two steps, and the states of the stateful objects
-    (:meth:`add_stateful`). The training continues while it is written.
+    one. A checkpoint is a snapshot between two steps, with the states of the session's hooks and data
+    sources and of other stateful objects (:meth:`add_stateful`). The training continues while it is
+    written.
 
     The first save into a directory locks it for other processes, deletes incomplete saves, and takes
     over the list of checkpoints in the state file.
@@ -65,6 +67,8 @@ class Saver:
             save, ``"skip"`` saves nothing, ``"wait"`` queues the save.
         keep_best: also keep the best checkpoints by a metric.
         shard_bytes: write a larger state to several files of about this size.
+        session_states: whether checkpoints have the states of the session's hooks and data sources,
+            and a restore loads them. Without them, a resumed training begins its data again.
         calls: the system calls to write with, for tests of crashes.
 
     Example::
@@ -98,6 +102,7 @@ class Saver:
         when_busy: WhenBusy = "coalesce",
         keep_best: KeepBest | None = None,
         shard_bytes: int = 1 << 31,
+        session_states: bool = True,
         calls: FileCalls | None = None,
     ) -> None:
         if when_busy not in {"coalesce", "skip", "wait"}:
@@ -111,9 +116,10 @@ class Saver:
         self.name = name or "saver"
         self._when_busy = when_busy
         self._selection = Selection(var_list, defer_build, allow_empty)
-        self._stateful = StatefulRegistry()
+        self._own_objects = StatefulObjects()
+        self._session_states = session_states
         self._options = SaveOptions(
-            self._selection, self._stateful, pad_step_number, sharded, shard_bytes
+            self._selection, self._own_objects, session_states, pad_step_number, sharded, shard_bytes
         )
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
         self._claims = commit.Claims(calls)
@@ -267,7 +273,9 @@ class Saver:
     # --- stateful objects
 
     def add_stateful(self, name: str, obj: Stateful) -> None:
-        """Save the state of an object in each checkpoint, and load it in each restore.
+        """Save the state of an object in each checkpoint of this saver, and load it in each restore.
+
+        A monitored session registers its hooks and data sources by itself, for all savers.
 
         Args:
             name: the name of the state in the checkpoint.
@@ -279,11 +287,11 @@ class Saver:
             TypeError: the object lacks one of the methods.
             ValueError: another object has this name.
         """
-        self._stateful.add(name, obj)
+        self._own_objects.add(name, obj)
 
     def remove_stateful(self, name: str) -> None:
         """Undo :meth:`add_stateful`. An unknown name is ignored."""
-        self._stateful.remove(name)
+        self._own_objects.remove(name)
 
     # --- the list of checkpoints
 
@@ -327,7 +335,8 @@ class Saver:
 
         All entries are read, verified and compared with the variables before anything changes. Entries
         that are not in the session or ``var_list`` are skipped. States of random generators are
-        restored if the checkpoint has them.
+        restored if the checkpoint has them. The states of the session's hooks and data sources are
+        loaded together with the global step: a saver whose ``var_list`` lacks it leaves them.
 
         Args:
             sess: the session; it need not be initialized.
@@ -402,8 +411,15 @@ class Saver:
             await load_entries(
                 raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
             )
-        self._stateful.load(states)
+        self._own_objects.load(states)
+        if self._session_states and self._sets_step(raw, reader):
+            own = self._own_objects.objects
+            stateful_of(raw).load({name: states[name] for name in states if name not in own})
         self.restored_path = reader.path
+
+    def _sets_step(self, raw: Any, reader: CheckpointReader) -> bool:
+        step = members_of(SaveableSessionMembers, raw).global_step
+        return self._selection.takes_all or step is None or step == reader.facts.step
 
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.taken(pull=not self._claims.has_plain_files(save.directory))

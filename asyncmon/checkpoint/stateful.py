@@ -21,13 +21,13 @@ from __future__ import annotations
 import base64
 import logging
 import math
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array
-from asyncmon.checkpoint.saveable_session import SaverMembers
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,16 @@ def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
     """
     arrays: dict[str, Array] = {}
     return _pack(state, f"{_ARRAY_PREFIX}{name}", arrays), arrays
+
+
+def pack_all(states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return all states by name as JSON values, and copies of the arrays in them."""
+    packed: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
+    for name, state in states.items():
+        packed[name], inside = pack(name, state)
+        arrays.update(inside)
+    return packed, arrays
 
 
 def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
@@ -133,15 +143,29 @@ def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:
     return [_pack(item, f"{where}/{number}", arrays) for number, item in enumerate(values)]
 
 
-class StatefulRegistry:
-    """The stateful objects of a saver, by name."""
+class StatefulObjects:
+    """Stateful objects by name, and restored states of objects that are not registered yet.
+
+    A session has them for its hooks and data sources (:func:`stateful_of`), and a saver for objects of
+    its own.
+    """
 
     def __init__(self) -> None:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
 
+    @property
+    def objects(self) -> Mapping[str, Stateful]:
+        """The registered objects by name."""
+        return self._registered
+
     def add(self, name: str, obj: Stateful) -> None:
-        """Register an object, and load its state if a checkpoint with one was restored before."""
+        """Register an object, and load its state if a checkpoint with one was restored before.
+
+        Raises:
+            TypeError: the object lacks one of the methods.
+            ValueError: another object has this name.
+        """
         if not isinstance(obj, Stateful):
             raise TypeError(
                 f"A stateful object has state_dict() and load_state_dict(state); {obj!r} of type"
@@ -156,22 +180,21 @@ class StatefulRegistry:
         if name in self._pending:
             obj.load_state_dict(self._pending.pop(name))
 
+    def add_numbered(self, default: str, obj: Stateful) -> None:
+        """Register an object under the first unused name of ``default``, ``default_1`` and so on."""
+        number, name = 0, default
+        while name in self._registered:
+            number += 1
+            name = f"{default}_{number}"
+        self.add(name, obj)
+
     def remove(self, name: str) -> None:
         """Remove an object. An unknown name is ignored."""
         self._registered.pop(name, None)
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return all states, as JSON values, and the arrays in them.
-
-        They include restored states of objects that are not registered yet.
-        """
-        states: dict[str, Any] = {}
-        arrays: dict[str, Array] = {}
-        current = {name: obj.state_dict() for name, obj in self._registered.items()}
-        for name, state in (self._pending | current).items():
-            states[name], inside = pack(name, state)
-            arrays.update(inside)
-        return states, arrays
+    def discard(self, obj: Any) -> None:
+        """Remove an object, if it is registered."""
+        self._registered = {name: one for name, one in self._registered.items() if one is not obj}
 
     def load(self, states: Mapping[str, Any]) -> None:
         """Load the states of all objects; states of other names are kept until :meth:`add`."""
@@ -182,37 +205,64 @@ class StatefulRegistry:
             else:
                 logger.info("The checkpoint has no state for %r: it keeps its initial state.", name)
 
+    def states(self) -> dict[str, Any]:
+        """Return :meth:`current`, and restored states of objects that are not registered yet."""
+        return self._pending | self.current()
 
-class StatefulObjects:
-    """Registers the stateful objects of one session with any saver, if the saver supports that.
+    def current(self) -> dict[str, Any]:
+        """Return the states of all objects."""
+        return {name: obj.state_dict() for name, obj in self._registered.items()}
 
-    Attributes:
-        names: names in checkpoints to the objects.
+    def adopt(self, raw: Any) -> None:
+        """Become the stateful objects of a raw session. States that it restored are loaded."""
+        restored = _of_sessions.get(raw)
+        _of_sessions.set(raw, self)
+        if restored is not None and restored is not self:
+            self.load(restored._pending)
+
+
+class _ByIdentity:
+    """The stateful objects of sessions, which need not be hashable. An entry ends with its session."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[weakref.ref[Any], StatefulObjects]] = {}
+
+    def get(self, raw: Any) -> StatefulObjects | None:
+        entry = self._entries.get(id(raw))
+        return None if entry is None or entry[0]() is not raw else entry[1]
+
+    def set(self, raw: Any, objects: StatefulObjects) -> None:
+        key, entries = id(raw), self._entries
+
+        def forget(reference: weakref.ref[Any]) -> None:
+            if entries[key][0] is reference:
+                del entries[key]
+
+        try:
+            entries[key] = weakref.ref(raw, forget), objects
+        except TypeError:
+            raise TypeError(
+                f"A session must support weak references; {raw!r} does not. Add '__weakref__' to the"
+                f" __slots__ of {type(raw).__name__}."
+            ) from None
+
+
+_of_sessions = _ByIdentity()
+
+
+def stateful_of(raw: Any) -> StatefulObjects:
+    """Return the stateful objects of a raw session, which each of its checkpoints includes.
+
+    Raises:
+        TypeError: the session does not support weak references.
     """
+    objects = _of_sessions.get(raw)
+    if objects is None:
+        objects = StatefulObjects()
+        _of_sessions.set(raw, objects)
+    return objects
 
-    def __init__(self, saver: Any) -> None:
-        members = members_of(SaverMembers, saver)
-        self._add, self._remove = members.add_stateful, members.remove_stateful
-        self.names: dict[str, Any] = {}
 
-    def saves(self, obj: Any) -> bool:
-        """Return whether the saver saves the state of an object."""
-        return self._add is not None and callable(members_of(StatefulMembers, obj).state_dict)
-
-    def add(self, obj: Any, default: str, name: str | None = None) -> None:
-        """Register an object under ``name``, or the first unused of ``default``, ``default_1``..."""
-        number, free = 0, name or default
-        while name is None and free in self.names:
-            number += 1
-            free = f"{default}_{number}"
-        assert self._add is not None, "see saves()"
-        self._add(free, obj)
-        self.names[free] = obj
-
-    def remove(self, obj: Any = None) -> None:
-        """Unregister one object, or all."""
-        for name, known in list(self.names.items()):
-            if obj is None or known is obj:
-                del self.names[name]
-                if self._remove is not None:
-                    self._remove(name)
+def has_state(obj: Any) -> bool:
+    """Return whether a hook or a data source has a state to save."""
+    return callable(members_of(StatefulMembers, obj).state_dict)

@@ -59,7 +59,8 @@ class Selection:
     ) -> None:
         self.allow_empty = allow_empty
         self._names: dict[str, str] | None = None
-        self._takes_all = var_list is None  # including reserved names
+        self.takes_all = var_list is None
+        """Whether all variables are saved, including reserved names."""
         self._built = False
         if isinstance(var_list, Mapping):
             self._names = {key: name_of(variable) for key, variable in var_list.items()}
@@ -77,7 +78,7 @@ class Selection:
         """Choose the variables of the graph under construction, unless this was done before."""
         if self._built:
             return
-        if self._takes_all:
+        if self.takes_all:
             names = None if _under_construction is None else _under_construction()
             self._names = None if names is None else {name: name for name in names}
         if self.is_empty and not self.allow_empty:
@@ -116,7 +117,7 @@ class Selection:
         return found | {name: value for name, value in state.items() if self._is_reserved(name)}
 
     def _is_reserved(self, name: str) -> bool:
-        return self._takes_all and name.startswith(RESERVED)
+        return self.takes_all and name.startswith(RESERVED)
 
 
 def _refuse_twice(names: Iterable[str], problem: str) -> None:

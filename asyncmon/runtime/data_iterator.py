@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
-from asyncmon.checkpoint.stateful import StatefulObjects
+from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime.call_scope import CallScope
 from asyncmon.runtime.outcome import is_end_of_data
 from asyncmon.runtime.stop_control import StopControl
@@ -149,16 +149,19 @@ class ResumableSource:
 def resumable_source(
     stateful: StatefulObjects, source: Any, name: str | None, steps: Callable[[], int | None]
 ) -> ResumableSource | None:
-    """Register the position of a source with the saver; return None for a source without a state.
+    """Register the position of a source with the session; return None for a source without a state.
 
     The default name in checkpoints is ``data``, ``data_1`` and so on. ``steps`` returns the number of
     completed steps. A name that another source has is a ``ValueError``.
     """
-    if not stateful.saves(source):
+    if not has_state(source):
         return None
-    for known in stateful.names.values():
+    for known in stateful.objects.values():
         if isinstance(known, ResumableSource) and known.source is source:
             return known
     resumable = ResumableSource(source, steps)
-    stateful.add(resumable, "data", name)
+    if name is None:
+        stateful.add_numbered("data", resumable)
+    else:
+        stateful.add(name, resumable)
     return resumable

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from threading import get_ident
 from typing import Any, TypeVar
 
-from asyncmon.checkpoint.stateful import StatefulObjects
+from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.call_scope import CallScope, Kind
 from asyncmon.runtime.closing import Closing
@@ -58,7 +58,7 @@ class Lifecycle:
         self.state = SessionState.NEW
         self.hooks = hooks
         self.stops = StopControl(grace, recovery.errors, interrupt, self._describe)
-        self.stateful = StatefulObjects(None)
+        self.stateful = StatefulObjects()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.started: float | None = None
         """The time of the opening, in seconds since 1970."""
@@ -122,21 +122,21 @@ class Lifecycle:
         if unfinalize is not None and not program.finalized:
             self._undo.callback(unfinalize)
         if creator.prepare is not None:
-            self.stateful = StatefulObjects(creator.prepare().saver)
-            self._undo.callback(self.stateful.remove)
-            self.save_states_of(self.hooks.hooks)
+            creator.prepare()
+        self.save_states_of(self.hooks.hooks)
         await self.sessions.open()
 
     def save_states_of(self, hooks: Iterable[Any]) -> None:
         """Save the states of hooks in checkpoints: ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
         for hook in hooks:
-            if self.stateful.saves(hook):
-                self.stateful.add(hook, f"hooks/{hook_name(hook)}")
+            if has_state(hook):
+                self.stateful.add_numbered(f"hooks/{hook_name(hook)}", hook)
 
     async def _create(self) -> Coordinated:
         """Create one session, layer over layer."""
         with creation(self.observers, type(self._creator).__name__):
             self.raw = self.observers.raw = await self._creator.create_session()
+        self.stateful.adopt(self.raw)
         warn_of_misspelled("session", self.raw, Session, SessionMembers)
         created = CreatedSession(self.raw, self.stops, lambda: self.hooks.hooks, self.observers)
         coord = Coordinator(clean_stop_exception_types=())

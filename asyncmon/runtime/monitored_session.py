@@ -329,7 +329,7 @@ class _MonitoredSession:
         life.check_open()
         async with life.lock.held():
             if life.state is _OPEN:
-                life.stateful.remove(hook)
+                life.stateful.discard(hook)
                 await self._hooks.detach(hook, life.current().raw)
 
     # -- observation

@@ -184,8 +184,8 @@ class CreatorMembers:
     program: Any = None
     """The program that is current in ``begin`` of the hooks. None: the default graph."""
     prepare: Callable[[], Any] | None = None
-    """Finalize a scaffold and return it. Called once, after ``begin`` of the hooks. Its saver saves the
-    states of hooks and data sources. None: their states are not saved."""
+    """Finalize the program. Called once, after ``begin`` of the hooks. None: ``create_session``
+    does."""
     is_chief: bool = True
     """Whether its sessions have a state of their own to save. If not, a stop by a signal does not
     report it as unsaved."""

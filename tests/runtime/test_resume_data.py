@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import pytest
 from asyncmon.checkpoint import Saver, load_checkpoint
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.errors import AbortedError
-from asyncmon.runtime import MonitoredSession, Scaffold
+from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener
+from asyncmon.runtime import MonitoredSession, Scaffold, SessionRunHook
 from asyncmon.testing import assert_nothing_left_behind
 
 if TYPE_CHECKING:
@@ -142,3 +144,110 @@ async def test_a_source_without_position_is_just_iterated(world: World, tmp_path
                 await sess.run(world.train, world.feed(number))
             await saver.save(sess, tmp_path / "model.ckpt", sess.global_step)
         assert own.position == expected
+
+
+class Counting(SessionRunHook):
+    """Counts the runs, as a state in checkpoints."""
+
+    runs = 0
+
+    async def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.runs += 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"runs": self.runs}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.runs = state["runs"]
+
+
+@pytest.mark.parametrize("by", ["hook", "save", "listener", "own saver", "partial saver"])
+async def test_every_saver_of_a_session_writes_its_states(
+    world: World, tmp_path: Path, by: str
+) -> None:
+    """Not only the scaffold's: each checkpoint has the positions of the data and the hooks' states."""
+    given: list[list[float]] = []
+    other = Saver(["weight", "global_step"] if by == "partial saver" else None, allow_empty=True)
+
+    class Listener(CheckpointSaverListener):
+        async def after_save(self, session: Any, global_step_value: int) -> None:
+            if by == "listener" and global_step_value == 4:
+                await other.save(session, tmp_path / "other" / "model.ckpt", 4)
+
+    for hook_saver in (Saver(allow_empty=True), Saver(allow_empty=True)):
+        hooked = CheckpointSaverHook(
+            tmp_path / "hook", saver=hook_saver, save_steps=4, listeners=[Listener()]
+        )
+        counting = Counting()
+        folder = tmp_path / ("hook" if by in ("hook", "save") else "other")
+        creator = world.creator(checkpoint_dir=folder)
+        given.append([])
+        with contextlib.suppress(Crash):
+            async with MonitoredSession(creator, [hooked, counting]) as sess:
+                assert counting.runs == (sess.global_step or 0)
+                async for number in sess.iterate(from_iterable([float(n) for n in range(8)])):
+                    given[-1].append(number)
+                    await sess.run(world.train, world.feed(number))
+                    if sess.global_step == 4:
+                        await sess.save()
+                        if by in ("own saver", "partial saver"):
+                            await other.save(sess, tmp_path / "other" / "model.ckpt", 4)
+                    if sess.global_step == 6:
+                        raise Crash
+    assert given == [[0, 1, 2, 3, 4, 5], [4, 5]]
+
+
+async def test_states_are_left_out_by_an_argument_only(world: World, tmp_path: Path) -> None:
+    without = Saver(session_states=False, allow_empty=True)
+    async with MonitoredSession(world.creator(), [counting := Counting()]) as sess:
+        async for number in sess.iterate(from_iterable([0.0, 1.0])):
+            await sess.run(world.train, world.feed(number))
+        with_all = await Saver(allow_empty=True).save(sess, tmp_path / "a", 2)
+        with_none = await without.save(sess, tmp_path / "b", 2)
+        assert with_all is not None
+        assert with_none is not None
+        assert sorted(await (await load_checkpoint(with_all)).states()) == ["data", "hooks/Counting"]
+        assert await (await load_checkpoint(with_none)).states() == {}
+        counting.runs = 7
+        await without.restore(sess, with_all)
+        assert counting.runs == 7
+        await Saver(allow_empty=True).restore(sess, with_all)
+        assert counting.runs == 2
+
+
+async def test_a_warm_start_leaves_the_states(world: World, tmp_path: Path) -> None:
+    """They belong to the global step, which a restore of some variables does not set."""
+    async with MonitoredSession(world.creator(), [Counting()]) as sess:
+        async for number in sess.iterate(from_iterable([0.0, 1.0])):
+            await sess.run(world.train, world.feed(number))
+        path = await Saver(allow_empty=True).save(sess, tmp_path / "model.ckpt", 2)
+
+    async def warm_start(scaffold: Any, session: Any) -> None:
+        await Saver(["weight"]).restore(session, path)
+
+    scaffold = Scaffold(program=world.program, init_fn=warm_start)
+    async with MonitoredSession(world.creator(scaffold=scaffold), [counting := Counting()]) as sess:
+        assert counting.runs == 0
+        assert [n async for n in sess.iterate(from_iterable([5.0, 6.0]))] == [5.0, 6.0]
+
+
+async def test_a_name_belongs_to_the_session_or_to_the_saver(world: World, tmp_path: Path) -> None:
+    saver = Saver(allow_empty=True)
+    saver.add_stateful("data", Counting())
+    async with MonitoredSession(world.creator()) as sess:
+        aiter(sess.iterate(from_iterable([1.0])))
+        with pytest.raises(ValueError, match="both have a stateful object named 'data'"):
+            await saver.save(sess, tmp_path / "model.ckpt", 0)
+
+
+async def test_a_session_without_weak_references_is_named(tmp_path: Path) -> None:
+    class Slotted:
+        __slots__ = ("values",)
+
+        async def snapshot(self) -> dict[str, Any]:
+            return {}
+
+        async def load(self, values: Any) -> None: ...
+
+    with pytest.raises(TypeError, match="Add '__weakref__' to the __slots__ of Slotted"):
+        await Saver(allow_empty=True).save(Slotted(), tmp_path / "model.ckpt", 0)
