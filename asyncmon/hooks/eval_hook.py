@@ -22,8 +22,8 @@ from asyncmon.runtime import (
     SessionRunValues,
     current_program,
 )
-from asyncmon.runtime.call_scope import CallScope
-from asyncmon.runtime.stop_control import EvaluationEndedError
+from asyncmon.runtime.shutdown.call_scope import CallScope
+from asyncmon.runtime.shutdown.stop_control import EvaluationEndedError
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 from asyncmon.system.snapshot import Snapshot
 

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from asyncmon.runtime.call_scope import CallScope, Kind
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.protocols import close_raw
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
 from asyncmon.system.error_text import add_note, phrase, text_of
 
 logger = logging.getLogger(__name__)

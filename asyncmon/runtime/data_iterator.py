@@ -7,9 +7,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from typing import Any, Generic, Self, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
-from asyncmon.runtime.call_scope import CallScope
-from asyncmon.runtime.outcome import is_end_of_data
-from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.shutdown.call_scope import CallScope
+from asyncmon.runtime.shutdown.outcome import is_end_of_data
+from asyncmon.runtime.shutdown.stop_control import StopControl
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Self
 
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.grace_budget import Part
 from asyncmon.runtime.hook import HookMembers, hook_name, in_order, overrides
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, step_of
-from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.shutdown.stages import Part
+from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.system.members import members_of

@@ -9,12 +9,12 @@ from dataclasses import fields
 from typing import Any
 
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
-from asyncmon.runtime.call_scope import inside_run
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
 from asyncmon.runtime.protocols import ProgramMembers, Run
+from asyncmon.runtime.shutdown.call_scope import inside_run
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
 from asyncmon.system.members import members_of
 

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.errors import PREEMPTION
-from asyncmon.runtime.call_scope import CallScope, Kind
-from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.forgotten_await import ForgottenAwait
@@ -20,15 +18,17 @@ from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import creation
-from asyncmon.runtime.outcome import Outcome, is_clean, is_exit
 from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
-from asyncmon.runtime.signals import signal_stops
+from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
+from asyncmon.runtime.shutdown.closing import Closing
+from asyncmon.runtime.shutdown.outcome import Outcome, is_clean, is_exit
+from asyncmon.runtime.shutdown.signals import signal_stops
+from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
-from asyncmon.runtime.stop_control import StopControl
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import where_it_waits

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import AbortedError
-from asyncmon.runtime.call_scope import CallScope, CallScopes
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, default_saver, program_scope
@@ -21,7 +20,8 @@ from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, 
 from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.signals import signal_stops
+from asyncmon.runtime.shutdown.call_scope import CallScope, CallScopes
+from asyncmon.runtime.shutdown.signals import signal_stops
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import add_note, phrase, text_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import MonitoredSession, SessionRunHook
-from asyncmon.runtime.call_scope import CallScopes
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.shutdown.call_scope import CallScopes
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
 
 if TYPE_CHECKING:

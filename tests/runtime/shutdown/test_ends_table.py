@@ -18,7 +18,7 @@ from asyncmon import errors
 from asyncmon.programs import FunctionProgram
 from asyncmon.testing import RecordingHook, fail_at_step, fail_in
 
-PAGE = Path(__file__).parents[2] / "docs" / "hooks.md"
+PAGE = Path(__file__).parents[3] / "docs" / "hooks.md"
 ROWS = {
     row[0]: tuple(row[1:])
     for line in re.findall(r"^\| (.*) \|$", PAGE.read_text(), re.MULTILINE)

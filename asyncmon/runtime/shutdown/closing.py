@@ -8,15 +8,21 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from asyncmon.runtime.call_scope import RUNS
 from asyncmon.runtime.coordinated import Coordinated, log_failed_close
-from asyncmon.runtime.grace_budget import Part
 from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.hook_set import HookSet
-from asyncmon.runtime.outcome import Outcome, decide_outcome, is_clean, is_end_of_data, with_failure
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
-from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.shutdown.call_scope import RUNS
+from asyncmon.runtime.shutdown.outcome import (
+    Outcome,
+    decide_outcome,
+    is_clean,
+    is_end_of_data,
+    with_failure,
+)
+from asyncmon.runtime.shutdown.stages import Part
+from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.system.error_text import phrase
 
 logger = logging.getLogger(__name__)

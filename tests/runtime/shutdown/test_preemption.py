@@ -12,7 +12,7 @@ import pytest
 from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
-from asyncmon.runtime.grace_budget import GraceBudget, Part
+from asyncmon.runtime.shutdown.stages import GraceBudget, Part
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.system import clock
 
 OnSignal = Callable[[str, float | None], None]

@@ -18,8 +18,8 @@ from numbers import Real
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 from asyncmon.errors import CancelledError
-from asyncmon.runtime.grace_budget import Part
-from asyncmon.runtime.signals import signal_stops
+from asyncmon.runtime.shutdown.signals import signal_stops
+from asyncmon.runtime.shutdown.stages import Part
 from asyncmon.system import clock
 
 T = TypeVar("T")

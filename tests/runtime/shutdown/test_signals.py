@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asyncmon.runtime.signals import SignalStops
+from asyncmon.runtime.shutdown.signals import SignalStops
 from asyncmon.testing import RecordingHook
 
 if TYPE_CHECKING:

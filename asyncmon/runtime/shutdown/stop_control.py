@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 
 from asyncmon.errors import CancelledError, DeadlineExceededError
-from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, inside_run
 from asyncmon.runtime.error_log import ErrorLog
-from asyncmon.runtime.grace_budget import GraceBudget, Part
-from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
+from asyncmon.runtime.shutdown.call_scope import RUNS, CallScope, CallScopes, inside_run
+from asyncmon.runtime.shutdown.stages import GraceBudget, Part
+from asyncmon.runtime.shutdown.stop_event import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
 
 logger = logging.getLogger(__name__)
