@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import remove
 from asyncmon.checkpoint.directory import read_entry
-from asyncmon.checkpoint.manifest import Manifest, manifest_name
+from asyncmon.checkpoint.manifest import manifest_name
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
 from asyncmon.checkpoint.state_file import encode_state, load_state, state_of
 from asyncmon.checkpoint.store import Store
@@ -30,7 +30,7 @@ class CheckpointList:
         self, retention: Retention, open_store: Callable[[str], Store], relative: bool
     ) -> None:
         self.kept: list[Kept] = []
-        self._retention = retention
+        self.retention = retention
         self._open_store = open_store
         self._relative = relative
         self._warned = False
@@ -87,26 +87,29 @@ class CheckpointList:
         others = [one for one in self.kept if one not in mine]
         self.kept = others + await in_thread(self._existing, [*excess, *listed], store.directory)
         if state.last_preserved_timestamp is not None:
-            self._retention = self._retention.marked(state.last_preserved_timestamp)
+            self.retention = self.retention.marked(state.last_preserved_timestamp)
 
     async def recover(self, paths: Sequence[str]) -> None:
         """Set the list to the existing ones of these checkpoints."""
         self.replace(await in_thread(self._existing, paths))
         self._continued.update(locations.split(path)[0] for path in paths)
 
-    def plan(
-        self, store: Store, path: str, manifest: Manifest, latest_filename: str
-    ) -> tuple[Decision, bytes]:
+    def plan(self, store: Store, new: Kept, latest_filename: str) -> tuple[Decision, bytes]:
         """Return which checkpoints stay after a commit, and the new state file.
+
+        A new checkpoint of a state that was captured earlier than others precedes them.
 
         Raises:
             RuntimeError: the checkpoint has the path of the state file itself.
         """
-        key = locations.split(path)
+        key = locations.split(new.path)
         kept = [one for one in self._in(key[0]) if locations.split(one.path) != key]
-        kept.append(Kept(path, manifest.wall_time, manifest.metrics))
-        decision = self._retention.decide(kept)
-        best = self._retention.best
+        place = len(kept)
+        while place and kept[place - 1].number > new.number:
+            place -= 1
+        kept.insert(place, new)
+        decision = self.retention.decide(kept)
+        best = self.retention.best
         if best is not None and decision.excess and not best.best(kept) and not self._warned:
             self._warned = True
             logger.warning(
@@ -115,12 +118,13 @@ class CheckpointList:
                 best.metric, decision.excess[0].path, best.metric,
             )  # fmt: skip
         preserved = decision.after.last_preserved
-        state = state_of(path, decision.listed, decision.excess, preserved)
+        newest = decision.listed[-1].path
+        state = state_of(newest, decision.listed, decision.excess, preserved)
         return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 
     async def settle(self, directory: str, decision: Decision) -> None:
         """Delete checkpoints that the committed state file no longer lists."""
-        self._retention = decision.after
+        self.retention = decision.after
         left = await in_thread(self._delete, decision.excess) if decision.excess else []
         mine = self._in(directory)
         self.kept = [one for one in self.kept if one not in mine] + left + decision.listed

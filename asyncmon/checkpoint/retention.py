@@ -10,11 +10,15 @@ from typing import Literal, NamedTuple
 
 
 class Kept(NamedTuple):
-    """A checkpoint in a list: its prefix, its time in seconds since 1970, its metrics."""
+    """A checkpoint in a list: its prefix, its time in seconds since 1970, its metrics.
+
+    ``number`` orders the states that this process has captured; it is 0 for other checkpoints.
+    """
 
     path: str
     time: float
     metrics: Mapping[str, float] = MappingProxyType({})
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

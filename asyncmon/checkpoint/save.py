@@ -13,25 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
 from asyncmon.checkpoint.saveable_session import (
     FetchMembers,
-    SaveableSessionMembers,
     SnapshotMembers,
-    describe,
     known_names,
-    order_snapshot,
     raw_session,
-    release,
 )
 from asyncmon.checkpoint.state_file import STATE_NAME
-from asyncmon.checkpoint.stateful import StatefulObjects, pack_all, stateful_of
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import CancelledError, FailedPreconditionError
-from asyncmon.system import clock
 from asyncmon.system.cancellation import outlast
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.fair_lock import FairLock
@@ -124,24 +119,19 @@ class SaveOptions(NamedTuple):
     """The options of a saver that apply to each of its saves."""
 
     selection: Selection
-    own_objects: StatefulObjects
-    saves_session_states: bool
     pad_step: bool
     sharded: bool
     shard_bytes: int
 
 
 class Save:
-    """Orders a snapshot and the states of hooks and data, and makes a checkpoint of them.
-
-    Both are ordered by the constructor. If a step is being applied then, the snapshot has the state
-    after that step, but the stateful objects returned theirs from before it. In this case both are
-    taken again until their steps agree.
+    """Makes a checkpoint of a captured state.
 
     Args:
-        session, save_path, global_step, latest_filename, write_state, metrics: see :meth:`Saver.save`.
+        session: the raw session.
+        save_path, global_step, latest_filename, write_state, metrics: see :meth:`Saver.save`.
         options: the options of the saver.
-        snapshot: an existing snapshot of the current step.
+        capture: returns the state to save, which the save discards. Called once all else is checked.
         control: throttles and stops the writing.
 
     Raises:
@@ -158,11 +148,10 @@ class Save:
         write_state: bool,
         metrics: Mapping[str, float] | None,
         options: SaveOptions,
-        snapshot: Mapping[str, Any] | None = None,
+        capture: Callable[[], CapturedState],
         control: Control | None = None,
     ) -> None:
-        self._raw = raw_session(session)
-        self._members = members_of(SaveableSessionMembers, self._raw)
+        self._session = session
         self._prefix, self.state_file = os.fspath(save_path), latest_filename or STATE_NAME
         self.directory, stem = locations.split(self._prefix)
         _check_names(self._prefix, stem, global_step, self.state_file)
@@ -175,34 +164,11 @@ class Save:
         self._metrics = {key: float(value) for key, value in (metrics or {}).items()}
         self.began = time.perf_counter()
         self.handle = SaveHandle()
-        self._program = describe(self._raw)
-        self._wall_time = clock.wall()
         try:
             self._name_by(None if global_step is None else operator.index(global_step))
         except TypeError:
             name_of(global_step)  # raises TypeError here and not in the background
-        self._pack()
-        self.snapshot: asyncio.Future[Mapping[str, Any]]
-        if snapshot is not None:
-            self.snapshot = asyncio.get_running_loop().create_future()
-            self.snapshot.set_result(snapshot)
-            return
-        self.snapshot = asyncio.ensure_future(order_snapshot(self._raw))
-        if self._states and self._step is not None and not self._members.shares_state:
-            self.snapshot = asyncio.ensure_future(self._matching(self.snapshot))
-
-    async def taken(self, *, pull: bool) -> Mapping[str, Any]:
-        """Return the snapshot; with ``pull``, fetch the arrays that other processes hold."""
-        snapshot = await self.snapshot
-        holder = members_of(SnapshotMembers, snapshot).holder
-        return await holder.pull() if pull and holder is not None else snapshot
-
-    def discard(self) -> None:
-        """Release the snapshot now or once it is taken. May be called twice."""
-        if self.snapshot.done():
-            _release(self.snapshot)
-        else:
-            self.snapshot.add_done_callback(_release)
+        self.state = capture()
 
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
         """Return the checkpoint to write, or None if it may be empty and is. Blocking.
@@ -222,14 +188,15 @@ class Save:
         if self.handle.path is None:
             self._name_by(self._step_in(snapshot))
         assert self.handle.path is not None, "set by _name_by here or in the constructor"
-        arrays, texts, sharded = _by_kind({**state, **self._arrays})
+        captured = self.state
+        arrays, texts, sharded = _by_kind({**state, **captured.arrays})
         members = members_of(SnapshotMembers, snapshot)
         step, holder = members.step, members.holder
         manifest = Manifest(
             step=self.handle.step if step is None else int(step),
-            wall_time=self._wall_time,
-            program=self._program,
-            stateful=self._states,
+            wall_time=captured.wall_time,
+            program=captured.program,
+            stateful=captured.states,
             metrics=self._metrics,
             texts=texts,
             sharded=sharded,
@@ -258,32 +225,13 @@ class Save:
         return int(np.asarray(snapshot[name]).item())  # its shape may be [1]
 
     def _check_initialized(self, snapshot: Mapping[str, Any]) -> None:
-        missing = known_names(self._raw) - snapshot.keys()
+        missing = known_names(self._session) - snapshot.keys()
         unset = sorted(name for name in missing if self._options.selection.covers(name))
         if unset:
             raise FailedPreconditionError(
                 f"Attempting to use uninitialized value {', '.join(unset)}: there is nothing to save of"
                 " it. Initialise or restore the session first, or give the saver a var_list."
             )
-
-    def _pack(self) -> None:
-        options, objects = self._options, stateful_of(self._raw)
-        if twice := options.own_objects.objects.keys() & objects.objects.keys():
-            raise ValueError(
-                f"The saver and the session both have a stateful object named {min(twice)!r}. Give the"
-                " add_stateful() of the saver another name."
-            )
-        self._step = self._members.global_step
-        states = objects.states() if options.saves_session_states else {}
-        self._states, self._arrays = pack_all(states | options.own_objects.current())
-
-    async def _matching(self, ordered: asyncio.Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        snapshot = await ordered
-        while members_of(SnapshotMembers, snapshot).step not in (None, self._step):
-            release(snapshot)
-            snapshot = await order_snapshot(self._raw)
-            self._pack()
-        return snapshot
 
 
 class SaveQueue:
@@ -353,7 +301,7 @@ class SaveQueue:
         if save.started or save.dropped:
             return False
         save.dropped = True
-        save.discard()
+        save.state.discard()
         save.task.cancel()
         return True
 
@@ -365,7 +313,7 @@ class SaveQueue:
         except BaseException as error:
             if save.dropped:
                 raise
-            save.discard()
+            save.state.discard()
             if not isinstance(error, Exception):
                 save.handle.fail(_cancelled(save))
                 raise
@@ -383,11 +331,6 @@ async def computed_step(session: Any, global_step: Any) -> Any:
     if not is_tensor or name_of(global_step) in known_names(raw_session(session)):
         return global_step
     return np.asarray(await raw_session(session).run(global_step)).item()
-
-
-def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
-    if not snapshot.cancelled() and snapshot.exception() is None:
-        release(snapshot.result())
 
 
 def _by_kind(

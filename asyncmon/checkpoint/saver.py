@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from asyncmon.checkpoint import commit
+from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.directory import candidates, skip_message
@@ -118,9 +119,7 @@ class Saver:
         self._selection = Selection(var_list, defer_build, allow_empty)
         self._own_objects = StatefulObjects()
         self._session_states = session_states
-        self._options = SaveOptions(
-            self._selection, self._own_objects, session_states, pad_step_number, sharded, shard_bytes
-        )
+        self._options = SaveOptions(self._selection, pad_step_number, sharded, shard_bytes)
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
         self._claims = commit.Claims(calls)
         self._list = CheckpointList(
@@ -188,8 +187,8 @@ class Saver:
         """
         self.build()
         global_step = await computed_step(sess, global_step)
-        given = sess, save_path, global_step, latest_filename, write_state, metrics
-        save = Save(*given, self._options)
+        given = save_path, global_step, latest_filename, write_state, metrics
+        save = Save(raw_session(sess), *given, self._options, lambda: self.capture(sess))
         save.handle.awaited = True
         save.control.unthrottle()
         self._queue.submit(save)
@@ -209,6 +208,7 @@ class Saver:
         write_state: bool = True,
         metrics: Mapping[str, float] | None = None,
         snapshot: Mapping[str, Any] | None = None,
+        state: CapturedState | None = None,
     ) -> SaveHandle:
         """Order a snapshot and write the checkpoint in the background.
 
@@ -217,20 +217,43 @@ class Saver:
         next one, which is expected after the time since the last call. With ``when_busy="coalesce"`` at
         most two snapshots exist.
 
-        A given ``snapshot`` of the current step is saved instead of a new one. Errors are raised by
-        awaiting the handle, or else by the next :meth:`raise_if_failed` or :meth:`drain`.
+        A given ``snapshot`` of the current step is saved instead of a new one. A given ``state`` of
+        :meth:`capture` is saved whatever ``when_busy`` is, unless it would be deleted at once, as newer
+        checkpoints exist. In this case the handle gives None. Errors are raised by awaiting the handle,
+        or else by the next :meth:`raise_if_failed` or :meth:`drain`.
         """
-        if self._when_busy == "skip" and self._queue.busy:
+        may_replace = self._when_busy == "coalesce" and state is None
+        if self._when_busy == "skip" and state is None and self._queue.busy:
             handle = SaveHandle()
             handle.settle(None)
             return handle
         before, self._last_start = self._last_start, time.perf_counter()
         due = self._last_start + _WRITE_SHARE * (self._last_start - before) if before else None
         self.build()
-        given = sess, save_path, global_step, latest_filename, write_state, metrics
-        save = Save(*given, self._options, snapshot, Control(due))
-        self._queue.submit(save, coalesce=self._when_busy == "coalesce")
+        given = save_path, global_step, latest_filename, write_state, metrics
+
+        def capture() -> CapturedState:
+            return self.capture(sess, snapshot) if state is None else state
+
+        save = Save(raw_session(sess), *given, self._options, capture, Control(due))
+        self._queue.submit(save, coalesce=may_replace)
         return save.handle
+
+    def capture(self, sess: Any, snapshot: Mapping[str, Any] | None = None) -> CapturedState:
+        """Order a snapshot and the states of hooks and data, for a later :meth:`start_save`.
+
+        A given ``snapshot`` of the current step is used instead of a new one.
+
+        Raises:
+            TypeError: ``sess`` is no session, or a state cannot be saved.
+            ValueError: the saver and the session have stateful objects of one name.
+        """
+        return CapturedState(raw_session(sess), self._own_objects, self._session_states, snapshot)
+
+    @property
+    def keep_best(self) -> KeepBest | None:
+        """How the best checkpoints are selected, or None."""
+        return self._list.retention.best
 
     @property
     def busy(self) -> bool:
@@ -422,7 +445,7 @@ class Saver:
         return self._selection.takes_all or step is None or step == reader.facts.step
 
     async def _write(self, save: Save) -> str | None:
-        snapshot = await save.taken(pull=not self._claims.has_plain_files(save.directory))
+        snapshot = await save.state.snapshot(pull=not self._claims.has_plain_files(save.directory))
         draft = await in_thread(self._prepare, save, snapshot)
         if draft is None:
             return None
@@ -430,10 +453,14 @@ class Saver:
         with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
             await self._list.continue_list(store, save.state_file)
         if save.write_state:
-            decision, state = self._list.plan(store, draft.path, draft.manifest, save.state_file)
+            one = Kept(draft.path, draft.manifest.wall_time, draft.manifest.metrics, save.state.number)
+            decision, state = self._list.plan(store, one, save.state_file)
+            if one in decision.excess:  # newer checkpoints exist, and better ones
+                save.state.discard()
+                return None
             draft = draft._replace(state={save.state_file: state})
         manifest = await in_thread(commit.write, store, draft, on_cancel=save.control.stop)
-        save.discard()  # the arrays are written, so the session may modify them in place
+        save.state.discard()  # the arrays are written, so the session may modify them in place
         if decision is not None:
             await self._list.settle(save.directory, decision)
         save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes

@@ -217,8 +217,8 @@ class PendingSaves:
             logger.info("Saved checkpoint %s in %.3f s.", handle.path, handle.seconds)
             self._seconds.append(self.before_secs + handle.seconds)
             self._hook.end_secs = 2 * max(self._seconds)  # the last save may wait for a previous one
-            if save.session is self._session:
-                self._hook.saved_step = handle.step
+            if save.session is self._session:  # an evaluated state may be older than the last one
+                self._hook.saved_step = max(handle.step or 0, self._hook.saved_step or 0)
             if self._output.writer is not None:
                 event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=handle.path or "")
                 self._output.writer.add_session_log(event, handle.step)

@@ -7,11 +7,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from asyncmon.checkpoint import SaveHandle, Saver
+from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.graph import Graph
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, PendingSaves, check_listeners
+from asyncmon.hooks.eval_hook import Evaluations, Metrics
 from asyncmon.hooks.hook_support import created_session, current_graph, log_errors, next_sample
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
 from asyncmon.runtime import (
@@ -61,8 +64,10 @@ class CheckpointSaverHook(SessionRunHook):
         save_graph_def: also write the graph, to the event file and to ``graph.pbtxt``.
         save_on_cancel: also save the last state when the session is cancelled or interrupted, or when
             a run exceeded the grace period after a stop.
-        metrics: called at each save; returns the metrics of the checkpoint for the saver's
-            ``keep_best``.
+        metrics: the metrics of the checkpoints: a hook that evaluates, such as an
+            :class:`~asyncmon.hooks.EvalHook`, or a function that returns them, called at each save. A
+            checkpoint gets those of its own step only. With a ``keep_best`` of the saver, each
+            evaluated state is also saved with its metrics.
         wait_secs: with an interval in steps, the longest time that a run waits for the previous save,
             so that it is not superseded, and for its own save if a listener has an ``after_save``, so
             that a stop takes effect at that step. After that, the saver's ``when_busy`` applies. 0
@@ -91,7 +96,7 @@ class CheckpointSaverHook(SessionRunHook):
         save_graph_def: bool = True,
         *,
         save_on_cancel: bool = False,
-        metrics: Callable[[], Mapping[str, float]] | None = None,
+        metrics: Evaluations | Callable[[], Mapping[str, float]] | None = None,
         wait_secs: float = 1.0,
     ) -> None:
         logger.info("Create CheckpointSaverHook.")
@@ -113,6 +118,8 @@ class CheckpointSaverHook(SessionRunHook):
         self.ends_on_cancel = save_on_cancel
         self.end_secs = math.inf  # until a save was measured
         self._metrics = metrics
+        self._evaluation = metrics if isinstance(metrics, Evaluations) else None
+        self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
         self._wait_secs = wait_secs
         # an event file cannot lie in an object store
         self._output = SharedWriter(None if "://" in self._directory else self._directory, None)
@@ -141,7 +148,9 @@ class CheckpointSaverHook(SessionRunHook):
         """Save the initial state, unless it was just restored from this directory."""
         step = global_step_of(self, session)
         self._saver = self._find_saver()
-        self._boundary = created_session(coord).boundary
+        self._boundary, self._measured = created_session(coord).boundary, None
+        if self._evaluation is not None:
+            self._save_states_of(self._evaluation)
         self._saves.take_over(session, coord)
         self._output.start(step)
         writer = self._output.file_writer if self._save_graph_def else None
@@ -178,7 +187,8 @@ class CheckpointSaverHook(SessionRunHook):
         step = global_step_of(self, session)
         self._saver.unthrottle()
         await self._saves.wait()
-        if step != self.saved_step and self._boundary.vetoed is None:
+        is_due = step != self.saved_step or self._has_metrics(step)
+        if is_due and self._boundary.vetoed is None:
             handle = await self._save_at(session, step)
             self._saver.unthrottle()
             await self._saves.finish(handle)
@@ -251,7 +261,7 @@ class CheckpointSaverHook(SessionRunHook):
         step = None if snapshot is None else snapshot.step
         if step is None:
             step = global_step_of(self, session)
-        metrics = self._metrics() if self._metrics is not None else None
+        metrics = self._metrics_of(step)
         handle = self._saver.start_save(
             session, self._prefix, global_step=step, metrics=metrics, snapshot=snapshot
         )
@@ -259,6 +269,49 @@ class CheckpointSaverHook(SessionRunHook):
         self._schedule.done(step)
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle
+
+    def _metrics_of(self, step: int) -> Mapping[str, float] | None:
+        metrics: Any = self._metrics
+        metrics = metrics.metrics if isinstance(metrics, Evaluations) else metrics and metrics()
+        if isinstance(metrics, Metrics):
+            self._save_states_of(metrics.evaluation)
+            if metrics.step != step:
+                return None
+            self._measured = step
+        return cast("Mapping[str, float] | None", metrics)
+
+    def _save_states_of(self, evaluation: Evaluations) -> None:
+        """Save the states that a hook evaluates, if the saver keeps the best of them."""
+        if self._saver.keep_best is not None:
+            self._evaluation = evaluation
+            evaluation.capture, evaluation.save_evaluated = self._saver.capture, self._save_evaluated
+
+    def _has_metrics(self, step: int) -> bool:
+        """Return whether there are metrics of this state that are to be saved and are not."""
+        evaluation = self._evaluation if self._saver.keep_best is not None else None
+        return evaluation is not None and evaluation.step == step != self._measured
+
+    async def _save_evaluated(self, session: Session, state: CapturedState | None) -> bool:
+        assert self._evaluation is not None, "it calls this"
+        metrics = self._evaluation.metrics
+        step = metrics.step
+        if step is None or self._boundary.vetoed is not None or not self._has_metrics(step):
+            return False
+        await self._call_before_save(session, step)
+        if state is None:
+            self._boundary.call_after_run(lambda _: self._save_measured(session, step))
+            return False
+        self._measured = step
+        handle = self._saver.start_save(
+            session, self._prefix, global_step=step, metrics=metrics, state=state
+        )
+        logger.info("Saving checkpoints for %d into %s.", step, handle.path)
+        self._saves.follow(handle)
+        return True
+
+    def _save_measured(self, session: Session, step: int) -> None:
+        if self._has_metrics(step):  # unless it was due anyway
+            self._saves.follow(self._start_save(session))
 
     def _find_saver(self) -> Saver:
         saver: Saver | None = self._given_saver

@@ -7,10 +7,13 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
+from asyncmon.checkpoint.captured_state import CapturedState
+from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.hooks.evaluation import Evaluator, Source
 from asyncmon.hooks.hook_support import created_session, leave_out, log_errors, whole_number
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
@@ -32,6 +35,19 @@ Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
 logger = logging.getLogger(__name__)
 
 
+class Metrics(dict[str, float]):
+    """The metrics of an evaluated state, by name.
+
+    Attributes:
+        evaluation: the hook that evaluated it.
+        step: the global step of the state; None before the first evaluation.
+    """
+
+    def __init__(self, evaluation: Evaluations, step: int | None, values: Mapping[str, float]) -> None:
+        super().__init__(values)
+        self.evaluation, self.step = evaluation, step
+
+
 class Evaluations(SessionRunHook):
     """Base class of hooks that evaluate. It publishes the results; a signal interrupts an evaluation.
 
@@ -48,15 +64,24 @@ class Evaluations(SessionRunHook):
         summary_writer: SummaryWriter | None,
     ) -> None:
         self.name = name
-        self.metrics: dict[str, float] = {}
+        self.metrics = Metrics(self, None, {})
         """The metrics of the last evaluation; empty before the first one."""
-        self.step: int | None = None
-        """The global step of the last evaluated state."""
+        self.capture: Callable[[Session, Snapshot | None], CapturedState]
+        """Captures the state of a concurrent evaluation between two steps. A given snapshot has it.
+        A hook that saves evaluated states sets this and ``save_evaluated``, in each session."""
+        self.save_evaluated: Callable[[Session, CapturedState | None], Awaitable[bool]] | None
+        """Saves an evaluated state; None stands for the state after this run. Returns whether it takes
+        the state over."""
         self.is_open = False
         """Whether the hook belongs to an open session."""
         self._output = SharedWriter(output_dir, summary_writer)
         self._evaluator: Evaluator  # set by a subclass
         self._listeners: list[Listener] = []
+
+    @property
+    def step(self) -> int | None:
+        """The global step of the last evaluated state."""
+        return self.metrics.step
 
     def add_listener(self, listener: Listener) -> None:
         """Call a plain or async function with the step and the metrics of each evaluation."""
@@ -64,10 +89,12 @@ class Evaluations(SessionRunHook):
 
     async def begin(self) -> None:
         self.is_open = True
+        self.capture, self.save_evaluated = _capture, None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._output.start(session.global_step)
         self._stops = created_session(coord).stops
+        self._boundary = created_session(coord).boundary
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Close the evaluation session, and release the writer."""
@@ -78,19 +105,21 @@ class Evaluations(SessionRunHook):
         finally:
             await self._output.close()
 
-    async def _evaluate_state(self, state: Snapshot) -> None:
+    async def _evaluate_state(self, state: Snapshot) -> bool:
+        """Evaluate a state and publish its metrics. Return False if a signal prevents this."""
         if self._stops.signalled:
-            return
+            return False
         try:
             with CallScope(self._stops.scopes, "evaluation"):
                 metrics = await self._evaluator.evaluate(state)
         except EvaluationEndedError as error:
             logger.info("Evaluation %r at step %s: %s", self.name, state.step, error)
-        else:
-            await self._publish(state.step or 0, metrics)
+            return False
+        await self._publish(state.step or 0, metrics)
+        return True
 
     async def _publish(self, step: int, metrics: dict[str, float]) -> None:
-        self.step, self.metrics = step, metrics
+        self.metrics = Metrics(self, step, metrics)
         line = ", ".join(f"{tag} = {value:g}" for tag, value in metrics.items())
         logger.info("Evaluation %r at step %d: %s", self.name, step, line)
         tagged = {f"{self.name}/{tag}": value for tag, value in metrics.items()}
@@ -191,7 +220,7 @@ class EvalHook(Evaluations):
         await super().after_create_session(session, coord)
         self._tick_passed = False
         self._seen: int | None = None  # the step of the newest evaluation that began
-        self._pending: Snapshot | None = None
+        self._pending: asyncio.Future[CapturedState | None] | None = None
         if self._schedule is not None:
             self._schedule.start(global_step_of(self, session))
 
@@ -212,13 +241,14 @@ class EvalHook(Evaluations):
         """If an evaluation is due, evaluate the state after this run or make it pending."""
         if not self._is_due(step_after(run_values)):
             return
-        self._pending = None  # releases a state that is skipped
-        state = await run_context.session.snapshot()
-        if self._concurrent:
-            self._pending = state
+        session = run_context.session
+        if self._concurrent:  # a pending state that is skipped is released with its last reference
+            self._pending = self._boundary.call_after_run(partial(self.capture, session))
             self._arrived.set()
         else:
-            await self._evaluate(state)
+            done = await self._evaluate(await session.snapshot())
+            if done and self.save_evaluated is not None:
+                await self.save_evaluated(session, None)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Evaluate checkpoints, at ticks, or pending states. With a pause, mark the next run as due."""
@@ -234,7 +264,9 @@ class EvalHook(Evaluations):
                 elif session.global_step != self._seen:
                     with log_errors(self, "an evaluation"):
                         async with self._evaluating:
-                            await self._evaluate(await session.snapshot())
+                            await self._evaluate_captured(
+                                self._boundary.call(partial(self.capture, session))
+                            )
         else:
             while await self._arrived.wait():
                 self._arrived.clear()
@@ -254,21 +286,35 @@ class EvalHook(Evaluations):
         async with self._evaluating:
             pending, self._pending = self._pending, None
             if pending is not None:
-                await self._evaluate(pending)
+                await self._evaluate_captured(pending)
+
+    async def _evaluate_captured(self, capturing: Awaitable[CapturedState | None]) -> None:
+        state = await capturing
+        if state is None:  # saving is vetoed: the state is not valid
+            return
+        is_taken = False
+        try:
+            snapshot = cast("Snapshot", await state.snapshot(pull=True))
+            if await self._evaluate(snapshot, release=False) and self.save_evaluated is not None:
+                is_taken = await self.save_evaluated(state.session, state)
+        finally:
+            if not is_taken:
+                state.discard()
 
     async def _evaluate_checkpoint(self, path: str) -> None:
         async with await CheckpointReader.open(path) as reader:
             await self._evaluate(Snapshot(await reader.get_tensors(), reader.facts.step))
 
-    async def _evaluate(self, state: Snapshot) -> None:
+    async def _evaluate(self, state: Snapshot, *, release: bool = True) -> bool:
         self._seen = state.step
         try:
-            with state:
-                await self._evaluate_state(state)
+            with state if release else nullcontext():
+                return await self._evaluate_state(state)
         except Exception:
             if self.on_error != "log":
                 raise
             logger.exception("Evaluation %r at step %s failed.", self.name, state.step)
+            return False
 
 
 class InMemoryEvaluatorHook(Evaluations):
@@ -321,15 +367,22 @@ class InMemoryEvaluatorHook(Evaluations):
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         self._runs += 1
+        session = run_context.session
         if self._runs % self._every_n_iter == 0:
-            await self._evaluate(run_context.session)
+            done = await self._evaluate(session)
+            if done and self.save_evaluated is not None:
+                await self.save_evaluated(session, None)
 
     async def end(self, session: Session) -> None:
         """Evaluate the last state if it was not evaluated yet."""
         if self._evaluated != (self._runs, session.global_step):
             await self._evaluate(session)
 
-    async def _evaluate(self, session: Session) -> None:
+    async def _evaluate(self, session: Session) -> bool:
         with await session.snapshot() as state:
             self._evaluated = self._runs, state.step
-            await self._evaluate_state(state)
+            return await self._evaluate_state(state)
+
+
+def _capture(session: Session, snapshot: Snapshot | None) -> CapturedState:
+    return CapturedState(session, StatefulObjects(), session_states=False, snapshot=snapshot)

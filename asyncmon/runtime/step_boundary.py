@@ -53,9 +53,7 @@ class StepBoundary:
         raw = self._raw
         while self.vetoed is None:
             if self._hooks_lag(raw.global_step):
-                result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
-                self._waiting.append((result, fn))
-                return await result
+                return await self.call_after_run(fn)
             snapshot = await order_snapshot(raw)  # waits while a step is applied
             step = raw.global_step
             if snapshot.step == step and not self._hooks_lag(step) and self.vetoed is None:
@@ -66,6 +64,12 @@ class StepBoundary:
                     raise
             snapshot.release()
         return None
+
+    def call_after_run(self, fn: Callable[[Snapshot | None], T]) -> asyncio.Future[T | None]:
+        """Call ``fn`` with None at the end of the current run; the future gives None after a veto."""
+        result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((result, fn))
+        return result
 
     def _hooks_lag(self, step: int | None) -> bool:
         """Return whether the current run has committed this step."""

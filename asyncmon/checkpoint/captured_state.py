@@ -1,0 +1,106 @@
+"""The state of a session between two steps, with everything that a checkpoint has of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from asyncmon.checkpoint.saveable_session import (
+    SaveableSessionMembers,
+    SnapshotMembers,
+    describe,
+    order_snapshot,
+    release,
+)
+from asyncmon.checkpoint.stateful import StatefulObjects, pack_all, stateful_of
+from asyncmon.system import clock
+from asyncmon.system.members import members_of
+
+_numbers = itertools.count(1)
+
+
+class CapturedState:
+    """A snapshot of a session, and the states of its hooks, data sources and other objects.
+
+    :meth:`Saver.capture` returns it. Both are ordered by the constructor. If a step is being applied
+    then, the snapshot has the state after that step, but the stateful objects returned theirs from
+    before it. In this case both are taken again until their steps agree.
+
+    Args:
+        raw: the raw session.
+        own_objects: the stateful objects of the saver.
+        session_states: whether to include those of the session.
+        snapshot: an existing snapshot of the current step.
+
+    Attributes:
+        session: the raw session.
+        number: increases with each capture in this process.
+        wall_time: the time of the capture, in seconds since 1970.
+        program: a description of the program, as JSON values.
+        step: the global step when the states were taken, or None.
+        states: the states as JSON values, by name; ``arrays`` are the arrays in them.
+
+    Raises:
+        ValueError: the saver and the session have objects of one name.
+        TypeError: a state cannot be saved.
+    """
+
+    def __init__(
+        self,
+        raw: Any,
+        own_objects: StatefulObjects,
+        session_states: bool,
+        snapshot: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.session, self._own_objects, self._session_states = raw, own_objects, session_states
+        self._members = members_of(SaveableSessionMembers, raw)
+        self.number, self.wall_time = next(_numbers), clock.wall()
+        self.program = describe(raw)
+        self._pack()
+        self._snapshot: asyncio.Future[Mapping[str, Any]]
+        if snapshot is not None:
+            self._snapshot = asyncio.get_running_loop().create_future()
+            self._snapshot.set_result(snapshot)
+            return
+        self._snapshot = asyncio.ensure_future(order_snapshot(raw))
+        if self.states and self.step is not None and not self._members.shares_state:
+            self._snapshot = asyncio.ensure_future(self._matching(self._snapshot))
+
+    async def snapshot(self, *, pull: bool) -> Mapping[str, Any]:
+        """Return the snapshot; with ``pull``, fetch the arrays that other processes hold."""
+        snapshot = await self._snapshot
+        holder = members_of(SnapshotMembers, snapshot).holder
+        return await holder.pull() if pull and holder is not None else snapshot
+
+    def discard(self) -> None:
+        """Release the snapshot now or once it is taken. May be called twice."""
+        if self._snapshot.done():
+            _release(self._snapshot)
+        else:
+            self._snapshot.add_done_callback(_release)
+
+    def _pack(self) -> None:
+        objects, own = stateful_of(self.session), self._own_objects
+        if twice := own.objects.keys() & objects.objects.keys():
+            raise ValueError(
+                f"The saver and the session both have a stateful object named {min(twice)!r}. Give the"
+                " add_stateful() of the saver another name."
+            )
+        self.step = self._members.global_step
+        states = objects.states() if self._session_states else {}
+        self.states, self.arrays = pack_all(states | own.current())
+
+    async def _matching(self, ordered: asyncio.Future[Mapping[str, Any]]) -> Mapping[str, Any]:
+        snapshot = await ordered
+        while members_of(SnapshotMembers, snapshot).step not in (None, self.step):
+            release(snapshot)
+            snapshot = await order_snapshot(self.session)
+            self._pack()
+        return snapshot
+
+
+def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
+    if not snapshot.cancelled() and snapshot.exception() is None:
+        release(snapshot.result())
