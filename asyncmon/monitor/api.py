@@ -15,7 +15,7 @@ from starlette.responses import Response
 from asyncmon.errors import OpError
 from asyncmon.monitor.encoding import encode_series, members, to_json
 from asyncmon.monitor.endpoints import ACTIONS, openapi
-from asyncmon.monitor.feed import EventStream, Feed
+from asyncmon.monitor.feed import READ_SECS, EventStream, Feed
 from asyncmon.monitor.graph_nodes import graph_nodes
 from asyncmon.monitor.guard import Credentials, Failure, client_of
 from asyncmon.monitor.log_lines import LogLines
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _MOST_BODY = 64 * 1024  # bytes
 _MOST_TAGS = 200
-_READ_SECS = 0.5  # a request waits this long for new data; reading of a large file continues afterwards
 
 
 class Api:
@@ -48,7 +47,7 @@ class Api:
         self._registry = registry
 
     async def runs(self, request: Request) -> Response:
-        await self._runs.read(_READ_SECS)
+        await self._runs.read(READ_SECS)
         return _json({"runs": self._runs.rows()})
 
     async def run(self, request: Request) -> Response:
@@ -103,7 +102,6 @@ class Api:
         resumed = request.headers.get("last-event-id", "")
         if resumed.isascii() and resumed.isdigit() and len(resumed) < 20:
             after = int(resumed)
-        await self._runs.read(_READ_SECS)
         return EventStream(self._feed, after)
 
     async def act(self, request: Request) -> Response:
@@ -178,10 +176,10 @@ class Api:
         try:
             entry = self._find(request)
         except Failure:
-            await self._runs.read(_READ_SECS)  # the first scan finds the runs of a log directory
+            await self._runs.read(READ_SECS)  # the first scan finds the runs of a log directory
             entry = self._find(request)
         else:
-            await self._runs.read(_READ_SECS, entry)
+            await self._runs.read(READ_SECS, entry)
         return entry
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.monitor.encoding import encode_series, to_json
@@ -25,11 +26,15 @@ logger = logging.getLogger(__name__)
 
 TICK_SECS = 0.1
 HEARTBEAT_SECS = 15.0
+READ_SECS = 0.5
+"""The time that a request waits for new data; reading of a large file continues afterwards."""
+
 STREAM_SECS = 60.0
 """The longest duration of a stream; its viewer reconnects, so that a server can always shut down."""
 
 MOST_BYTES = 1 << 20  # of the ring
 _MOST_PENDING = 2_000  # points sent as events; viewers fetch larger amounts
+_MOST_WOKEN = 50  # viewers per tick: each costs the loop of the training some 50 us
 _BREAK_SECS = 2.0  # between two resets caused by many points, as from a large file
 
 
@@ -58,7 +63,8 @@ class Feed:
         self._next_line = log.next
         self._break_due = 0.0
         self._pump: asyncio.Task[None] | None = None
-        self._woken = asyncio.Event()
+        # the waiting viewers: since when, with which cursor; both only rise from left to right
+        self._waiting: deque[tuple[float, int, asyncio.Future[None]]] = deque()
         self._joined: tuple[int, int, bytes] = (0, 0, b"")
 
     def publish(self) -> int:
@@ -135,37 +141,51 @@ class Feed:
             self._joined = cursor, self.cursor, b"".join(reversed(found))
         return self._joined[2]
 
+    async def read(self) -> None:
+        """Read new data of all runs; slow reads continue in the background."""
+        await self._runs.read(READ_SECS)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Count a viewer until it leaves.
+
+        Raises:
+            Failure: there are too many viewers.
+        """
+        if self.viewers >= MOST_VIEWERS:
+            raise Failure(503, f"{MOST_VIEWERS} viewers are connected already.", {"retry-after": "10"})
+        self.viewers += 1
+        try:
+            yield
+        finally:
+            self.viewers -= 1
+            if not self.viewers:
+                self.close()
+
     async def stream(self, after: int | None) -> AsyncGenerator[bytes]:
         """Yield events as bytes for as long as a viewer listens, at most ten times a second.
 
         Args:
             after: the cursor that the viewer has; None to begin with the list of runs.
         """
-        self.viewers += 1
-        try:
-            if self._pump is None:
-                self._pump = asyncio.create_task(self._run(), name="monitor, events")
-            pump = self._pump
-            first = b"retry: 1000\n\n"
-            position = self.cursor if after is None else after
-            if after is None:
-                data = to_json({"runs": self._runs.rows()})
-                first += b"id: %d\nevent: runs\ndata: %b\n\n" % (position, data)
-            yield first
-            last = began = clock.monotonic()
-            while self._pump is pump and clock.monotonic() - began < STREAM_SECS:
-                chunk = self.after(position)
-                position = self.cursor
-                if not chunk and clock.monotonic() - last >= HEARTBEAT_SECS:
-                    chunk = b":\n\n"
-                if chunk:
-                    last = clock.monotonic()
-                    yield chunk
-                await self._woken.wait()
-        finally:
-            self.viewers -= 1
-            if not self.viewers:
-                self.close()
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run(), name="monitor, events")
+        pump = self._pump
+        began = now = clock.monotonic()
+        chunk = b"retry: 1000\n\n"
+        position = self.cursor if after is None else after
+        if after is None:
+            data = to_json({"runs": self._runs.rows()})
+            chunk += b"id: %d\nevent: runs\ndata: %b\n\n" % (position, data)
+        while self._pump is pump and now - began <= STREAM_SECS - HEARTBEAT_SECS:
+            chunk += self.after(position)
+            position = self.cursor
+            yield chunk or b":\n\n"
+            woken = asyncio.get_running_loop().create_future()
+            now = clock.monotonic()
+            self._waiting.append((now, position, woken))
+            await woken
+            now, chunk = clock.monotonic(), b""
 
     def close(self) -> None:
         """End all streams. New streams may follow."""
@@ -175,24 +195,33 @@ class Feed:
 
     def _end(self) -> None:
         self._pump = None
-        self._wake()
+        while self._waiting:
+            self._wake_next()
 
-    def _wake(self) -> None:
-        woken, self._woken = self._woken, asyncio.Event()
-        woken.set()
+    def _wake(self, now: float) -> None:
+        """Wake the viewers that lack events or a heartbeat, those that waited longest first."""
+        for _ in range(_MOST_WOKEN):
+            if not self._waiting:
+                break
+            since, position, _woken = self._waiting[0]
+            if position == self.cursor and now - since < HEARTBEAT_SECS:
+                break  # so do all others
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        woken = self._waiting.popleft()[2]
+        if not woken.done():  # else the viewer is gone
+            woken.set_result(None)
 
     async def _run(self) -> None:
-        beat = due = clock.monotonic()
+        due = clock.monotonic()
         try:
             while not self._stopping():
-                before = self.cursor
                 self._runs.start_reading(self._runs)
                 self.publish()
                 self._publish_status()
                 now = clock.monotonic()
-                if self.cursor != before or now - beat >= 1.0:  # heartbeats and ends of streams
-                    beat = now
-                    self._wake()
+                self._wake(now)
                 due += TICK_SECS
                 if due <= now:  # the loop was held
                     due = now + TICK_SECS
@@ -217,19 +246,20 @@ _HEADERS = [
 class EventStream:
     """Streams the feed after a cursor.
 
-    Ends when the viewer disconnects or stalls, after a minute, or with the feed.
-
-    Raises:
-        Failure: there are too many viewers.
+    Ends when the viewer disconnects or stalls, after a minute, or with the feed. Calling it raises
+    :class:`Failure` if there are too many viewers.
     """
 
     def __init__(self, feed: Feed, after: int | None) -> None:
-        if feed.viewers >= MOST_VIEWERS:
-            raise Failure(503, f"{MOST_VIEWERS} viewers are connected already.", {"retry-after": "10"})
         self._feed = feed
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._feed.place():
+            await self._feed.read()
+            await self._stream(receive, send)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         sending = asyncio.ensure_future(self._send(send))
         gone = asyncio.ensure_future(_wait_until_gone(receive))

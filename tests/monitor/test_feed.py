@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import tracemalloc
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -248,6 +249,46 @@ async def test_viewers_are_bounded() -> None:
         leave.set()
     async with viewing(app) as viewer:
         await viewer.until("runs")
+
+
+async def test_three_hundred_viewers_at_once_are_bounded() -> None:
+    app = am.monitor.create_app(ScriptedRun())
+    async with AsyncExitStack() as stack:
+        viewers = [await stack.enter_async_context(viewing(app)) for _ in range(300)]
+        await asyncio.sleep(1)
+        statuses = [viewer.status for viewer in viewers]
+        assert (statuses.count(200), statuses.count(503)) == (MOST_VIEWERS, 300 - MOST_VIEWERS)
+    assert app.state.feed.viewers == 0
+
+
+async def test_viewers_are_woken_for_news_and_heartbeats_only_and_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "MOST_VIEWERS", 1_000)
+    run = ScriptedRun()
+    app = am.monitor.create_app(run)
+    sent = 0
+
+    class Counted(Viewer):
+        def __setattr__(self, name: str, value: Any) -> None:
+            nonlocal sent
+            sent += name == "text"
+            super().__setattr__(name, value)
+
+    async with AsyncExitStack() as stack:
+        viewers = [Counted() for _ in range(300)]
+        for viewer in viewers:
+            await stack.enter_async_context(viewing(app, viewer=viewer))
+        await asyncio.sleep(1)
+        sent = 0
+        await asyncio.sleep(10)
+        assert sent == 0  # nothing has changed
+        for step in range(100):
+            add(run, step)
+            await asyncio.sleep(0.1)
+        assert sent <= 101 * 50
+        await asyncio.sleep(1)
+        assert all(steps_of(viewer) == list(range(100)) for viewer in viewers)
 
 
 async def test_a_viewer_that_reads_nothing_loses_its_place(caplog: pytest.LogCaptureFixture) -> None:
