@@ -10,7 +10,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from asyncmon.cli.monitor import add_token_option, read_token
+from asyncmon.cli.monitor import TOKEN, add_token_option, read_token
 from asyncmon.cli.output import add_json_option, write_json
 
 DESCRIPTION = """\
@@ -28,7 +28,7 @@ _SAVE_SECS = 3600.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
     add = parser.add_argument
-    add("url", metavar="URL", help="the URL of the monitor's page, with its token after #")
+    add("url", metavar="URL", help="the URL of the monitor's page")
     add("--run", dest="id", metavar="ID", help="the run; optional if there is a single session")
     add("--reason", help="the reason of a stop or a pause")
     add_token_option(parser)
@@ -42,7 +42,13 @@ def run(options: argparse.Namespace) -> int:
         ValueError: the URL is invalid, the run is ambiguous, or the monitor rejects the request.
         OSError: the monitor cannot be reached.
     """
-    monitor = _Monitor(options.url, read_token(options))
+    url, _, token = options.url.partition("#token=")
+    if token:
+        sys.stderr.write(
+            "The token in the URL is visible to all users of this machine, in the list of processes: "
+            f"give --token-file FILE or set {TOKEN}.\n"
+        )
+    monitor = _Monitor(url, read_token(options) or token)
     action, given = options.command, options.id
     if options.reason and action not in ("stop", "pause"):
         raise ValueError(f"--reason is for a stop or a pause; {action} takes none.")
@@ -70,12 +76,12 @@ def _only_session(rows: list[dict[str, Any]]) -> str:
 class _Monitor:
     """A client of a monitor over HTTP. Blocking."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no URL of a monitor: http://127.0.0.1:6060/ would be one.")
         self._base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-        self._token = parts.fragment.removeprefix("token=") if parts.fragment else token
+        self._token = token
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:

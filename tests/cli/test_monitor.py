@@ -160,8 +160,11 @@ def test_a_session_is_saved_paused_resumed_and_stopped(tmp_path: Path, token: st
             rf"digits has saved {re.escape(str(tmp_path))}/model.ckpt-\d+\n", saved.stdout
         )
         assert asyncmon("pause", url, "--reason", "dinner", token=token).stdout == "digits pauses\n"
-        assert asyncmon("resume", f"{url}#token={token}" if token else url).returncode == 0
+        (file := tmp_path / "token").write_text(token or "none")
+        assert asyncmon("resume", url, "--token-file", str(file)).returncode == 0
         if token:
+            shown = asyncmon("resume", f"{url}#token={token}")
+            assert (shown.returncode, "visible to all users" in shown.stderr) == (0, True)
             wrong = asyncmon("stop", url, token="another-token-of-some-length")
             assert (wrong.returncode, wrong.stderr) == (1, "The token is wrong.\n")
         found = asyncmon("stop", url, "--run", "digits", "--reason", "enough", "--json", token=token)
