@@ -6,10 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from asyncmon.errors import NotFoundError
-
 GLOBAL_STEP = "global_step"
 
 
@@ -66,44 +62,3 @@ def leaves(structure: Any) -> list[Any]:
     found: list[Any] = []
     map_leaves(structure, found.append)
     return found
-
-
-def fetched_value(
-    fetch: Any,
-    results: Mapping[str, Any],
-    step: int | None,
-    entry: Callable[[str], Any],
-    described: Callable[[], str],
-    to_host: Callable[[Any], Any] = lambda value: value,
-) -> Any:
-    """Return one value that a run fetched: a step's result, a value in one, the step, or an entry.
-
-    Args:
-        fetch: a name, or a result of :func:`optional`.
-        results: of the steps that ran, by name.
-        step: the global step after the run; None if it is an entry of the state.
-        entry: returns an entry of the state as a value of the host, or None.
-        described: returns a list of the steps and entries of the program, for an error.
-        to_host: copies a result of a step to the host.
-
-    Raises:
-        NotFoundError: a name that the run does not have.
-    """
-    name = fetch.name if isinstance(fetch, OptionalFetch) else fetch
-    if name in results:
-        return results[name]
-    for result in results.values():
-        if isinstance(result, Mapping) and name in result:
-            return to_host(result[name])
-    if name == GLOBAL_STEP and step is not None:
-        return np.int64(step)
-    if (value := entry(name)) is not None:
-        return value
-    if isinstance(fetch, OptionalFetch):
-        return fetch.default
-    outputs = {key for result in results.values() if isinstance(result, Mapping) for key in result}
-    raise NotFoundError(
-        f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
-        f"{sorted(map(str, outputs))}. The program has {described()}. A hook beside several steps "
-        f"fetches optional({name!r})."
-    )

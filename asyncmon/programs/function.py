@@ -7,7 +7,8 @@ from typing import Any, TypeVar, final, overload
 
 import numpy as np
 
-from asyncmon.programs.function_session import GLOBAL_STEP, FunctionSession
+from asyncmon.programs.fetches import GLOBAL_STEP
+from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import Tree, declare, flatten
@@ -89,10 +90,9 @@ class FunctionProgram(NamedProgram):
         elif get_state is not None or set_state is not None:
             raise ValueError("Give the state, or get_state and set_state, which go together.")
         self.state: Tree = declare(state or {})
+        self._entries = flatten(self.state)
         _check_global_step(self.state.get(GLOBAL_STEP, 0))
-        for name, fn in (steps or {}).items():
-            self._add(name, fn, read_only=name in read_only)
-        self._check_read_only(read_only)
+        self._add_all(steps, read_only)
 
     @overload
     def step(
@@ -131,17 +131,12 @@ class FunctionProgram(NamedProgram):
             TypeError: it is not a function, or its signature does not fit.
             ValueError: the name is taken.
         """
-
-        def add(fn: F) -> F:
-            self._add(name or fn.__name__, fn, read_only=read_only, thread=thread)
-            return fn
-
-        return add if fn is None else add(fn)
+        return self._added(fn, name, read_only=read_only, thread=thread)
 
     def _add(
         self, name: str, fn: Callable[..., Any], *, read_only: bool, thread: bool | None = None
     ) -> None:
-        self._check_addition(name, flatten(self.state))
+        self._check_addition(name)
         has_state = bool(self.state) and self._outside is None
         step = Step(name, fn, has_state=has_state, read_only=read_only, thread=thread)
         if self._outside is not None and step.state_name is not None:

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from asyncmon.errors import DeadlineExceededError, InvalidArgumentError
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.copy_on_access import CopyOnAccess
-from asyncmon.programs.fetches import GLOBAL_STEP as GLOBAL_STEP
-from asyncmon.programs.fetches import OptionalFetch, fetched_value
-from asyncmon.programs.fetches import leaves as leaves
-from asyncmon.programs.fetches import map_leaves as map_leaves
+from asyncmon.programs.fetches import GLOBAL_STEP
 from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import (
     Tree,
     adopt,
     first_change,
     flatten,
-    misfit,
+    misfits,
     replace_leaves,
     unwritable,
 )
+from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
-from asyncmon.programs.workers import Workers
 from asyncmon.session_config import SessionConfig
-from asyncmon.system.fair_lock import FairLock
-from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.snapshot import Snapshot
 
 
-class _Initialize:
-    """The fetch that sets the declared state."""
-
-    name = "init"
-
-    def __repr__(self) -> str:
-        return "<initialise the state>"
-
-
-INITIALIZE = _Initialize()
-
-
-class FunctionSession:
+class FunctionSession(SteppedSession):
     """A running :class:`~asyncmon.programs.FunctionProgram`; its ``create_session`` makes it.
 
     Args:
@@ -65,109 +46,37 @@ class FunctionSession:
         config: SessionConfig | None = None,
         outside: OutsideState | None = None,
     ) -> None:
-        self._program = program
+        super().__init__(program, config)
+        self._steps = steps
         self._declared = state
         self._tree = state
-        self._steps = steps
         self._counts = GLOBAL_STEP not in state
-        self._step = 0
-        self._lock = FairLock()
-        self._workers = Workers(config)
         self._outside = outside
-        self._closed = False
-
-    @property
-    def graph(self) -> Any:
-        """The program."""
-        return self._program
 
     @property
     def global_step(self) -> int:
         """The number of completed steps."""
         return self._step if self._counts else int(self._tree[GLOBAL_STEP])
 
-    def run(
-        self,
-        fetches: Any,
-        feed_dict: Mapping[str, Any] | None = None,
-        options: Any = None,
-        run_metadata: Any = None,
-    ) -> Coroutine[Any, Any, Any]:
-        """Run the steps among the fetches, each once, in their order, and return the fetched values.
+    # -- steps
 
-        Args:
-            fetches: names, in any nesting of lists, tuples, dicts, namedtuples and dataclasses.
-            feed_dict: parameters of the steps by name.
-            options: its ``timeout_in_ms`` is the deadline.
-            run_metadata: gets the ``duration``.
+    def _excludes(self, steps: list[Step]) -> bool:
+        """Return whether another step could change the objects that these read."""
+        return self._outside is not None and bool(steps)
 
-        Raises:
-            RuntimeError: the session is closed.
-            NotFoundError: a name that is not in this run; the state is unchanged.
-            TypeError: a fetch that is no name, or a step that left a state of another form.
-            InvalidArgumentError: a feed is missing, or is no parameter of a step.
-            DeadlineExceededError: it took longer than ``options.timeout_in_ms``.
-            Exception: what a step raised.
-        """
-        if options is None and run_metadata is None:
-            return self._run(fetches, feed_dict)
-        return self._run_timed(fetches, feed_dict, options, run_metadata)
-
-    async def _run_timed(self, fetches: Any, feeds: Any, options: Any, run_metadata: Any) -> Any:
-        start = time.perf_counter()
-        seconds = getattr(options, "timeout_in_ms", 0) / 1000
-        scope = asyncio.timeout(seconds or None)
-        try:
-            async with scope:
-                result = await self._run(fetches, feeds)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise DeadlineExceededError(
-                f"The run of {fetches!r} took longer than its timeout of {seconds:g} s."
-            ) from error
-        if run_metadata is not None:
-            run_metadata.duration = time.perf_counter() - start
-        return result
-
-    async def _run(self, fetches: Any, feeds: Mapping[str, Any] | None) -> Any:
-        self._check_open()
-        if feeds:
-            self._check_feeds(feeds)
-        single = self._steps.get(fetches) if fetches.__class__ is str else None
-        steps: list[Step] | None
-        if single is not None:
-            steps, read_only = [single], single.read_only
-        else:
-            steps = self._steps_among(fetches)
-            read_only = steps is not None and all(step.read_only for step in steps)
-        budget = LoopBudget.of_running_loop()
-        if budget.spent():
-            await budget.pause()
-        if steps is not None and read_only:
-            return await self._compute(fetches, steps, feeds)
-        lock = self._lock
-        if lock.held:
-            await lock.wait()
-        else:
-            lock.held = True
-        try:
-            self._check_open()
-            if steps is None:
-                await self._initialize()
-                return map_leaves(fetches, lambda _: None)
+    async def _execute(
+        self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None, *, read_only: bool
+    ) -> Any:
+        if not read_only:
             return await self._transact(fetches, steps, feeds)
-        finally:
-            lock.release()
-
-    async def _initialize(self) -> None:
-        """Set the declared state."""
-        await self._put(self._declared, 0)
-
-    async def _put(self, tree: Tree, step: int) -> None:
+        tree, step = self._tree, self._step  # another step may commit while this one waits
+        given = tree
         if self._outside is not None:
-            await self._outside.set(tree, self._workers, self)
-        self._tree, self._step = tree, step
+            given = None
+            if steps:
+                await self._outside.own(tree, self._workers, self)
+        results = {one.name: await self._run_read_only(one, given, feeds) for one in steps}
+        return self._fetched(fetches, results, tree, step if self._counts else None)
 
     async def _transact(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         tree = before = self._tree
@@ -179,10 +88,8 @@ class FunctionSession:
         for one in steps:
             if one.read_only and before:
                 results[one.name] = await self._run_read_only(one, unwritable(working.current()), feeds)
-            elif one.is_async:
-                results[one.name] = await one(working, feeds)
             else:
-                results[one.name] = await self._call_plain(one, working, feeds)
+                results[one.name] = await self._call(one, working, feeds)
         if before:
             problems: list[str] = []
             unshared = working.unshared()
@@ -192,7 +99,7 @@ class FunctionSession:
                     f"The steps {list(results)} left a state of another form than was declared, and "
                     f"nothing of it is kept: {'; '.join(problems)}."
                 )
-        fetched = self._fetched(fetches, results, tree, step)
+        fetched = self._fetched(fetches, results, tree, step if self._counts else None)
         self._tree, self._step = tree, step
         return fetched
 
@@ -204,60 +111,22 @@ class FunctionSession:
         try:
             results = {one.name: await self._call(one, None, feeds) for one in steps}
             tree = await outside.get(before, self._workers)
-            fetched = self._fetched(fetches, results, tree, step)
+            fetched = self._fetched(fetches, results, tree, step if self._counts else None)
         except BaseException:
             await outside.set(before, self._workers, self)
             raise
         self._tree, self._step = tree, step
         return fetched
 
-    async def _compute(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
-        if self._outside is not None and steps:
-            async with self._lock:  # another step must not change the objects that they read
-                self._check_open()
-                await self._outside.own(self._tree, self._workers, self)
-                return await self._compute_now(fetches, steps, feeds)
-        return await self._compute_now(fetches, steps, feeds)
-
-    async def _compute_now(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
-        step = self._step
-        tree = self._tree  # another step may commit while this one waits
-        if self._outside is None:
-            results = {one.name: await self._run_read_only(one, tree, feeds) for one in steps}
-        else:
-            results = {one.name: await self._call(one, None, feeds) for one in steps}
-        return self._fetched(fetches, results, tree, step)
-
-    def _fetched(self, fetches: Any, results: Mapping[str, Any], tree: Tree, step: int) -> Any:
-        """Return the fetched values, with the state and the step after the run."""
-        if type(fetches) is str and fetches in results:
-            return results[fetches]
-        number = step if self._counts else None
-
-        def entry(name: str) -> Any:
-            return flatten(tree).get(name)
-
-        def described() -> str:
-            return f"the steps {list(self._steps)}, and the entries {list(flatten(tree))} of the state"
-
-        return map_leaves(fetches, lambda name: fetched_value(name, results, number, entry, described))
+    def _entry(self, name: str, state: Tree) -> Any:
+        return flatten(state).get(name)
 
     async def _call(self, step: Step, state: Any, feeds: Mapping[str, Any] | None) -> Any:
+        """Call a step, a plain one in a worker if it is long by measurement."""
         if step.is_async:
             return await step(state, feeds)
-        return await self._call_plain(step, state, feeds)
-
-    async def _call_plain(self, step: Step, state: Any, feeds: Mapping[str, Any] | None) -> Any:
-        """Call a plain function: in a worker if it is long by measurement, else inline."""
-        workers = self._workers
-        inline = not step.thread and (step.thread is False or step.cost.is_short(workers.limit))
-        if inline:
-            start = time.perf_counter()
-            result = step(state, feeds)
-            step.cost.observe(time.perf_counter() - start, workers.limit)
-        else:
-            work = partial(step, state, feeds)
-            result = await workers.call(work, step.cost, True, step=not step.read_only)
+        work = partial(step, state, feeds)
+        result = await self._workers.call(work, step.cost, step.thread, step=not step.read_only)
         if isinstance(result, Awaitable):
             if step.thread is None:
                 step.thread = False  # it belongs to the loop
@@ -275,54 +144,15 @@ class FunctionSession:
             )
         return result
 
-    def _steps_among(self, fetches: Any) -> list[Step] | None:
-        """Return the steps to run, each once; None if the state is to be initialised."""
-        names = leaves(fetches)
-        if fetches is None or None in names:
-            raise TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
-        if INITIALIZE in names:
-            if steps := [name for name in names if name in self._steps]:
-                raise InvalidArgumentError(
-                    f"The state cannot be initialised in one run with the steps {steps}. Run the one, "
-                    "then the other."
-                )
-            return None
-        wrong = [name for name in names if not isinstance(name, str | OptionalFetch)]
-        if wrong:
-            raise TypeError(f"Fetches of functions are names, got {wrong[0]!r}.")
-        return [self._steps[name] for name in dict.fromkeys(names) if name in self._steps]
+    # -- state
 
-    def _check_feeds(self, feeds: Mapping[str, Any]) -> None:
-        steps = self._steps.values()
-        for name in feeds:
-            if not any(name in step.takes or step.takes_all for step in steps):
-                known = sorted({name for step in steps for name in step.takes})
-                raise InvalidArgumentError(
-                    f"No step has a parameter {name!r} to feed. There are: {known}."
-                )
+    async def _initialize(self) -> None:
+        await self._put(self._declared, 0)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
-
-    async def peek(self, fetches: Any, feed_dict: Mapping[str, Any] | None = None) -> Any:
-        """Return entries of the state and results of read-only steps, of one version of the state.
-
-        Raises:
-            InvalidArgumentError: a step among the fetches may change the state.
-            RuntimeError: the session is closed.
-        """
-        self._check_open()
-        if feed_dict:
-            self._check_feeds(feed_dict)
-        steps = self._steps_among(fetches)
-        changing = ["init"] if steps is None else [s.name for s in steps if not s.read_only]
-        if changing or steps is None:
-            raise InvalidArgumentError(
-                f"peek() cannot fetch {changing}: it changes the state. Use run(), or declare the step "
-                "read_only."
-            )
-        return await self._compute(fetches, steps, feed_dict)
+    async def _put(self, tree: Tree, step: int) -> None:
+        if self._outside is not None:
+            await self._outside.set(tree, self._workers, self)
+        self._tree, self._step = tree, step
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Take a snapshot now, at no cost: a step never writes into an array of the state."""
@@ -332,32 +162,14 @@ class FunctionSession:
             values[GLOBAL_STEP] = np.asarray(self._step, np.int64)
         return _Ready(Snapshot(values, self.global_step))
 
-    async def load(self, values: Mapping[str, Any]) -> None:
-        """Set entries of the state by name, between two steps; the others are unchanged.
-
-        Raises:
-            InvalidArgumentError: entries do not fit; the error lists all of them.
-        """
-        self._check_open()
-        async with self._lock:
-            self._check_open()
-            present = flatten(self._tree) | ({GLOBAL_STEP: 0} if self._counts else {})
-            unknown = [
-                f"{name!r} is not an entry of the state, which has {list(present)}"
-                for name in values
-                if name not in present
-            ]
-            known = [name for name in values if name in present]
-            problems = unknown + [p for n in known if (p := misfit(n, values[n], present[n]))]
-            if problems:
-                raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
-            step = int(values[GLOBAL_STEP]) if self._counts and GLOBAL_STEP in values else self._step
-            await self._put(replace_leaves(self._tree, values), step)
-
-    async def close(self) -> None:
-        """Refuse further use, and wait for steps in threads. A second call does nothing."""
-        self._closed = True
-        await self._workers.close()
+    async def _load(self, values: dict[str, Any]) -> None:
+        present = flatten(self._tree)
+        problems: list[str] = []
+        step = self._pop_step(values, problems) if self._counts else self._step
+        problems += misfits(values, present)
+        if problems:
+            raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
+        await self._put(replace_leaves(self._tree, values), step)
 
 
 class _Ready:

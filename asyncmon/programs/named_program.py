@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Collection, Hashable
+from typing import Any, TypeVar
 
 from asyncmon.errors import NotFoundError
-from asyncmon.programs.function_session import INITIALIZE
+from asyncmon.programs.stepped_session import INITIALIZE
 from asyncmon.programs.steps import Step
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NamedProgram:
@@ -16,6 +18,7 @@ class NamedProgram:
     def __init__(self) -> None:
         self.steps: dict[str, Step] = {}
         self.finalized = False
+        self._entries: Collection[str] = ()  # the names in the state
 
     def finalize(self) -> None:
         """Refuse further steps. A second call does nothing."""
@@ -55,15 +58,34 @@ class NamedProgram:
         """Return the description of this program in checkpoints."""
         return {"type": type(self).__name__, "steps": list(self.steps)}
 
-    def _check_addition(self, name: str, entries: Any) -> None:
+    def contents(self) -> str:
+        """Return the steps and the entries of the state, for errors."""
+        return f"the steps {list(self.steps)}, and the entries {list(self._entries)} of the state"
+
+    def _check_addition(self, name: str) -> None:
         if self.finalized:
             raise RuntimeError(f"The program is finalized: the step {name!r} cannot be added any more.")
-        if name in self.steps or name in entries:
+        if name in self.steps or name in self._entries:
             raise ValueError(f"The name {name!r} is taken already, by a step or an entry of the state.")
 
-    def _check_read_only(self, names: Any) -> None:
-        if unknown := sorted(set(names) - set(self.steps)):
+    def _add_all(self, steps: Any, read_only: Collection[str]) -> None:
+        """Add the steps of the constructor."""
+        for name, fn in (steps or {}).items():
+            self._add(name, fn, read_only=name in read_only)
+        if unknown := sorted(set(read_only) - set(self.steps)):
             raise ValueError(f"read_only names no step: {unknown}. The steps are {list(self.steps)}.")
+
+    def _added(self, fn: Callable[..., Any] | None, name: str | None, **options: Any) -> Any:
+        """Add a function, or return a decorator that does."""
+
+        def add(fn: F) -> F:
+            self._add(name or fn.__name__, fn, **options)
+            return fn
+
+        return add if fn is None else add(fn)
+
+    def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool) -> None:
+        raise NotImplementedError
 
     @staticmethod
     def _check_target(target: str) -> None:

@@ -238,6 +238,17 @@ def misfit(name: str, value: Any, old: Any) -> str | None:
     return None if fits else f"{name!r} has dtype {present.dtype}, the value {array.dtype}"
 
 
+def misfits(values: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each value that cannot be loaded in the place of a present one."""
+    unknown = [
+        f"{name!r} is not an entry of the state, which has {list(present)}"
+        for name in values
+        if name not in present
+    ]
+    known = [name for name in values if name in present]
+    return unknown + [text for name in known if (text := misfit(name, values[name], present[name]))]
+
+
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
-from asyncmon.programs.function_session import map_leaves
+from asyncmon.programs.fetches import GLOBAL_STEP, map_leaves
 from asyncmon.programs.named_program import NamedProgram
-from asyncmon.programs.state_tree import misfit
+from asyncmon.programs.state_tree import misfits
 from asyncmon.system.snapshot import Snapshot
 
-GLOBAL_STEP = "global_step"
 _INIT = "scripted initialisation"
 
 
@@ -130,14 +129,8 @@ class ScriptedSession:
             InvalidArgumentError: names, shapes or dtypes do not match; the error lists all of them.
         """
         self._check_open()
-        problems = [
-            f"{name!r} is not an entry of the state, which has {list(self.state)}"
-            if name not in self.state
-            else misfit(name, value, self.state[name])
-            for name, value in values.items()
-        ]
-        if any(problems):
-            raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(filter(None, problems))}.")
+        if problems := misfits(values, self.state):
+            raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
         self.state |= {n: np.array(value, self.state[n].dtype) for n, value in values.items()}
 
     async def close(self) -> None:

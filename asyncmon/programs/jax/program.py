@@ -64,11 +64,10 @@ class JaxProgram(NamedProgram):
     ) -> None:
         super().__init__()
         self.leaves, self.structure = declared(state)
+        self._entries = [leaf.name for leaf in self.leaves]
         self.donates = False
         """Whether a step takes the arrays of the state."""
-        for name, fn in (steps or {}).items():
-            self._add(name, fn, read_only=name in read_only, donate=True)
-        self._check_read_only(read_only)
+        self._add_all(steps, read_only)
 
     @property
     def is_chief(self) -> bool:
@@ -117,15 +116,10 @@ class JaxProgram(NamedProgram):
             TypeError: it is no plain function.
             ValueError: the name is taken.
         """
+        return self._added(fn, name, read_only=read_only, donate=donate)
 
-        def add(fn: F) -> F:
-            self._add(name or fn.__name__, fn, read_only=read_only, donate=donate)
-            return fn
-
-        return add if fn is None else add(fn)
-
-    def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool, donate: bool) -> None:
-        self._check_addition(name, [leaf.name for leaf in self.leaves])
+    def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool, donate: bool = True) -> None:
+        self._check_addition(name)
         step = Step(name, fn, has_state=True, read_only=read_only)
         if step.is_async or step.state_name is None:
             raise TypeError(

@@ -13,9 +13,10 @@ import numpy as np
 
 from asyncmon.errors import AbortedError, InvalidArgumentError
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.programs.fetches import GLOBAL_STEP, fetched_value, leaves, map_leaves
-from asyncmon.programs.function_session import FunctionSession
-from asyncmon.programs.jax.state import copied, host_entries, is_deleted, problems_of, to_host
+from asyncmon.programs.fetches import GLOBAL_STEP, leaves
+from asyncmon.programs.jax.state import copied, host_entries, is_deleted, to_host
+from asyncmon.programs.state_tree import misfits
+from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import timed
 from asyncmon.session_config import SessionConfig
@@ -56,7 +57,7 @@ class _Run:
             raise _lost(self.steps) from error
 
 
-class JaxSession(FunctionSession):
+class JaxSession(SteppedSession):
     """A running :class:`JaxProgram`; its ``create_session`` makes it.
 
     Args:
@@ -64,27 +65,22 @@ class JaxSession(FunctionSession):
         config: see :meth:`JaxProgram.create_session`.
     """
 
+    _on_host = staticmethod(to_host)
+
     def __init__(self, program: Any, config: SessionConfig | None) -> None:
-        super().__init__(program, {}, program.steps, config)
+        super().__init__(program, config)
         self._leaves, self._structure = program.leaves, program.structure
         self._state: Any = None  # the pytree, once it is needed
         self._plans: dict[Any, _Plan] = {}
         self._copying = CostModel(_UNKNOWN)
-        self._broken: AbortedError | None = None
 
     # -- steps
 
-    async def _transact(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
-        return await self._computed(fetches, steps, feeds)
+    def _excludes(self, steps: list[Step]) -> bool:
+        """Return whether another step would take the arrays that these read."""
+        return bool(self._program.donates)
 
-    async def _compute(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
-        if not self._program.donates:
-            return await self._computed(fetches, steps, feeds)
-        async with self._lock:  # a step would take the arrays
-            self._check_open()
-            return await self._computed(fetches, steps, feeds)
-
-    async def _computed(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+    async def _execute(self, fetches: Any, steps: list[Step], feeds: Any, *, read_only: bool) -> Any:
         await self._prepare()
         shapes = [(x.shape, x.dtype) for x in jax.tree_util.tree_leaves(feeds) if hasattr(x, "dtype")]
         key = (*[one.name for one in steps], *shapes)
@@ -135,9 +131,7 @@ class JaxSession(FunctionSession):
             raise
         run.step += run.changes
         run.done = is_deleted(run.before)
-        found = map_leaves(
-            run.fetches, lambda name: self._value(name, run.results, run.state, run.step)
-        )
+        found = self._fetched(run.fetches, run.results, run.state, run.step)
         run.done = True
         return found
 
@@ -179,19 +173,12 @@ class JaxSession(FunctionSession):
                     f"dtype {new.dtype}; it must keep shape {old.shape} and dtype {old.dtype}."
                 )
 
-    def _value(self, fetch: Any, results: Mapping[str, Any], state: Any, step: int) -> Any:
-        def entry(name: str) -> Any:
-            for leaf, array in zip(self._leaves, jax.tree_util.tree_leaves(state), strict=True):
-                if leaf.name == name:
-                    value = to_host(array)
-                    return np.array(value) if isinstance(value, np.ndarray) else value
-            return None
-
-        return fetched_value(fetch, results, step, entry, self._described, to_host)
-
-    def _described(self) -> str:
-        entries = [leaf.name for leaf in self._leaves]
-        return f"the steps {list(self._steps)}, and the entries {entries} of the state"
+    def _entry(self, name: str, state: Any) -> Any:
+        for leaf, array in zip(self._leaves, jax.tree_util.tree_leaves(state), strict=True):
+            if leaf.name == name:
+                value = to_host(array)
+                return np.array(value) if isinstance(value, np.ndarray) else value
+        return None
 
     # -- state
 
@@ -224,46 +211,32 @@ class JaxSession(FunctionSession):
         if self._program.donates or self._state is None:
             return asyncio.ensure_future(self._copied_snapshot(self._lock.ask()))
         arrays = jax.tree_util.tree_leaves(self._state)
-        return asyncio.ensure_future(self._on_host(arrays, self._step))
+        return asyncio.ensure_future(self._pulled(arrays, self._step))
 
     async def _copied_snapshot(self, place: asyncio.Future[None]) -> Snapshot:
-        await self._lock.wait(place)
-        try:
-            self._check_open()
+        async with self._between_steps(place):
             await self._prepare()
             arrays, step = jax.tree_util.tree_leaves(self._state), self._step
             if self._program.donates:
                 arrays = await self._workers.call(partial(copied, arrays), self._copying)
-        finally:
-            self._lock.release()
-        return await self._on_host(arrays, step)
+        return await self._pulled(arrays, step)
 
-    async def _on_host(self, arrays: list[Any], step: int) -> Snapshot:
+    async def _pulled(self, arrays: list[Any], step: int) -> Snapshot:
         work = partial(host_entries, self._leaves, arrays)
         values = await self._workers.call(work, CostModel(_UNKNOWN), step=False)
         return Snapshot(values | {GLOBAL_STEP: np.asarray(step, np.int64)}, step)
 
-    async def load(self, values: Mapping[str, Any]) -> None:
-        """Set entries of the state by name, between two steps; the others stay as they are.
-
-        Raises:
-            InvalidArgumentError: something does not fit; the error lists everything that does not.
-        """
-        self._check_open()
-        async with self._lock:
-            self._check_open()
-            entries = dict(values)
-            step = entries.pop(GLOBAL_STEP, self._step)
-            problems = problems_of(self._leaves, entries)
-            if np.shape(step) or np.asarray(step).dtype.kind not in "iu":
-                problems.append(f"'global_step' must be a whole number, found {step!r}")
-            missing = [leaf.name for leaf in self._leaves if leaf.name not in entries]
-            if self._broken is not None and missing:
-                problems.append(f"the state is lost, and {missing} are missing")
-            if problems:
-                raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
-            await self._workers.call(partial(self._make, entries), self._copying)
-            self._step, self._broken = int(step), None
+    async def _load(self, values: dict[str, Any]) -> None:
+        problems: list[str] = []
+        step = self._pop_step(values, problems)
+        problems += misfits(values, {leaf.name: leaf.form for leaf in self._leaves})
+        missing = [leaf.name for leaf in self._leaves if leaf.name not in values]
+        if self._broken is not None and missing:
+            problems.append(f"the state is lost, and {missing} are missing")
+        if problems:
+            raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
+        await self._workers.call(partial(self._make, values), self._copying)
+        self._step, self._broken = step, None
 
 
 def _lost(steps: list[Step]) -> AbortedError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,6 @@ import numpy as np
 
 from asyncmon.checkpoint.dtypes import element_of
 from asyncmon.errors import UnimplementedError
-from asyncmon.programs.state_tree import misfit
 
 
 class Leaf(NamedTuple):
@@ -36,11 +35,10 @@ class Leaf(NamedTuple):
             array = jax.make_array_from_callback(host.shape, self.sharding, host.__getitem__)
         return array if self.key_impl is None else jax.random.wrap_key_data(array, impl=self.key_impl)
 
-    def misfit(self, value: Any) -> str | None:
-        """Return why a value cannot be loaded here, or None."""
-        return misfit(
-            self.name, value, np.broadcast_to(np.empty((), self.value.dtype), self.value.shape)
-        )
+    @property
+    def form(self) -> np.ndarray[Any, Any]:
+        """An array of this shape and dtype, of no size in memory."""
+        return np.broadcast_to(np.empty((), self.value.dtype), self.value.shape)
 
 
 def declared(state: Any) -> tuple[list[Leaf], Any]:
@@ -118,19 +116,6 @@ def copied(arrays: Sequence[Any]) -> list[Any]:
 def host_entries(leaves: Sequence[Leaf], arrays: Sequence[Any]) -> dict[str, Any]:
     """Return names to arrays on the host."""
     return {leaf.name: np.asarray(to_host(array)) for leaf, array in zip(leaves, arrays, strict=True)}
-
-
-def problems_of(leaves: Sequence[Leaf], values: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each value that cannot be loaded."""
-    known = {leaf.name: leaf for leaf in leaves}
-    unknown = [
-        f"{name!r} is not an entry of the state, which has {list(known)}"
-        for name in values
-        if name not in known
-    ]
-    return unknown + [
-        text for name in values if name in known and (text := known[name].misfit(values[name]))
-    ]
 
 
 def is_deleted(tree: Any) -> bool:

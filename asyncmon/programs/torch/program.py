@@ -81,14 +81,12 @@ class TorchProgram(NamedProgram):
         super().__init__()
         for name, obj in state.items():
             check_object(name, obj)
-        self.state: Mapping[str, Any] = Objects(state)
+        self._entries = self.state = Objects(state)
         self._owner: weakref.ref[TorchSession] | None = None
         self._initial: Any = None
         self._touched = False
         self._ranks: RanksHook | None = None
-        for name, fn in (steps or {}).items():
-            self._add(name, fn, read_only=name in read_only)
-        self._check_read_only(read_only)
+        self._add_all(steps, read_only)
 
     @overload
     def step(self, fn: F, /, *, name: str | None = None, read_only: bool = False) -> F: ...
@@ -115,12 +113,7 @@ class TorchProgram(NamedProgram):
             RuntimeError: the program is finalized.
             ValueError: the name is taken.
         """
-
-        def add(fn: F) -> F:
-            self._add(name or fn.__name__, fn, read_only=read_only)
-            return fn
-
-        return add if fn is None else add(fn)
+        return self._added(fn, name, read_only=read_only)
 
     def training_step(
         self,
@@ -167,7 +160,7 @@ class TorchProgram(NamedProgram):
         return add if fn is None else add(fn)
 
     def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool) -> None:
-        self._check_addition(name, self.state)
+        self._check_addition(name)
         self.steps[name] = Step(name, fn, has_state=True, read_only=read_only)
 
     def create_session(self, target: str = "", config: Any = None) -> TorchSession:
@@ -196,6 +189,11 @@ class TorchProgram(NamedProgram):
         """Return the hooks that a session needs: where there are ranks, what stops them together."""
         self._ranks = ranks_hook()
         return [] if self._ranks is None else [self._ranks]
+
+    def contents(self) -> str:
+        """Return the steps and the objects, for errors."""
+        objects = f"the objects {list(self.state)}, whose entries are like 'model/fc.weight'"
+        return f"the steps {list(self.steps)}, and {objects}"
 
     def describe(self) -> dict[str, Any]:
         """Return the description of this program in checkpoints."""

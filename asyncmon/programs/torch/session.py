@@ -13,8 +13,8 @@ import torch
 
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, fetched_value, leaves, map_leaves
-from asyncmon.programs.function_session import FunctionSession
+from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
+from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch import tracing
 from asyncmon.programs.torch.changes import Changes, Mark, set_random_states
@@ -47,7 +47,7 @@ class _Before(NamedTuple):
     state: tuple[dict[str, Any], list[Any]] | None = None
 
 
-class TorchSession(FunctionSession):
+class TorchSession(SteppedSession):
     """A running :class:`TorchProgram`; its ``create_session`` makes it.
 
     Args:
@@ -55,8 +55,10 @@ class TorchSession(FunctionSession):
         config: see :meth:`TorchProgram.create_session`.
     """
 
+    _on_host = staticmethod(host_value)
+
     def __init__(self, program: Any, config: SessionConfig) -> None:
-        super().__init__(program, {}, program.steps, config)
+        super().__init__(program, config)
         owner = None if program._owner is None else program._owner()
         self._source: TorchSession | None = owner
         self._objects: Mapping[str, Any] = program.state if owner is None else {}
@@ -67,7 +69,6 @@ class TorchSession(FunctionSession):
         self._known: dict[tuple[str, ...], set[str]] = {}
         """Names that runs of these steps have given: a run with others may fail after the steps."""
         self._touched = False
-        self._broken: AbortedError | None = None
         self.is_sharded = any(is_sharded(tensor) for tensor in entries_of(self._objects)[0].values())
         """Whether the state is in pieces on several ranks."""
         self._given: dict[str, Any] = {}  # values loaded before the other ranks have joined
@@ -76,26 +77,16 @@ class TorchSession(FunctionSession):
 
     async def _run_timed(self, fetches: Any, feeds: Any, options: Any, run_metadata: Any) -> Any:
         traces = run_metadata is not None and bool(getattr(options, "trace_level", 0))
-        with tracing.into(run_metadata) if traces else tracing.nothing():
+        with tracing.into(run_metadata if traces else None):
             return await super()._run_timed(fetches, feeds, options, run_metadata)
 
-    async def _transact(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+    async def _execute(self, fetches: Any, steps: list[Step], feeds: Any, *, read_only: bool) -> Any:
         await self._prepare()
-        if self._source is not None and not all(step.read_only for step in steps):
+        if self._source is not None and not read_only:
             raise FailedPreconditionError(
                 "Another session of this program is open, and trains: this one evaluates, and cannot "
                 f"run {[one.name for one in steps if not one.read_only]}. Close the other one first."
             )
-        return await self._computed(fetches, steps, feeds)
-
-    async def _compute(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
-        """Compute what changes no state, between two steps."""
-        async with self._lock:
-            self._check_open()
-            await self._prepare()
-            return await self._computed(fetches, steps, feeds)
-
-    async def _computed(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         if not any(step.is_async for step in steps):
             key = tuple(step.name for step in steps)
             cost = self._costs.get(key) or self._costs.setdefault(key, CostModel(_UNKNOWN))
@@ -104,7 +95,8 @@ class TorchSession(FunctionSession):
         results: dict[str, Any] = {}
         try:
             for step in steps:
-                results[step.name] = detached(await _called(step, self._objects, feeds))
+                result = step(self._objects, feeds)
+                results[step.name] = detached(await result if step.waits(result) else result)
         except BaseException as error:
             self._failed(steps, changes, error)
             raise
@@ -140,7 +132,7 @@ class TorchSession(FunctionSession):
         names = {fetches} if type(fetches) is str else set(leaves(fetches))
         known = self._known.setdefault(tuple(step.name for step in steps), {GLOBAL_STEP})
         names = {name for name in names if not isinstance(name, OptionalFetch)}
-        unknown = [one for one in names - known if one not in self._steps and self._entry(one) is None]
+        unknown = [one for one in names - known if one not in self._steps and self._tensor(one) is None]
         known |= names.difference(unknown)
         return _Before(self._changes.mark(), copied(self._objects) if unknown else None)
 
@@ -160,10 +152,8 @@ class TorchSession(FunctionSession):
                 )
         elif steps:
             self._step += 1
-        if type(fetches) is str and fetches in results:
-            return results[fetches]
         try:
-            fetched = map_leaves(fetches, lambda name: self._value(name, results))
+            fetched = self._fetched(fetches, results, self._objects, self._step)
         except NotFoundError:
             if before is not None and before.state is not None:
                 values, events = before.state
@@ -182,21 +172,10 @@ class TorchSession(FunctionSession):
             self._broken = _torn([step.name for step in steps], changed)
             self._broken.__cause__ = error
 
-    def _value(self, fetch: Any, results: Mapping[str, Any]) -> Any:
-        return fetched_value(
-            fetch,
-            results,
-            self._step,
-            lambda name: host_value(self._entry(name)),
-            self._described,
-            host_value,
-        )
+    def _entry(self, name: str, state: Mapping[str, Any]) -> Any:
+        return host_value(self._tensor(name))
 
-    def _described(self) -> str:
-        objects = f"the objects {list(self._objects)}, whose entries are like 'model/fc.weight'"
-        return f"the steps {list(self._steps)}, and {objects}"
-
-    def _entry(self, name: str) -> torch.Tensor | None:
+    def _tensor(self, name: str) -> torch.Tensor | None:
         obj = name.partition("/")[0]
         return flat_state(obj, self._objects[obj]).tensors.get(name) if obj in self._objects else None
 
@@ -247,14 +226,10 @@ class TorchSession(FunctionSession):
         return asyncio.ensure_future(self._snapshot(self._lock.ask()))
 
     async def _snapshot(self, place: asyncio.Future[None]) -> Snapshot:
-        await self._lock.wait(place)
-        try:
-            self._check_open()
+        async with self._between_steps(place):
             await self._prepare()
             values, events = await self._offload(partial(copied, self._objects, self._source is None))
             step = self._step
-        finally:
-            self._lock.release()
         if events:
             await self._workers.call(partial(wait_for, events), CostModel(), True, step=False)
         for name, value in values.items():
@@ -264,8 +239,7 @@ class TorchSession(FunctionSession):
 
     async def take_pieces(self, group: Any) -> Pieces | None:
         """Copy this rank's pieces between two steps. See :func:`.take_pieces`."""
-        async with self._lock:
-            self._check_open()
+        async with self._between_steps():
             await self._prepare()
             return await self._offload(partial(take_pieces, self._objects, self._step, group))
 
@@ -278,30 +252,20 @@ class TorchSession(FunctionSession):
         given, self._given = self._given, {}
         return given
 
-    async def load(self, values: Mapping[str, Any]) -> None:
-        """Set entries of the state by name, between two steps; the others are unchanged.
-
-        Raises:
-            InvalidArgumentError: entries do not fit; the error lists all of them with the expected and
-                the given shapes and dtypes.
-        """
-        self._check_open()
-        async with self._lock:
-            self._check_open()
-            await self._prepare(loads=True)
-            await self._offload(partial(self._set, dict(values)))
-            self._broken = None
-            if self.is_sharded and self._program._ranks is not None and not self._program._ranks.joined:
-                self._given |= values
+    async def _load(self, values: dict[str, Any]) -> None:
+        await self._prepare(loads=True)
+        await self._offload(partial(self._set, dict(values)))
+        self._broken = None
+        if self.is_sharded and self._program._ranks is not None and not self._program._ranks.joined:
+            self._given |= values
 
     def _set(self, values: dict[str, Any]) -> None:
-        step = values.pop(GLOBAL_STEP, self._step)
+        problems: list[str] = []
+        step = self._pop_step(values, problems)
         random = {name: values.pop(name) for name in list(values) if name.startswith(RANDOM)}
         values = {name: value for name, value in values.items() if not name.startswith(RANK)}
-        if np.shape(step) or np.asarray(step).dtype.kind not in "iu":
-            raise InvalidArgumentError(
-                f"Nothing was loaded: 'global_step': expected a whole number, found {step!r}."
-            )
+        if problems:
+            raise InvalidArgumentError(f"Nothing was loaded: {problems[0]}.")
         loading = Loading(self._objects, values)
         self._touched = True
         try:
@@ -312,7 +276,7 @@ class TorchSession(FunctionSession):
             raise InvalidArgumentError(f"The state could not be loaded: {error}") from error
         if self._source is None:
             set_random_states({name: as_tensor(value) for name, value in random.items()})
-        self._step = int(step)
+        self._step = step
 
     async def close(self) -> None:
         """Refuse further use, and wait for a step in the worker. A second call does nothing."""
@@ -341,11 +305,6 @@ class TorchSession(FunctionSession):
         """Call a function inline where it is short by its measured average, or else in the worker."""
         thread = True if cost is None or tracing.wanted() else None
         return await self._workers.call(work, cost or CostModel(), thread)
-
-
-async def _called(step: Step, objects: Mapping[str, Any], feeds: Any) -> Any:
-    result = step(objects, feeds)
-    return await result if step.waits(result) else result
 
 
 async def _pulled(ordered: Awaitable[Snapshot]) -> Snapshot:

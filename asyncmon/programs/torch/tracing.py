@@ -16,18 +16,12 @@ _metadata: ContextVar[Any] = ContextVar("asyncmon_torch_trace", default=None)
 
 @contextlib.contextmanager
 def into(run_metadata: Any) -> Iterator[None]:
-    """Let :func:`profiled` blocks of runs inside ``with`` fill the nodes of a run's metadata."""
+    """Let :func:`profiled` blocks inside ``with`` fill the nodes of a run's metadata, unless None."""
     token = _metadata.set(run_metadata)
     try:
         yield
     finally:
         _metadata.reset(token)
-
-
-@contextlib.contextmanager
-def nothing() -> Iterator[None]:
-    """Trace nothing."""
-    yield
 
 
 def wanted() -> bool:
