@@ -107,7 +107,7 @@ class Evaluations(SessionRunHook):
 
     async def _evaluate_state(self, state: Snapshot) -> bool:
         """Evaluate a state and publish its metrics. Return False if a signal prevents this."""
-        if self._stops.signalled:
+        if self._stops.shutdown.signalled:
             return False
         try:
             with CallScope(self._stops.scopes, "evaluation"):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
-from asyncmon.runtime.protocols import close_raw
+from asyncmon.runtime.protocols import close_raw, step_of
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
 from asyncmon.system.error_text import add_note, phrase, text_of
@@ -34,6 +34,8 @@ class Coordinated:
         preemption: tuple[type[Exception], ...],
     ) -> None:
         self.raw = created.raw
+        self.first_step = step_of(created.raw)
+        """The global step of the new session: 0, or that of the restored checkpoint."""
         self.samples = created.samples
         self.coord = coord
         self.delivered = False

@@ -16,7 +16,7 @@ from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.hook import HookMembers, hook_name, in_order, overrides
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, step_of
-from asyncmon.runtime.shutdown.stages import Part
+from asyncmon.runtime.shutdown.deadline import Stage
 from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
@@ -222,28 +222,33 @@ class HookSet:
     async def end(self, session: Session, stops: StopControl, errors: list[BaseException]) -> None:
         """Call ``end`` of every hook, in order, and add their errors to ``errors``.
 
-        A cancellation of this task cancels the current call only, as the grace budget of a signal does.
-        If the session stops for that signal this is no error, unless the hook saves and has not saved
-        the last step.
+        A cancellation of this task cancels the current call only, as the end of its stage does. If the
+        session stops for a signal that is no error, unless the hook saves and has not saved the last
+        step. A hook that exceeds its stage, since it ignores that, costs no other hook its save.
         """
+        shutdown, saving = stops.shutdown, False
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is None:
                 continue
             saves = _members(hook).end_secs > 0
-            part = Part.SAVES if saves else Part.ENDS
-            seen = len(errors)
-            if over := stops.budget.is_over(part):
+            if saves and not saving:
+                saving = True
+                shutdown.extend(Stage.SAVES)
+            stage = Stage.SAVES if saves else Stage.ENDS
+            seen, what = len(errors), "was not called"
+            if over := shutdown.is_over(stage):
                 logger.warning("Grace period over: %s.end is not called.", hook_name(hook))
             else:
-                async with stops.budget.limit(part) as limit:
+                what = "did not finish"
+                async with shutdown.limit(stage) as limit:
                     await self._end(hook, call(session), errors)
                 over = limit.expired()
             if over:
                 del errors[seen:]
                 unsaved = saves and _members(hook).saved_step != step_of(session)
                 if unsaved or not stops.is_preempted():
-                    what = "did not finish within the grace period after a signal"
-                    errors.append(DeadlineExceededError(f"{hook_name(hook)}.end {what}."))
+                    what = f"{hook_name(hook)}.end {what} within the grace period after a signal."
+                    errors.append(DeadlineExceededError(what))
 
     @property
     def end_secs(self) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, suppress
 from threading import get_ident
@@ -19,19 +21,19 @@ from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import creation
 from asyncmon.runtime.program import as_program, program_of, program_scope
-from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers
+from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
 from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
 from asyncmon.runtime.shutdown.closing import Closing
+from asyncmon.runtime.shutdown.deadline import process_shutdown
 from asyncmon.runtime.shutdown.outcome import Outcome, is_clean, is_exit
-from asyncmon.runtime.shutdown.signals import signal_stops
 from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
-from asyncmon.system.error_text import where_it_waits
+from asyncmon.system.error_text import calling_line, where_it_waits
 from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.members import members_of, warn_of_misspelled
 
@@ -84,7 +86,8 @@ class Lifecycle:
         self._creator = creator
         self._preemption = recovery.errors or PREEMPTION
         self._handle_signals = handle_signals
-        self._forget_signals: Callable[[], None] = lambda: None
+        self._closing: Closing | None = None
+        self._opened_at: tuple[str, int]
         self._undo = ExitStack()  # for the end of the closing
         self._created: CreatedSession | None = None
         self._closed = asyncio.Event()
@@ -111,8 +114,11 @@ class Lifecycle:
         raise outcome.error or reason
 
     async def _open(self) -> None:
+        shutdown = self.stops.shutdown
+        shutdown.unsaved = self._unsaved
+        shutdown.enter()
         if self._handle_signals:
-            self._forget_signals = signal_stops.add(self._on_signal, self.stops)
+            self._undo.callback(process_shutdown.call_on_signal(self._on_signal))
         self.stops.begin()
         creator = members_of(CreatorMembers, self._creator)
         program = as_program(creator.program)
@@ -125,6 +131,32 @@ class Lifecycle:
             creator.prepare()
         self.save_states_of(self.hooks.hooks)
         await self.sessions.open()
+
+    def close_by(self, owner: object) -> None:
+        """Report a session whose ``owner`` is gone before :meth:`close`; ``am.run`` also closes it."""
+        self._opened_at = calling_line()
+        self.stops.shutdown.close = self._close_forgotten
+        weakref.finalize(owner, self._forgotten_close)
+
+    async def _close_forgotten(self, error: BaseException | None) -> None:
+        try:
+            await self.close(error)
+        finally:
+            self._warn_unclosed()
+
+    def _forgotten_close(self) -> None:
+        if self.state is not SessionState.OPEN or self.loop in process_shutdown.loops:
+            return
+        step, lost = step_of(self.raw), self._unsaved()
+        logger.warning(
+            "Session ended%s: it was not closed%s.",
+            "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",
+        )  # fmt: skip
+        self._warn_unclosed()
+
+    def _warn_unclosed(self) -> None:
+        what = "A session was started here and not closed. Write `async with`, or `await sess.close()`."
+        warnings.warn_explicit(what, ResourceWarning, *self._opened_at)
 
     def save_states_of(self, hooks: Iterable[Any]) -> None:
         """Save the states of hooks in checkpoints: ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
@@ -225,27 +257,24 @@ class Lifecycle:
         self.stops.request(reason)
 
     def _on_signal(self, name: str, at: float | None) -> None:
-        if at is None:
-            self.stops.preempt(name, clock.monotonic(), 0, 0)
-            return
-        logger.info("Received %s, stopping. Another SIGINT leaves at once.", name)
-        self.stops.preempt(name, at, signal_stops.grace, self.hooks.end_secs)
+        if at is not None:
+            logger.info("Received %s, stopping. Another SIGINT leaves at once.", name)
+        self.stops.preempt(name, at, self.hooks.end_secs)
 
-    def _count_stop(self, closing: Closing) -> None:
-        """Count a stop by a signal, and record a last state that was not saved."""
-        error = None if closing.outcome is None else closing.outcome.error
-        if not (self.stops.is_preempted() or (error is not None and signal_stops.received is not None)):
-            return
-        signal_stops.stopped += 1
-        step = closing.step
-        marks = [members_of(HookMembers, hook).saved_step for hook in self.hooks.hooks]
-        saved = [mark for mark in marks if mark is not None]
-        is_chief = members_of(CreatorMembers, self._creator).is_chief
-        if self._created is None or not is_chief or step in saved:
-            return
+    def _unsaved(self) -> str | None:
+        """Return which state is lost if the process ends now, or None. Safe in any thread."""
+        session, closing = self.sessions.current, self._closing
+        if session is None or not members_of(CreatorMembers, self._creator).is_chief:
+            return None  # there is no state, as during a recovery, or it is not in this process
+        step = step_of(session.raw) if closing is None or closing.step is None else closing.step
+        hooks = [members_of(HookMembers, hook) for hook in self.hooks.hooks]
+        saved = [hook.saved_step for hook in hooks if hook.saved_step is not None]
+        is_new = step == session.first_step and any(hook.end_secs > 0 for hook in hooks)
+        if step is not None and (is_new or step in saved):
+            return None
         last = f"the last saved state is that of step {max(saved)}" if saved else "no hook saves it"
         what = "the state" if step is None else f"the state of step {step}"
-        signal_stops.unsaved.append(f"{what} is not saved: {last}")
+        return f"{what} is not saved: {last}"
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
         """Return the name of a call, and where it waits."""
@@ -311,10 +340,12 @@ class Lifecycle:
     async def _close(self, body: BaseException | None) -> Outcome:
         self.state = SessionState.CLOSING
         sessions, caller = self.sessions, asyncio.current_task()
-        closing = Closing(lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller)
+        self._closing = closing = Closing(
+            lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller
+        )
         try:
             return await shielded(
-                closing.run, name="asyncmon closing", cancel_after=max(self.stops.grace, 1.0)
+                closing.run, name="asyncmon closing", cancel_after=max(self.stops.shutdown.grace, 1.0)
             )
         except asyncio.CancelledError:
             error = None if closing.outcome is None else closing.outcome.error
@@ -322,12 +353,15 @@ class Lifecycle:
                 raise error  # noqa: B904 -- it comes from a hook, not from the cancellation
             raise
         finally:
+            failed = False
             if closing.outcome is not None:
-                self.end_reason = closing.outcome.reason
-            self.lock.holder = sessions.current = None  # the holder refers to the body's error
+                self.end_reason, failed = closing.outcome.reason, closing.outcome.error is not None
+            hit = failed and process_shutdown.received is not None
+            self.stops.shutdown.leave(stopped=hit or self.stops.is_preempted())
+            self._closing = self.lock.holder = sessions.current = (
+                None  # the holder refers to the body's error
+            )
             self._undo.close()
-            self._count_stop(closing)
-            self._forget_signals()
             self.state = SessionState.CLOSED
             self._closed.set()
 

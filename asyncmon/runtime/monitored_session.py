@@ -76,12 +76,14 @@ class _MonitoredSession:
         """Open the session: call hooks' ``begin``, create and restore or initialise, notify hooks.
 
         A failure, a cancellation or a stop (``CancelledError``) releases everything and calls
-        ``cleanup`` of the hooks that began, before it is raised. Any task may call :meth:`close`.
+        ``cleanup`` of the hooks that began, before it is raised. Any task may call :meth:`close`. A
+        session that is not closed is reported by a ``ResourceWarning``, and closed by ``am.run``.
 
         Raises:
             RuntimeError: the session was opened before.
         """
         await self._life.open()
+        self._life.close_by(self)
         return self
 
     async def close(self) -> None:
@@ -98,7 +100,8 @@ class _MonitoredSession:
         await self._life.close(None)
 
     async def __aenter__(self) -> Self:
-        return await self.start()
+        await self._life.open()
+        return self
 
     async def __aexit__(
         self,

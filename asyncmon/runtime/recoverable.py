@@ -160,6 +160,7 @@ class Recoverable:
         try:
             await self.open()
         except CancelledError as error:
+            self._stops.ended = error
             raise error from failure
 
     async def _close(self, old: Coordinated) -> None:
@@ -206,6 +207,7 @@ class Recoverable:
         pause = self._policy.delay(self._failures)
         if pause > 0 and await self._stops.no_retry.wait(pause):
             add_note(failure, f"Not recovered from: {self._stops.no_retry.reason}.")
+            self._stops.ended = failure
             raise failure
 
     def _log_loss(self, session: Coordinated) -> None:

@@ -21,7 +21,7 @@ from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.shutdown.call_scope import CallScope, CallScopes
-from asyncmon.runtime.shutdown.signals import signal_stops
+from asyncmon.runtime.shutdown.deadline import SessionShutdown, process_shutdown
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import add_note, phrase, text_of
@@ -162,10 +162,14 @@ class Supervisor:
         sess: Session | None = None
         cancelled: BaseException | None = None
         completed = False
+        shutdown = SessionShutdown(self._stop_grace_secs)
+        shutdown.enter()
         try:
             sess = await self.prepare_or_wait_for_session(
                 master, config, start_standard_services=start_standard_services
             )
+            if self.is_chief:
+                shutdown.unsaved = lambda: "a supervisor's session was cancelled, which saves nothing"
             with self._body_scope():
                 yield sess
             completed = True
@@ -174,7 +178,6 @@ class Supervisor:
             completed = sess is not None and self.coord.error is None  # the end of the data
         except BaseException as error:
             cancelled = error
-            signal_stops.lose("a supervisor's session was cancelled, which saves nothing")
         try:
             await self._stop((), False, close_summary_writer, sess if completed else None)
         except Exception as error:
@@ -185,6 +188,7 @@ class Supervisor:
         finally:
             if sess is not None:
                 await shielded(close_raw, sess, name="closing the supervisor's session")
+            shutdown.leave(stopped=cancelled is not None and process_shutdown.received is not None)
         if cancelled is not None:
             raise cancelled
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from types import FrameType
 from typing import Any
 
@@ -54,6 +55,16 @@ def where_it_waits(task: asyncio.Task[Any]) -> str:
     users = [f for f, package in zip(frames, packages, strict=True) if package not in _LIBRARIES]
     called_from = f", called from {_place(users[-1])}" if users and users[-1] is not last else ""
     return f"it waits in {_place(last)}{called_from}"
+
+
+def calling_line() -> tuple[str, int]:
+    """Return the file and the number of the innermost line of the user's code that is executing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "<unknown>", 0
 
 
 def _place(frame: FrameType) -> str:

@@ -39,7 +39,7 @@ class CallScope:
             item = await anext(source)
     """
 
-    __slots__ = ("_base", "_cancels", "_scopes", "deadline", "error", "exempt", "kind", "task", "timer")
+    __slots__ = ("_base", "_cancels", "_scopes", "error", "exempt", "kind", "task", "timer")
 
     def __init__(self, scopes: CallScopes, kind: Kind) -> None:
         self._scopes = scopes
@@ -50,12 +50,10 @@ class CallScope:
         long as the rest."""
         self.error: BaseException | None = None
         """The error of the interruption."""
-        self.deadline: float | None = None
-        """The end of the grace period of the call, or None."""
         self.exempt = False
         """Whether the stop was requested inside the call, which then has no grace period."""
         self.timer: asyncio.TimerHandle | None = None
-        """Cancelled at the end of the call."""
+        """The end of the grace period of the call, or None. Cancelled at the end of the call."""
 
     def __enter__(self) -> Self:
         task = self.task
@@ -75,8 +73,7 @@ class CallScope:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        if self.deadline is not None or self.exempt:
-            self.deadline, self.exempt = None, False
+        self.exempt = False
         reason = self.error
         if reason is None:
             return

@@ -14,6 +14,7 @@ from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.shutdown.call_scope import RUNS
+from asyncmon.runtime.shutdown.deadline import Stage
 from asyncmon.runtime.shutdown.outcome import (
     Outcome,
     decide_outcome,
@@ -21,7 +22,6 @@ from asyncmon.runtime.shutdown.outcome import (
     is_end_of_data,
     with_failure,
 )
-from asyncmon.runtime.shutdown.stages import Part
 from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.system.error_text import phrase
 
@@ -89,10 +89,17 @@ class Closing:
         if stops.is_abandoned(body) and isinstance(body, Exception):
             body = None
         clean = is_clean(body) or stops.is_abandoned(body)
-        cancelled = body is not None and (not isinstance(body, Exception) or body is stops.expired)
+        cancelled = body is not None and (not isinstance(body, Exception) or body is stops.ended)
         no_run = stops.closed_error("The session is closed: no run begins any more.")
         stops.scopes.interrupt(no_run, "waiting")
-        await self._part("waiting for the current run", self._take_lock(stops.grace if clean else 0))
+        if stops.shutdown.extend(Stage.ENDS):
+            logger.warning(
+                "The body of the session ended after its grace period. The close has another %g s.",
+                stops.shutdown.grace,
+            )
+        await self._part(
+            "waiting for the current run", self._take_lock(stops.shutdown.grace if clean else 0)
+        )
         session = self.current()
         if session is None:
             return decide_outcome(body, (), errors, stops.event.reason)
@@ -101,7 +108,7 @@ class Closing:
             await self._part("the hooks' end", hooks.end(session.raw, stops, errors))
             self.step = step_of(session.raw)
         elif cancelled:
-            secs = max(stops.grace, LAST_WAIT_SECS)
+            secs = max(stops.shutdown.grace, LAST_WAIT_SECS)
             await self._part("the end of hooks", hooks.end_on_cancel(session.raw, secs, errors))
         self._interrupt_runs("this run was not complete")
         await self._part("closing the session", self._close_session(session))
@@ -115,10 +122,9 @@ class Closing:
         return outcome
 
     async def _close_session(self, session: Coordinated) -> None:
-        budget, grace = self.stops.budget, self.stops.grace
-        if budget.is_running:
-            grace = min(grace, budget.until(Part.TASKS) - asyncio.get_running_loop().time())
-        async with budget.limit(Part.JOIN):
+        shutdown = self.stops.shutdown
+        grace = min(shutdown.grace, shutdown.until(Stage.TASKS) - asyncio.get_running_loop().time())
+        async with shutdown.limit(Stage.JOIN):
             await session.close(grace, self.caller)
 
     async def _take_lock(self, grace: float) -> None:
@@ -126,9 +132,9 @@ class Closing:
 
         The lock is never released: there are no more runs.
         """
-        budget = self.stops.budget
+        shutdown = self.stops.shutdown
         try:
-            async with asyncio.timeout(max(grace, 0)), budget.limit(Part.RUNS):
+            async with asyncio.timeout(max(grace, 0)), shutdown.limit(Stage.RUNS):
                 await self.lock.acquire()
         except TimeoutError:
             hook = self.hooks.running
@@ -138,7 +144,7 @@ class Closing:
             error = RuntimeError("The session was closed during a recovery.")
             self.stops.scopes.interrupt(error, "creation")
             try:
-                async with asyncio.timeout(LAST_WAIT_SECS), budget.limit(Part.ENDS):
+                async with asyncio.timeout(LAST_WAIT_SECS), shutdown.limit(Stage.ENDS):
                     await self.lock.acquire()
             except TimeoutError:
                 logger.warning("A run%s ignores its interruption; it is left behind.", where)
@@ -176,7 +182,7 @@ class Closing:
         return outcome
 
     async def _clean_up_one(self, hook: Any, error: BaseException | None) -> Exception | None:
-        async with self.stops.budget.limit(Part.CLEANUP):
+        async with self.stops.shutdown.limit(Stage.CLEANUP):
             return await self.hooks.clean_up(hook, error)
 
 

@@ -18,20 +18,13 @@ from numbers import Real
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 from asyncmon.errors import CancelledError
-from asyncmon.runtime.shutdown.signals import signal_stops
-from asyncmon.runtime.shutdown.stages import Part
+from asyncmon.runtime.shutdown.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
 from asyncmon.system import clock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 logger = logging.getLogger(__name__)
-
-FAILED, PREEMPTED, ABORTED = 1, 75, 130
-"""Exit statuses; 75 is ``EX_TEMPFAIL`` of ``sysexits.h``: try again later."""
-
-DEFAULT_SECS = 120.0
-"""The default grace period without open sessions."""
 
 
 def run(
@@ -83,28 +76,26 @@ def run(
         if __name__ == "__main__":
             am.run(main, stop_grace_period_secs=25)
     """
-    grace = stop_grace_period_secs
-    _check(main, grace)
+    _check(main, stop_grace_period_secs)
     atexit.unregister(_ignore_sigterm)
     atexit.register(_ignore_sigterm)
-    process = _Process(grace)
-    longest = math.inf if grace is None else float(grace)
-    let_go = signal_stops.hold(process.first, process.second, longest)
+    host = _Host()
+    let_go = process_shutdown.hold(host.first, host.second, stop_grace_period_secs)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            result: T = runner.run(process.call(main, args))
-        if signal_stops.stopped:
+            result: T = runner.run(host.call(main, args))
+        if process_shutdown.stopped:
             raise SystemExit(_stop_status())
         return result
     except BaseException as error:
-        if signal_stops.received is None or not _says_stopped(error):
-            process.failed = not isinstance(error, SystemExit)
+        if process_shutdown.received is None or not _says_stopped(error):
+            host.failed = not isinstance(error, SystemExit)
             raise
         raise SystemExit(_stop_status()) from error
     finally:
         is_interactive = hasattr(sys, "ps1")  # Python sets it there only
-        if signal_stops.received is None or is_interactive:  # else the process is to end, in time
-            process.release()
+        if process_shutdown.received is None or is_interactive:  # else the process is to end, in time
+            host.release()
             let_go()
 
 
@@ -128,7 +119,7 @@ def _check(main: Any, grace: Any) -> None:
 
 def _ignore_sigterm() -> None:
     # Python restores the default handlers at exit. A process that is done then keeps its status.
-    if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, signal_stops._handle):
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL or process_shutdown.handles(signal.SIGTERM):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -141,54 +132,62 @@ def _says_stopped(error: BaseException) -> bool:
 
 def _stop_status() -> int:
     """Log the stop, and return the exit status."""
-    name = "a stop of its cluster" if signal_stops.received is None else signal_stops.received[0]
-    if signal_stops.unsaved:
-        logger.error("Stopped by %s, and %s. Exit status %d.", name, _lost(), FAILED)
-        return FAILED
-    logger.warning(
-        "Stopped by %s, everything is saved. Exit status %d: start it again to continue.",
-        name,
-        PREEMPTED,
-    )
-    return PREEMPTED
+    received, status = process_shutdown.received, process_shutdown.status()
+    name = "a stop of its cluster" if received is None else received[0]
+    if status == PREEMPTED:
+        text = "Stopped by %s, everything is saved. Exit status %d: start it again to continue."
+        logger.warning(text, name, status)
+    else:
+        lost = "; ".join(process_shutdown.losses())
+        logger.error("Stopped by %s, and %s. Exit status %d.", name, lost, status)
+    return status
 
 
-def _lost() -> str:
-    return "; ".join(signal_stops.unsaved)
+class _Host:
+    """Calls ``main``, and ends the process at its deadline after a signal, from a thread."""
 
-
-class _Process:
-    """Ends the process after a signal, from a thread, when the grace period is over.
-
-    Args:
-        grace: seconds, or None for the grace period of the sessions.
-    """
-
-    def __init__(self, grace: float | None) -> None:
+    def __init__(self) -> None:
         self.failed = False
         """Whether ``main`` has raised an error."""
-        self._grace = grace
-        self._left: queue.SimpleQueue[float | None] = queue.SimpleQueue()  # put() may be interrupted
+        self._end: queue.SimpleQueue[float | None] = queue.SimpleQueue()  # put() may be interrupted
         self._main: asyncio.Task[Any]
         threading.Thread(target=self._watch, name="asyncmon grace period", daemon=True).start()
 
     def release(self) -> None:
         """End the thread: the process continues."""
-        self._left.put(None)
+        self._end.put(None)
 
     async def call(self, main: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Return ``await main(*args)``. A signal cancels it if no session is open."""
+        """Return ``await main(*args)``. A signal cancels it if no session is open.
+
+        Sessions that ``main`` has left open are closed in order.
+        """
         task = asyncio.current_task()
         assert task is not None, "a runner makes one"
         self._main = task
-        forget = signal_stops.add(self._on_signal)
+        process_shutdown.loops.add(task.get_loop())
+        forget = process_shutdown.call_on_signal(self._on_signal)
         try:
             result = main(*args)
             if not inspect.isawaitable(result):
                 raise TypeError(f"run() takes an `async def` function; {main!r} returned {result!r}.")
-            return await result
+            result = await result
+        except BaseException as error:
+            await self._close_sessions(error)
+            raise
+        else:
+            await self._close_sessions(None)
+            return result
         finally:
+            process_shutdown.loops.discard(task.get_loop())
             forget()
+
+    async def _close_sessions(self, error: BaseException | None) -> None:
+        """Close the sessions that were started and not closed, the last one first."""
+        async with contextlib.AsyncExitStack() as stack:
+            for one in process_shutdown.sessions:
+                if one.close is not None and one.loop is self._main.get_loop() and not one.is_closing:
+                    stack.push_async_callback(one.close, error)
 
     def _on_signal(self, name: str, at: float | None) -> None:
         self._main.get_loop().call_soon(self._plan)  # after the sessions
@@ -196,8 +195,9 @@ class _Process:
     def _plan(self) -> None:
         """Cancel ``main`` now, or with open sessions after the deadline of their runs."""
         self._cancel_main_at([
-            (one.budget.until(Part.RUNS) + one.budget.until(Part.ENDS)) / 2
-            for one in signal_stops.sessions.values()
+            (one.until(Stage.RUNS) + one.until(Stage.ENDS)) / 2
+            for one in process_shutdown.sessions
+            if one.signalled
         ])  # fmt: skip
 
     def _cancel_main_at(self, times: list[float]) -> None:
@@ -207,8 +207,8 @@ class _Process:
             loop.call_at(when, self._cancel_main)
 
     def _cancel_main(self) -> None:
-        closing = [one.budget for one in signal_stops.sessions.values() if one.is_closing]
-        times = [one.until(Part.JOIN) for one in closing if not one.is_over(Part.JOIN)]
+        closing = [one for one in process_shutdown.sessions if one.is_closing and one.signalled]
+        times = [one.until(Stage.JOIN) for one in closing if not one.is_over(Stage.JOIN)]
         if times:
             self._cancel_main_at(times)
         else:
@@ -216,11 +216,9 @@ class _Process:
 
     # -- in the handlers of signals
 
-    def first(self, name: str, at: float) -> None:
+    def first(self, end: float) -> None:
         """Start the clock."""
-        graces = [one.grace for one in list(signal_stops.sessions.values())]
-        secs = self._grace or max(graces, default=DEFAULT_SECS)
-        self._left.put(at + secs - clock.monotonic())
+        self._end.put(end - clock.monotonic())
 
     def second(self, number: int) -> None:
         """Exit at once for SIGINT."""
@@ -233,14 +231,17 @@ class _Process:
     # -- in the thread
 
     def _watch(self) -> None:
-        left = self._left.get()
+        left = self._end.get()
         if left is None or left > threading.TIMEOUT_MAX:
             return
         try:
-            self._left.get(timeout=max(left, 0))
+            self._end.get(timeout=max(left, 0))
         except queue.Empty:
-            lost = self.failed or signal_stops.unsaved or signal_stops.sessions
-            status = FAILED if lost else PREEMPTED
-            what = f"The grace period is over. Exit status {status}.\n"
-            os.write(2, what.encode())  # a lock of the log, or of a stream, may be held
-            os._exit(status)
+            status = FAILED
+            try:
+                status = FAILED if self.failed else process_shutdown.status()
+                lost = "".join(f" {one}." for one in process_shutdown.losses())
+                what = f"The grace period is over. Exit status {status}.{lost}\n"
+                os.write(2, what.encode())  # a lock of the log, or of a stream, may be held
+            finally:
+                os._exit(status)

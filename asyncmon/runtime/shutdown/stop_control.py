@@ -11,7 +11,7 @@ from collections.abc import Callable
 from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.shutdown.call_scope import RUNS, CallScope, CallScopes, inside_run
-from asyncmon.runtime.shutdown.stages import GraceBudget, Part
+from asyncmon.runtime.shutdown.deadline import SessionShutdown, Stage
 from asyncmon.runtime.shutdown.stop_event import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
 
@@ -43,7 +43,7 @@ class StopControl:
     An error of a background task interrupts runs, and is also a stop unless the next run recovers from
     it.
 
-    A signal requests a stop and starts the grace budget, which all calls share. It also ends
+    A signal requests a stop and starts the one grace period that all calls share. It also ends
     evaluations and an opening at once.
 
     Args:
@@ -60,25 +60,22 @@ class StopControl:
         interrupt: bool,
         describe: Callable[[CallScope], tuple[str, str]],
     ) -> None:
-        self.grace = grace
         self.scopes = CallScopes()
         self.event = StopEvent()
         """The stop of the session itself."""
         self.no_retry = StopEvent()
         """Ends pauses between recoveries. Set by a stop, and when the session closes."""
-        self.budget = GraceBudget()
-        self.signalled = False
-        """Whether a signal was received."""
-        self.expired: DeadlineExceededError | None = None
-        """The error of the last call that exceeded its grace period."""
+        self.shutdown = SessionShutdown(grace)
+        """The deadline after a signal."""
+        self.ended: BaseException | None = None
+        """The error of the last call that the stop ended: a run that exceeded its grace period, or a
+        recovery."""
         self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
         self._loop: asyncio.AbstractEventLoop | None = None
         self._errors: ErrorLog | None = None  # of the present coordinator
         self._tasks_stop: StopEvent | None = None
-        self.is_closing = False
-        """Whether the session closes, or is closed."""
 
     def begin(self) -> None:
         """Start to act on requests, in the running loop."""
@@ -89,7 +86,7 @@ class StopControl:
 
     def end(self) -> None:
         """Stop to act on requests: the session closes, which has deadlines of its own."""
-        self.is_closing = True
+        self.shutdown.is_closing = True
         self.no_retry.set("the session is being closed")
         self.scopes.on_enter = None
         for scope in self.scopes.open:
@@ -146,21 +143,22 @@ class StopControl:
         if not isinstance(error, self.preemption):
             self._act(inside=False)
 
-    def preempt(self, name: str, at: float, grace: float, save_secs: float) -> None:
+    def preempt(self, name: str, at: float | None, save_secs: float) -> None:
         """Stop for a signal, with one grace period for all calls. Called in the loop's thread.
 
         Args:
             name: the name of the signal.
-            at: its time on the loop's clock.
-            grace: seconds; the session's own grace period if that is shorter.
+            at: its time on the loop's clock; None for the second signal, which ends the grace period.
             save_secs: the expected time of the last save.
         """
-        self.signalled, self.grace = True, min(self.grace, grace)
-        self.budget.start(at + self.grace, self.grace, save_secs)
+        if at is None:
+            self.shutdown.cut_short()
+        else:
+            self.shutdown.start(at, save_secs)
         self.scopes.interrupt(
             EvaluationEndedError(f"The evaluation was ended by {name}."), "evaluation"
         )
-        if self.is_closing:  # and has its reason
+        if self.shutdown.is_closing:  # and has its reason
             return
         self.request(f"signal {name}")
         error = CancelledError(f"The session was not opened: a stop came, {self.event.reason!r}.")
@@ -168,18 +166,18 @@ class StopControl:
         for scope in self.scopes.open:
             if scope.timer is not None and scope.error is None:  # it has a grace period of its own
                 scope.timer.cancel()
-                scope.deadline = None
+                scope.timer = None
 
     def is_preempted(self) -> bool:
         """Return whether the session stops for a signal, here or elsewhere in its cluster."""
         return (self.event.reason or "").startswith(SIGNAL)
 
     def is_abandoned(self, error: BaseException | None) -> bool:
-        """Return whether an error only means that the grace budget has ended a call."""
+        """Return whether an error only means that a signal has ended a call."""
         if isinstance(error, BaseExceptionGroup):
             return all(map(self.is_abandoned, error.exceptions))
-        cut = error is not None and error is self.expired
-        return self.budget.is_running and (cut or isinstance(error, asyncio.CancelledError))
+        ended = error is not None and error is self.ended
+        return self.shutdown.signalled and (ended or isinstance(error, asyncio.CancelledError))
 
     def is_requested(self) -> bool:
         """Return whether a stop is requested. An error that the next run recovers from is no stop."""
@@ -208,7 +206,7 @@ class StopControl:
         for scope in list(self.scopes.open):
             if (task is not None and scope.task is task) or (is_running and scope.kind == "run"):
                 inside = True
-                if scope.deadline is None:
+                if scope.timer is None:
                     scope.exempt = True
         return inside
 
@@ -220,7 +218,7 @@ class StopControl:
         Args:
             inside: whether the request came from inside a call, which is exempt.
         """
-        if self.is_closing:
+        if self.shutdown.is_closing:
             return
         self.scopes.interrupt(StopAsyncIteration(), "data", "pause")
         if self.event.is_set:
@@ -233,14 +231,18 @@ class StopControl:
 
     def _start_grace(self, scope: CallScope) -> None:
         """Interrupt a call after the grace period. A nested call has the one of the outer call."""
-        timed = (one.task for one in self.scopes.open if one.deadline is not None)
+        timed = (one.task for one in self.scopes.open if one.timer is not None)
         if scope.kind in _NOT_TIMED or scope.exempt or scope.task in timed:
             return
         loop = asyncio.get_running_loop()
-        end = loop.time() + max(self.grace, LEAST_GRACE_SECS)
-        scope.deadline = min(end, self.budget.until(Part.RUNS))
-        if scope.deadline < math.inf:
-            scope.timer = loop.call_at(scope.deadline, self._expire, scope)
+        end = loop.time() + self._call_secs
+        when = min(end, self.shutdown.until(Stage.RUNS))
+        if when < math.inf:
+            scope.timer = loop.call_at(when, self._expire, scope)
+
+    @property
+    def _call_secs(self) -> float:
+        return max(self.shutdown.grace, LEAST_GRACE_SECS)
 
     def _expire(self, scope: CallScope) -> None:
         error = None if self._errors is None else self._errors.primary
@@ -248,15 +250,15 @@ class StopControl:
             scope.interrupt(error)
             return
         subject, place = self._describe(scope)
-        kept = ", of which the end of the session needs a part," if self.budget.is_running else ""
+        kept = ", of which the end of the session needs a part," if self.shutdown.is_running else ""
         what = (
-            f"{subject} did not finish within the grace period of {max(self.grace, LEAST_GRACE_SECS):g}"
-            f" s{kept} after a stop ({self.reason}): {place}. Add a timeout to the pending "
-            "operation, or pass a longer stop_grace_period_secs."
+            f"{subject} did not finish within the grace period of {self._call_secs:g} s{kept} after a "
+            f"stop ({self.reason}): {place}. Add a timeout to the pending operation, or pass a longer "
+            "stop_grace_period_secs."
         )
         logger.warning("%s The call is interrupted.", what)
-        self.expired = DeadlineExceededError(what)
-        scope.interrupt(self.expired)
+        self.ended = DeadlineExceededError(what)
+        scope.interrupt(self.ended)
         self._insist_later(scope, CANCEL_ROUNDS)
 
     def _insist_later(self, scope: CallScope, rounds: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
-from asyncmon.runtime.shutdown.stages import GraceBudget, Part
+from asyncmon.runtime.shutdown.deadline import SessionShutdown, Stage
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ async def test_a_run_that_does_not_end_is_abandoned_in_time_for_the_save() -> No
             terminate(5)
             with pytest.raises(DeadlineExceededError, match=r"of 20 s, of which .* needs a part"):
                 await sess.run("hang")
-            assert now() == pytest.approx(25 - 4 * 0.8 - 3.5)
-        assert now() == pytest.approx(25 - 4 * 0.8 - 0.5)
+            assert now() == pytest.approx(25 - 5 * 0.8 - 3.5)
+        assert now() == pytest.approx(25 - 5 * 0.8 - 0.5)
     assert (saves.saved, sess.stop_reason) == (1, "signal SIGTERM")
 
 
@@ -150,7 +150,7 @@ async def test_an_earlier_stop_gives_no_run_more_time_than_the_signal() -> None:
         terminate(5)
         with pytest.raises(DeadlineExceededError):
             await sess.run("hang")
-        assert now() == pytest.approx(25 - 4 * 0.8 - 1.5)
+        assert now() == pytest.approx(25 - 5 * 0.8 - 1.5)
         assert sess.stop_reason == "enough"
 
 
@@ -177,7 +177,7 @@ async def test_a_hook_that_hangs_at_the_end_leaves_the_saver_its_time(
     async with counting(HangsAt("end"), saves) as sess:
         terminate(0)
         await sess.coord.wait_for_stop()
-    assert saves.began == pytest.approx(20 - 3 * 0.8 - 4.5)
+    assert saves.began == pytest.approx(20 - 4 * 0.8 - 4.5)
     assert saves.saved == 0
     assert "HangsAt.end was cancelled" in caplog.text
 
@@ -188,7 +188,7 @@ async def test_a_save_that_takes_too_long_is_an_error() -> None:
     await sess.coord.wait_for_stop()
     with pytest.raises(DeadlineExceededError, match=r"Saves.end did not finish within the grace"):
         await sess.close()
-    assert now() == pytest.approx(20 - 3 * 0.8)
+    assert now() == pytest.approx(20 - 4 * 0.8)
 
 
 async def test_a_save_of_unknown_length_has_half_of_the_period() -> None:
@@ -196,7 +196,7 @@ async def test_a_save_of_unknown_length_has_half_of_the_period() -> None:
     async with counting(saves) as sess:
         terminate(0)
         await sess.run("hang")
-    assert saves.began == pytest.approx(10 - 4 * 0.8)
+    assert saves.began == pytest.approx(10 - 5 * 0.8)
 
 
 @pytest.mark.parametrize("moment", ["background", "cleanup"])
@@ -207,7 +207,7 @@ async def test_tasks_and_cleanup_share_the_period(moment: str) -> None:
             sess.coord.create_task(forever)
         terminate(5)
         await sess.run("slow")
-    assert now() == pytest.approx(25 - (0 if moment == "cleanup" else 2 * 0.8))
+    assert now() == pytest.approx(25 - (1 if moment == "cleanup" else 3) * 0.8)
 
 
 async def test_a_task_that_ignores_its_cancellation_holds_no_cleanup() -> None:
@@ -223,7 +223,7 @@ async def test_a_task_that_ignores_its_cancellation_holds_no_cleanup() -> None:
         task = sess.coord.create_task(stubborn)
         terminate(0)
         await sess.coord.wait_for_stop()
-    assert now() == pytest.approx(20 - 0.8)
+    assert now() == pytest.approx(20 - 2 * 0.8)
     assert hook.moments()[-1] == "cleanup"
     await task
 
@@ -233,7 +233,7 @@ async def test_a_signal_while_the_session_closes_limits_the_rest() -> None:
     with pytest.raises(DeadlineExceededError, match=r"HangsAt.end did not finish"):
         async with counting(HangsAt("end"), saves):
             terminate(5)
-    assert saves.began == pytest.approx(25 - 3 * 0.8 - 1.5)
+    assert saves.began == pytest.approx(25 - 4 * 0.8 - 1.5)
     assert saves.saved == 0
 
 
@@ -292,9 +292,9 @@ async def test_the_second_signal_cuts_everything_short(monkeypatch: pytest.Monke
 
 
 async def test_the_parts_of_a_short_period_are_in_order() -> None:
-    budget = GraceBudget()
-    budget.start(100, 0.3, 50)
-    times = [budget.until(part) for part in Part]
+    shutdown = SessionShutdown(0.3)
+    shutdown.start(100 - 0.3, 50)
+    times = [shutdown.until(stage) for stage in Stage]
     assert times == sorted(times)
     assert times[0] >= 100 - 0.3
     assert times[-1] == 100
@@ -308,4 +308,4 @@ async def test_scripted_sessions_have_the_budget_too() -> None:
     async with session as sess:
         terminate(0)
         await sess.run("x")
-    assert now() == pytest.approx(10 - 4 * 0.4 - 1)
+    assert now() == pytest.approx(10 - 5 * 0.4 - 1)

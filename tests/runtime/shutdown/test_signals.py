@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asyncmon.runtime.shutdown.signals import SignalStops
+from asyncmon.runtime.shutdown.deadline import ProcessShutdown
 from asyncmon.testing import RecordingHook
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def test_outside_of_the_main_thread_nothing_is_done() -> None:
     before = handlers()
 
     async def add() -> None:
-        SignalStops().add(lambda name, at: None)()
+        ProcessShutdown().call_on_signal(lambda name, at: None)()
 
     await asyncio.to_thread(lambda: asyncio.run(add()))
     assert handlers() == before

@@ -1,0 +1,289 @@
+"""The owner of the deadline after a signal, and of the exit status of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import math
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from enum import Enum
+from typing import Any, NamedTuple
+
+from asyncmon.runtime.shutdown.signals import SignalHandlers
+from asyncmon.system import clock
+
+FAILED, PREEMPTED, ABORTED = 1, 75, 130
+"""Exit statuses; 75 is ``EX_TEMPFAIL`` of ``sysexits.h``: try again later."""
+
+DEFAULT_SECS = 120.0
+"""The grace period of a process without open sessions."""
+
+OnSignal = Callable[[str, float | None], None]
+
+
+class Share(NamedTuple):
+    """The share of a stage in the grace period."""
+
+    text: str
+    secs: Callable[[float, float], float]
+    """Return it in seconds, for a grace period and the expected time of the last save."""
+
+
+_REST = Share("the rest", lambda period, save: 0.0)
+_SAVE = Share(
+    "the expected time of the save: at least 1 s, at most half of the period",
+    lambda period, save: min(max(save, 1.0), period / 2),  # a disk may be busy
+)
+_SMALL = Share("4 %, at most 1 s", lambda period, save: min(0.04 * period, 1.0))
+
+
+class Stage(Enum):
+    """The stages of a shutdown, in their order. Each one ends early enough for the later ones.
+
+    docs/operating.md has this table.
+    """
+
+    RUNS = "current runs complete or are interrupted", _REST
+    ENDS = "`end` of the hooks", _SMALL
+    SAVES = "`end` of the hooks that save", _SAVE
+    TASKS = "background tasks end or are cancelled", _SMALL
+    JOIN = "cancelled tasks are joined, and the raw session is closed", _SMALL
+    CLEANUP = "`cleanup` of the hooks", _SMALL
+    EXIT = "the event loop is closed, and the process ends", _SMALL
+
+    def __init__(self, what: str, share: Share) -> None:
+        self.what = what
+        self.share = share
+
+
+class ProcessShutdown:
+    """The shutdown of this process: the signal, the deadline, the sessions and the exit status.
+
+    Handlers are installed while there is a session with ``on_signal``, or after :meth:`hold`. They
+    schedule the callbacks in their event loops. The second signal schedules them again, without a time,
+    and then has its default action.
+    """
+
+    def __init__(self) -> None:
+        self._handlers = SignalHandlers(self._handle)
+        self._host: tuple[Callable[[float], None], Callable[[int], None]] | None = None
+        self._secs: float | None = None
+        self._schedules: dict[object, OnSignal] = {}
+        self._lost: list[str] = []
+        self.received: tuple[str, float] | None = None
+        """The name of the first signal, and its time on the loop's clock."""
+        self.loops: set[asyncio.AbstractEventLoop] = set()
+        """The event loops in which ``am.run`` closes sessions that the program has not closed."""
+        self.end = math.inf
+        """The time at which ``am.run`` ends the process. Without it nothing does."""
+        self.sessions: dict[SessionShutdown, None] = {}
+        """The open sessions."""
+        self.stopped = False
+        """Whether a signal stopped a session, here or elsewhere in its cluster."""
+
+    def hold(
+        self, first: Callable[[float], None], second: Callable[[int], None], secs: float | None
+    ) -> Callable[[], None]:
+        """Handle signals for a process that they end. Return a function to undo it.
+
+        Args:
+            first: called in the handler of the first signal, with the time at which the process ends.
+            second: called in the handlers of later signals, with their numbers.
+            secs: the grace period. None: the longest one of the open sessions.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        self._host, self._secs, self.stopped = (first, second), secs, False
+        self._lost.clear()
+        self._handlers.install()
+        return self._let_go
+
+    def call_on_signal(self, on_signal: OnSignal) -> Callable[[], None]:
+        """Call ``on_signal`` in the running loop with the name and the time of each signal.
+
+        For the second signal the time is None. Outside of the main thread this does nothing, as no
+        signal arrives there.
+
+        Returns:
+            A function that undoes this. A second call of it does nothing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        loop, key = asyncio.get_running_loop(), object()
+        context = contextvars.copy_context()  # a handler has the context of the interrupted code
+
+        def schedule(name: str, at: float | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(on_signal, name, at, context=context)
+
+        self._schedules[key] = schedule
+        self._handlers.install()
+        if self.received is not None:
+            schedule(*self.received)
+
+        def undo() -> None:
+            self._schedules.pop(key, None)
+            if not self._schedules and self._host is None:
+                self._restore()
+
+        return undo
+
+    def handles(self, number: int) -> bool:
+        """Return whether a signal is handled by this object."""
+        return self._handlers.has(number)
+
+    def leave(self, session: SessionShutdown, stopped: bool) -> None:
+        """Remove a session. Keep what it lost if a signal stopped it."""
+        del self.sessions[session]
+        if stopped:
+            self.stopped = True
+            lost = session.unsaved()
+            self._lost += [] if lost is None else [lost]
+
+    def losses(self) -> list[str]:
+        """Return a sentence for each session whose last state is lost if the process ends now."""
+        now = [one.unsaved() for one in list(self.sessions) if not one.loop.is_closed()]
+        return [*self._lost, *(lost for lost in now if lost is not None)]
+
+    def status(self) -> int:
+        """Return the exit status after a signal. It says whether state was lost, and nothing else."""
+        return FAILED if self.losses() else PREEMPTED
+
+    def _let_go(self) -> None:
+        self._host = None
+        self._restore()
+
+    def _restore(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.received, self.end = None, math.inf
+            self._handlers.restore()
+
+    def _handle(self, number: int, name: str, frame: object) -> None:
+        if self.received is None:
+            self.received = name, clock.monotonic()
+            for schedule in list(self._schedules.values()):
+                schedule(*self.received)
+            if self._host is not None:
+                graces = [one.grace for one in list(self.sessions)]
+                self.end = self.received[1] + (self._secs or max(graces, default=DEFAULT_SECS))
+                self._host[0](self.end)
+        elif self._host is not None:
+            self._host[1](number)
+        else:
+            for schedule in list(self._schedules.values()):
+                schedule(name, None)
+            self.received = None
+            self._handlers.act_by_default(number, frame)
+
+
+process_shutdown = ProcessShutdown()
+"""The shutdown of this process."""
+
+
+class SessionShutdown:
+    """The shutdown of one session: one deadline after a signal, divided between its stages.
+
+    Without a signal there is no deadline.
+
+    Args:
+        grace: the grace period of the session in seconds.
+        process: the shutdown of the process, which may end earlier.
+    """
+
+    def __init__(self, grace: float, process: ProcessShutdown = process_shutdown) -> None:
+        self.grace = grace
+        """The grace period in seconds. From a signal on, at most the time that the process has."""
+        self.signalled = False
+        """Whether a signal came while the session was open."""
+        self.is_closing = False
+        """Whether the session closes, or is closed."""
+        self.unsaved: Callable[[], str | None] = lambda: None
+        """Returns which state is lost if the process ends now, or None. Called in any thread."""
+        self.close: Callable[[BaseException | None], Coroutine[Any, Any, Any]] | None = None
+        """Closes the session, with the error of ``main``, if the program has not closed it."""
+        self.loop: asyncio.AbstractEventLoop
+        self._process = process
+        self._own_grace = grace
+        self._save_secs = 0.0
+        self._deadline = math.inf
+        self._left = dict.fromkeys(Stage, 0.0)
+        self._limits: dict[asyncio.Timeout, Stage] = {}
+
+    def enter(self) -> None:
+        """Add the session to the open ones of the process."""
+        self.loop = asyncio.get_running_loop()
+        self._process.sessions[self] = None
+
+    def leave(self, stopped: bool) -> None:
+        """Remove it. If a signal stopped the session, the process keeps what it lost."""
+        self._process.leave(self, stopped)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a deadline, after a signal."""
+        return self._deadline < math.inf
+
+    def start(self, at: float, save_secs: float) -> None:
+        """Start the grace period after a signal.
+
+        Args:
+            at: the time of the signal on the loop's clock.
+            save_secs: the expected time of the last save.
+        """
+        self.signalled, self._save_secs = True, save_secs
+        self._divide(at, min(at + self._own_grace, self._process.end))
+
+    def cut_short(self) -> None:
+        """End the grace period, after a second signal."""
+        now = clock.monotonic()
+        self._divide(now, now)
+
+    def extend(self, stage: Stage) -> bool:
+        """Start another grace period if the time of a stage is over before it begins.
+
+        The code before it has ignored its deadline. The process has not ended, and its state can still
+        be saved. Return whether there is another grace period.
+        """
+        now = clock.monotonic()
+        end = min(now + self._own_grace, self._process.end)
+        if not self.is_over(stage) or self.grace <= 0 or end <= now:
+            return False
+        self._divide(now, end)
+        return True
+
+    def _divide(self, start: float, end: float) -> None:
+        self.grace, self._deadline = max(end - start, 0.0), end
+        if end == math.inf:
+            return
+        later = 0.0
+        for stage in reversed(Stage):
+            self._left[stage] = later
+            later += stage.share.secs(self.grace, self._save_secs)
+        for limit, stage in self._limits.items():
+            if not limit.expired():
+                limit.reschedule(self.until(stage))
+
+    def until(self, stage: Stage) -> float:
+        """Return the deadline of a stage on the loop's clock; ``math.inf`` without a signal."""
+        return self._deadline - self._left[stage]
+
+    def is_over(self, stage: Stage) -> bool:
+        """Return whether the time of a stage is over."""
+        return self.is_running and clock.monotonic() >= self.until(stage)
+
+    @contextlib.asynccontextmanager
+    async def limit(self, stage: Stage) -> AsyncIterator[asyncio.Timeout]:
+        """Cancel the block at the deadline of its stage, also if the signal comes during the block.
+
+        Raises:
+            TimeoutError: the deadline was exceeded.
+        """
+        when = self.until(stage)
+        async with asyncio.timeout_at(when if when < math.inf else None) as limit:
+            self._limits[limit] = stage
+            try:
+                yield limit
+            finally:
+                del self._limits[limit]
