@@ -301,3 +301,28 @@ async def test_a_closed_session_does_not_hold_the_error_and_what_its_frames_hold
     gc.collect()
     assert held() is None
     assert sess.stop_reason == "BrokenError: broken"
+
+
+@pytest.mark.parametrize("owner", ["user", "session"])
+async def test_a_run_without_hooks_ends_when_the_session_closes(owner: str) -> None:
+    """It is interrupted before the tasks are joined: a task that waits in it needs no grace period."""
+    errors: list[BaseException] = []
+
+    async def produce(sess: MonitoredSession) -> None:
+        try:
+            await sess.run("x", hooks=False)
+        except RuntimeError as error:
+            errors.append(error)
+
+    async with MonitoredSession(ScriptedCreator(ScriptedSession([asyncio.Event().wait]))) as sess:
+        assert sess.coord is not None
+        start = sess.coord.create_task if owner == "session" else create_task
+        task = start(produce, sess)
+        await asyncio.sleep(1)
+    await task
+    assert asyncio.get_running_loop().time() == 1
+    assert [str(one) for one in errors] == ["The session was closed while this run was not complete."]
+
+
+def create_task(fn: Any, *args: Any) -> asyncio.Task[None]:
+    return asyncio.create_task(fn(*args))
