@@ -1,7 +1,8 @@
-"""SIGTERM at any moment of a program: it ends with 75 in time, and goes on at the step it reported."""
+"""Signals at any moment of a program: it ends in time, its status is true, its state is saved."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import re
@@ -9,23 +10,32 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from asyncmon.checkpoint import latest_checkpoint, load_checkpoint
 
 PROGRAM = Path(__file__).parent / "preemptible.py"
-MOMENTS = ["warm-up", "step", "save", "evaluation", "data", "close"]
+MOMENTS = ["warm-up", "step", "save", "evaluation", "data", "recovery", "close"]
 GRACE = 4.0
+SLACK_SECS = 20.0
+"""What a busy machine may take to end a process: the statuses are compared, not the speed."""
+
+HANGS = {
+    "am.run": ["no", "no", "waits", "ignores", "blocks"],
+    "asyncio.run": ["no", "waits"],
+    "service": ["no"],
+}
+"""The ways in which the cleanup of a hook hangs, for each host. Only ``am.run`` ends any of them."""
 
 
 @contextlib.contextmanager
-def program(directory: Path, moment: str) -> Iterator[subprocess.Popen[str]]:
-    arguments = [sys.executable, str(PROGRAM), str(directory), moment, str(GRACE)]
+def program(
+    directory: Path, moment: str, host: str = "am.run", hang: str = "no"
+) -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, str(PROGRAM), str(directory), moment, str(GRACE), host, hang]
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -45,50 +55,96 @@ def terminate(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def reported_step(out: str) -> int | None:
-    """Return the step at which the session ended, if one was open."""
-    found = re.search(r"Session ended at step (\d+): ", out)
-    return int(found[1]) if found else None
-
-
 def first_step(out: str) -> int | None:
     """Return the step at which the session began, if it came to that."""
-    found = re.search(r"began at (\d+)", out)
+    found = re.search(r"^began at (\d+)$", out, re.MULTILINE)
     return int(found[1]) if found else None
-
-
-def moment_of(out: str) -> str:
-    """Return what the program was doing when the signal came."""
-    before = out.partition("log: Received SIGTERM")[0].splitlines()
-    return next((line for line in reversed(before) if line in MOMENTS), "warm-up")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_sigterm_at_each_moment(tmp_path: Path, moment: str) -> None:
     with program(tmp_path, moment) as process:
         assert process.stdout is not None
-        assert any(line == f"{moment}\n" for line in process.stdout)
-        log = terminate(process)
+        lines = []
+        while f"{moment}\n" not in lines[-1:]:
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
+        log = "".join(lines) + terminate(process)
+    step, saved = last_step(log), saved_step(tmp_path)
+    assert step in (saved or 0, None)  # a new state that is not saved yet is no loss
     with program(tmp_path, "none") as process:
         assert process.stdout is not None
         out = "".join(iter(process.stdout.readline, "step\n"))
         terminate(process)
-    assert first_step(out) == (reported_step(log) or 0)
+    assert first_step(out) == (saved or 0)
+
+
+def last_step(out: str) -> int | None:
+    """Return the step of the state that a session had last, if it had one."""
+    found = re.findall(r"(?:^at|Session ended at step) (\d+|nothing)", out, re.MULTILINE)
+    return int(found[-1]) if found and found[-1] != "nothing" else None
+
+
+def saved_step(directory: Path) -> int | None:
+    """Return the step of the newest checkpoint, whose state must be that of its step."""
+
+    async def read() -> tuple[int, float] | None:
+        path = await latest_checkpoint(directory)
+        if path is None:
+            return None
+        async with await load_checkpoint(path) as reader:
+            step, weight = [await reader.get_tensor(name) for name in ("global_step", "weight")]
+        return int(step), float(weight)
+
+    state = asyncio.run(read())
+    assert state is None or state[0] == state[1]
+    return None if state is None else state[0]
+
+
+def stop_at_random(directory: Path, seed: int) -> None:
+    """Stop a program once or twice, and compare its status with the table."""
+    chance = random.Random(seed)
+    host = chance.choice(["am.run", "am.run", "asyncio.run", "service"])
+    hang = chance.choice(HANGS[host])
+    numbers = chance.choices([signal.SIGTERM, signal.SIGINT], k=chance.choice([1, 1, 2]))
+    with program(directory, "any", host, hang) as process:
+        assert process.stdout is not None
+        head = process.stdout.readline()
+        began = time.monotonic()
+        for number, wait in zip(
+            numbers, (chance.uniform(0, 2.5), chance.uniform(0, 0.7)), strict=False
+        ):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(wait)
+            if process.poll() is None:
+                process.send_signal(number)
+        out, errors = process.communicate(timeout=10 * GRACE)
+        took = time.monotonic() - began
+    out, status, case = head + out, process.returncode, (seed, host, hang, numbers)
+    assert took < 3.2 + GRACE + SLACK_SECS, case
+    is_done, received = out.endswith("done\n"), "log: Received SIG" in out
+    if host == "am.run":
+        expected = {0} if is_done else {1, 75}
+        expected |= {130} if numbers[1:] == [signal.SIGINT] else set()
+    else:  # the second signal, and one that no session handles, have their default action
+        late = numbers[1:] if received and host == "asyncio.run" else numbers
+        expected = {0} if is_done else {-number for number in late}
+    assert status in expected, (case, out, errors)
+    memory, saved = last_step(out), saved_step(directory)
+    is_saved = memory is None or (saved or 0) in (memory, memory + 1)  # 0: a new state is no loss
+    if status in (0, 75):
+        assert is_saved, (case, out, errors)
+    if status == 1:
+        assert not is_saved, (case, out, errors)
+        assert "is not saved: the last saved state is" in errors, (case, out, errors)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_six_random_stops_end_as_the_table_says(tmp_path: Path, seed: int) -> None:
+    stop_at_random(tmp_path, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_sigterm_at_50_random_moments(tmp_path: Path) -> None:
-    """Each process goes on where the one before ended."""
-    chance, at, kinds = random.Random(20), 0, dict.fromkeys(MOMENTS, 0)
-    for _ in range(50):
-        with program(tmp_path, "none") as process:
-            assert process.stdout is not None
-            process.stdout.readline()  # it warms up
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0, 1.5))
-            out = terminate(process)
-        kinds[moment_of(out)] += 1
-        assert first_step(out) in (at, None), out
-        at = reported_step(out) or at
-    sys.stdout.write(f"{kinds}, {at} steps\n")
+@pytest.mark.parametrize("seed", range(100, 300))
+def test_200_random_stops_end_as_the_table_says(tmp_path: Path, seed: int) -> None:
+    stop_at_random(tmp_path, seed)
