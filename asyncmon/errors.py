@@ -14,6 +14,7 @@
         ├── ResourceExhaustedError  8
         ├── FailedPreconditionError 9   a variable that is not initialised
         ├── AbortedError           10   preempted: the session recovers
+        │   └── RecoveredError          it has recovered, without repeating the run
         ├── OutOfRangeError        11   the end of the data: training ends cleanly
         ├── UnimplementedError     12
         ├── InternalError          13
@@ -37,7 +38,7 @@ __all__ = [
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "UNAVAILABLE", "UNIMPLEMENTED",
     "UNKNOWN", "AbortedError", "AlreadyExistsError", "CancelledError", "DataLossError",
     "DeadlineExceededError", "FailedPreconditionError", "InternalError", "InvalidArgumentError",
-    "NotFoundError", "OpError", "OutOfRangeError", "PermissionDeniedError",
+    "NotFoundError", "OpError", "OutOfRangeError", "PermissionDeniedError", "RecoveredError",
     "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
     "UnknownError", "error_code_from_exception_type", "exception_type_from_error_code",
 ]  # fmt: skip
@@ -186,6 +187,13 @@ class AbortedError(OpError):
     """The operation was preempted. A monitored session recovers from it and repeats the run."""
 
     error_code = 10
+
+
+class RecoveredError(AbortedError):
+    """The session has recovered, and the interrupted run is not repeated. Continue with the next data.
+
+    Raised by a run of a monitored session with ``Recovery(repeat_runs=False)``.
+    """
 
 
 class OutOfRangeError(OpError):

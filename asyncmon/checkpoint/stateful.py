@@ -213,12 +213,18 @@ class StatefulObjects:
         """Return the states of all objects."""
         return {name: obj.state_dict() for name, obj in self._registered.items()}
 
-    def adopt(self, raw: Any) -> None:
-        """Become the stateful objects of a raw session. States that it restored are loaded."""
+    def adopt(self, raw: Any) -> list[Stateful]:
+        """Become the stateful objects of a raw session, and load the states that it restored.
+
+        Returns:
+            The objects without a restored state.
+        """
         restored = _of_sessions.get(raw)
         _of_sessions.set(raw, self)
-        if restored is not None and restored is not self:
-            self.load(restored._pending)
+        if restored is None or restored is self:
+            return list(self._registered.values())
+        self.load(restored._pending)
+        return [obj for name, obj in self._registered.items() if name not in restored._pending]
 
 
 class _ByIdentity:

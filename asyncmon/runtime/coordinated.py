@@ -36,7 +36,7 @@ class Coordinated:
         self.raw = created.raw
         self.first_step = step_of(created.raw)
         """The global step of the new session: 0, or that of the restored checkpoint."""
-        self.samples = created.samples
+        self.samples, self.boundary = created.samples, created.boundary
         self.coord = coord
         self.delivered = False
         """Whether a run has raised the coordinator's error."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from typing import Any, Generic, Self, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
+from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.shutdown.call_scope import CallScope
 from asyncmon.runtime.shutdown.outcome import is_end_of_data
 from asyncmon.runtime.shutdown.stop_control import StopControl
@@ -46,20 +47,23 @@ class DataIterator(Generic[T]):
         if self._should_stop():
             await self._end()
             raise StopAsyncIteration
-        resumable, given = self._resumable, False
-        if resumable is not None:
-            resumable.fetching()
         try:
-            item = await self._next()
-            given = True
+            if self._resumable is None:
+                return await self._next()
+            while True:  # without items that were used ahead of their place
+                self._resumable.fetching()
+                given = False
+                try:
+                    item = await self._next()
+                    given = True
+                finally:
+                    is_next = self._resumable.fetched(given)
+                if is_next:
+                    return item
         except Exception as error:
             if is_end_of_data(error):
                 raise StopAsyncIteration from error
             raise
-        finally:
-            if resumable is not None:
-                resumable.fetched(given)
-        return item
 
     async def _next(self) -> T:
         if isinstance(self._items, Iterator):
@@ -94,21 +98,33 @@ class ResumableSource:
     Each item costs two numbers if the source can step back by one (``state_dict(unread=1)``, as in
     ``am.data``), else a ``state_dict()``.
 
-    A recovery that lost no step does not move the source: the body holds the next item, which the
-    repeated run uses. A recovery that lost steps restores the position that belongs to the state.
+    A recovery that lost steps restores the position that belongs to the state. The body then holds
+    items of the interrupted run, which is repeated: they are used ahead of their place, and left out
+    when the source comes to them. A recovery that lost no step does not move the source. If runs are
+    not repeated, the source always moves to the position of the state, and no item is left out.
 
     Args:
         source: has ``state_dict()`` and ``load_state_dict(state)``.
-        steps: returns the number of completed steps.
+        steps: returns the number of completed steps; while a recovery restores a state, that before the
+            interrupted run.
+        recoveries: has the number of recoveries, and whether interrupted runs are repeated.
     """
 
-    def __init__(self, source: Any, steps: Callable[[], int | None]) -> None:
+    def __init__(self, source: Any, steps: Callable[[], int | None], recoveries: Recoverable) -> None:
         self.source = source
         self._steps = steps
+        self._recoveries = recoveries
         self._supports_unread = "unread" in inspect.signature(source.state_dict).parameters
+        self._count = 0  # the number of items up to the position of the source
         self._given_at: int | None = None  # the steps done when the body got its last item
+        self._given: list[int] = []  # the numbers of the items that it got at that step
+        self._ahead: list[tuple[int, int | None]] = []  # items used, and the step after which they were
         self._before: Any = None  # the position before the items that no step has used yet, if known
         self._fetching = False
+        self._fetched_number: int | None = None  # of an item that is fetched while the source moves
+        self._recovery = 0  # the number of the last recovery that restored a state
+        self._held: list[int] = []  # the items that the body held when that recovery began
+        self._first = {"step": steps(), "position": source.state_dict()}
 
     def fetching(self) -> None:
         """Record the position before an item that the body waits for."""
@@ -119,47 +135,81 @@ class ResumableSource:
             self._before = None if self._supports_unread else self.source.state_dict()
         self._fetching = True
 
-    def fetched(self, given: bool) -> None:
-        """Record whether the body received the item."""
+    def fetched(self, given: bool) -> bool:
+        """Record the end of a fetch. Return whether the body is to receive the item."""
         self._fetching = False
-        if given:
-            self._given_at = self._steps()
+        number, self._fetched_number = self._fetched_number, None
+        if not given:
+            return False
+        if number is not None:  # it comes from before the move
+            self._ahead.append((number, self._steps()))
+            return True
+        number, self._count = self._count, self._count + 1
+        if any(number == ahead for ahead, _ in self._ahead):
+            return False
+        if not self._is_unused():
+            self._given_at, self._given = self._steps(), []
+        self._given.append(number)
+        return True
 
     def _is_unused(self) -> bool:
         return self._given_at is not None and self._steps() == self._given_at
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position, and the step that it belongs to."""
-        if self._before is not None and (self._fetching or self._is_unused()):
+        step, is_unused = self._steps(), self._is_unused()
+        if self._before is not None and (self._fetching or is_unused):
             position = self._before
-        elif self._is_unused():
+        elif is_unused:
             position = self.source.state_dict(unread=1)
         else:
             position = self.source.state_dict()
-        return {"step": self._steps(), "position": position}
+        count = self._given[0] if is_unused else self._count
+        ahead = [number for number, unused_at in self._ahead if number >= count and unused_at != step]
+        return {"step": step, "position": position, "count": count, "ahead": ahead}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set the position of the source."""
-        if self._given_at is not None and state["step"] == self._given_at:
-            return  # the body holds the item for the step after this one
+        recoveries, step, is_unused = self._recoveries, self._steps(), self._is_unused()
+        if self._recovery != recoveries.number:  # else a further attempt
+            self._recovery = recoveries.number
+            self._held = [number for number, unused_at in self._ahead if unused_at == step]
+            self._held += self._given if is_unused else []
+        if recoveries.repeats and is_unused and state["step"] == self._given_at:
+            return  # the body holds the items for the step after this one
+        if self._fetching and self._fetched_number is None:
+            self._fetched_number = self._count
         self._given_at = self._before = None
         self.source.load_state_dict(state["position"])
+        self._count = state.get("count", 0)  # earlier versions have none
+        self._ahead = [(number, None) for number in state.get("ahead", ())]
+        if recoveries.repeats:
+            self._ahead += [(number, state["step"]) for number in self._held if number >= self._count]
+
+    def restart(self, step: int | None) -> None:
+        """Set the first position if it belongs to this step, that of a state initialised again."""
+        if step is not None and step == self._first["step"] != self._steps():
+            self.load_state_dict(self._first)
 
 
 def resumable_source(
-    stateful: StatefulObjects, source: Any, name: str | None, steps: Callable[[], int | None]
+    stateful: StatefulObjects,
+    source: Any,
+    name: str | None,
+    steps: Callable[[], int | None],
+    recoveries: Recoverable,
 ) -> ResumableSource | None:
     """Register the position of a source with the session; return None for a source without a state.
 
-    The default name in checkpoints is ``data``, ``data_1`` and so on. ``steps`` returns the number of
-    completed steps. A name that another source has is a ``ValueError``.
+    The default name in checkpoints is ``data``, ``data_1`` and so on. A name that another source has is
+    a ``ValueError``. ``steps`` and ``recoveries``: see :class:`ResumableSource`.
     """
     if not has_state(source):
         return None
     for known in stateful.objects.values():
         if isinstance(known, ResumableSource) and known.source is source:
             return known
-    resumable = ResumableSource(source, steps)
+    resumable = ResumableSource(source, steps, recoveries)
     if name is None:
         stateful.add_numbered("data", resumable)
     else:

@@ -134,8 +134,12 @@ class Hooked:
                 await call.after(context, values)
             return results[0]
         except Exception as error:
+            boundary.failed_at = boundary.began_at
             if hooks.running is not None:
                 hooks.failed(hooks.running, error)
+            raise
+        except BaseException:  # an interruption
+            boundary.failed_at = boundary.began_at
             raise
         finally:
             hooks.running = None

@@ -15,6 +15,7 @@ from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
+from asyncmon.runtime.data_iterator import ResumableSource
 from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
 from asyncmon.runtime.hook_set import HookSet
@@ -168,7 +169,9 @@ class Lifecycle:
         """Create one session, layer over layer."""
         with creation(self.observers, type(self._creator).__name__):
             self.raw = self.observers.raw = await self._creator.create_session()
-        self.stateful.adopt(self.raw)
+        for one in self.stateful.adopt(self.raw):
+            if isinstance(one, ResumableSource):
+                one.restart(step_of(self.raw))
         warn_of_misspelled("session", self.raw, Session, SessionMembers)
         created = CreatedSession(self.raw, self.stops, lambda: self.hooks.hooks, self.observers)
         coord = Coordinator(clean_stop_exception_types=())
@@ -191,6 +194,11 @@ class Lifecycle:
         self._created, self.coord = created, coord
         self.stops.adopt(coord._errors, coord._stop)
         return session
+
+    def step_of_data(self) -> int | None:
+        """Return the global step; during a recovery, that before the interrupted run."""
+        before = self.sessions.step_before
+        return step_of(self.raw) if before is None else before
 
     # -- observation
 

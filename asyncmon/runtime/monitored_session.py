@@ -229,7 +229,7 @@ class _MonitoredSession:
                 await sess.run(train_op, {x: batch})
         """
         life = self._life
-        resumable = resumable_source(life.stateful, source, name, lambda: step_of(life.raw))
+        resumable = resumable_source(life.stateful, source, name, life.step_of_data, life.sessions)
         return DataIterator(source, life.should_stop, life.stops, resumable)
 
     # -- stopping

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from asyncmon.errors import PREEMPTION, CancelledError, UnavailableError
+from asyncmon.errors import PREEMPTION, CancelledError, RecoveredError, UnavailableError
 from asyncmon.runtime.coordinated import Coordinated, log_failed_close
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import step_of
@@ -31,7 +31,9 @@ class Recovery:
     doubles each time up to a limit. A successful run resets the count.
 
     A failed run is repeated as a whole. If it failed after its own step was saved, in a listener's
-    ``after_save`` for example, that step is done twice.
+    ``after_save`` for example, that step is done twice. Data that the body feeds by hand is used at
+    least once: after a loss of steps, the body decides what to feed again. With
+    :meth:`MonitoredSession.iterate`, each element counts once in the surviving state.
 
     Attributes:
         errors: the types of errors to recover from.
@@ -40,6 +42,9 @@ class Recovery:
         max_delay_secs: the longest pause.
         create_timeout_secs: the timeout of one creation of a session, or None. Exceeding it counts as a
             failure.
+        repeat_runs: False raises :class:`~asyncmon.errors.RecoveredError` from an interrupted run
+            instead of repeating it, so that the body continues with the data that belongs to the
+            restored state, in the exact order. Runs with ``hooks=False`` are repeated.
 
     Example::
 
@@ -51,6 +56,7 @@ class Recovery:
     first_delay_secs: float = 0.1
     max_delay_secs: float = 30.0
     create_timeout_secs: float | None = None
+    repeat_runs: bool = True
 
     def __post_init__(self) -> None:
         if self.max_attempts is not None and self.max_attempts < 0:
@@ -99,6 +105,12 @@ class Recoverable:
         self._stops = stops
         self._lock = lock
         self._failures = 0
+        self.repeats = policy.repeat_runs
+        """Whether an interrupted run is repeated."""
+        self.number = 0
+        """The number of recoveries that have begun."""
+        self.step_before: int | None = None
+        """During a recovery: the global step before the interrupted run, or before the failure."""
         self._reached: int | None = None
 
     async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:
@@ -126,6 +138,11 @@ class Recoverable:
                     with self._observers.span("recovery", type(failure).__name__):
                         await self._recover(failure)
                     self.recoveries += 1
+            if locked and not self.repeats:
+                raise RecoveredError(
+                    "The session recovered from an error, and this run is not repeated: continue with "
+                    f"the next data. The error: {text_of(failure)}"
+                ) from failure
 
     def _repeats(self, error: Exception, session: Coordinated, locked: bool) -> bool:
         if locked:
@@ -152,9 +169,12 @@ class Recoverable:
             "%d. Error: %s",
             self._failures + 1, text_of(failure),
         )  # fmt: skip
+        self.number += 1
         old, self.current = self.current, None
         if old is not None:
-            self._reached = step_of(old.raw)
+            self._reached = reached = step_of(old.raw)
+            began_at = old.boundary.failed_at
+            self.step_before = reached if began_at is None or began_at + 1 != reached else began_at
             await shielded(self._close, old, name="asyncmon recovery")
         await self._pause(failure)
         try:
@@ -211,7 +231,7 @@ class Recoverable:
             raise failure
 
     def _log_loss(self, session: Coordinated) -> None:
-        before, self._reached = self._reached, None
+        before, self._reached, self.step_before = self._reached, None, None
         now = step_of(session.raw)
         if before is None or now is None:
             return

@@ -21,7 +21,7 @@ class StepBoundary:
     hooks are ignored, as guards do not see them.
     """
 
-    __slots__ = ("_raw", "_waiting", "began_at", "running", "vetoed")
+    __slots__ = ("_raw", "_waiting", "began_at", "failed_at", "running", "vetoed")
 
     def __init__(self, raw: Session) -> None:
         self._raw = raw
@@ -29,6 +29,8 @@ class StepBoundary:
         """Whether there is a current run with hooks."""
         self.began_at: int | None = None
         """The global step before that run, as the hooks have seen it."""
+        self.failed_at: int | None = None
+        """The global step before the last run that failed in a hook or in its step."""
         self._waiting: list[tuple[asyncio.Future[Any], Callable[[Snapshot | None], Any]]] = []
         self.vetoed: str | None = None
         """The reason of a veto against further saves of this session, or None."""
