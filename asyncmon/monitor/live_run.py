@@ -34,7 +34,7 @@ from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.session_statistics import HookStatistics
-from asyncmon.summary.shared_writer import FileWriterCache
+from asyncmon.summary.event_log import EventLog
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
@@ -97,7 +97,7 @@ class LiveRun:
         self._look()
         self._find_directories()
         for directory in self._directories.values():
-            FileWriterCache.write_soon(directory.path)
+            EventLog.write_soon(directory.path)
             await directory.refresh()
 
     def _look(self) -> None:

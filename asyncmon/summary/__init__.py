@@ -10,7 +10,8 @@ Usage::
             print(event.step, value.tag, value.simple_value)
 
 Modules, from the lowest layer: ``events`` (messages), ``event_queue`` (pending events),
-``event_file`` (the disk), ``writer_task`` (from the queue to the file), ``writer``, ``shared_writer``;
+``event_file`` (the disk), ``writer_task`` (from the queue to the file), ``event_log`` (one of them per
+directory), ``writer``, ``shared_writer``;
 ``reader``, ``scalars``. ``values`` makes summaries of numbers, arrays, images, sound (``media``,
 ``histogram``) and text, ``graph_def`` encodes graphs, ``ops`` are the summary ops of a graph.
 """

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import os
+import re
 import socket
 import threading
 from collections import deque
@@ -19,11 +20,14 @@ from pathlib import Path
 from asyncmon.protobuf.tfrecord import frame
 from asyncmon.summary.event_queue import Entry, encode_entry
 from asyncmon.summary.events import Event
+from asyncmon.system import portable
 from asyncmon.system.files import FileCalls
 
 logger = logging.getLogger(__name__)
 
 _numbers = itertools.count()  # makes the names of this process's files unique
+_EVENTS = ".tfevents."
+_PREFIX = f"events.out{_EVENTS}"
 _AT_ONCE = 100  # entries encoded between two writes; a write releases the GIL
 
 
@@ -102,6 +106,12 @@ class EventFile:
             finally:
                 self._lock.release()
 
+    def forked(self) -> None:
+        """Close the descriptor that this child process inherited. The file is the parent's."""
+        self._abandoned = True
+        if self._descriptor is not None:
+            self._calls.close(self._descriptor)
+
     def _append(self) -> None:
         while True:
             if self._encoded:
@@ -128,15 +138,49 @@ class EventFile:
         if self._descriptor is None:
             self._calls.make_dirs(Path(self.directory))
         while self._descriptor is None:
-            self.path = os.path.join(self.directory, _file_name(now, self._suffix))
+            others = [name for name in self._calls.listdir(Path(self.directory)) if _EVENTS in name]
+            self.path = os.path.join(self.directory, _file_name(now, self._suffix, others))
             with contextlib.suppress(FileExistsError):  # another host may have the same name and pid
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 self._descriptor = self._calls.open(Path(self.path), flags)
                 self._length, self._new = 0, True
+                self._warn_of(others)
         if self._length == 0:
             self._write_out(
                 frame(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
             )
+
+    def _warn_of(self, others: list[str]) -> None:
+        """Lock the new file, and warn if another process holds the lock of one of the others."""
+        assert self._descriptor is not None, "it was opened"
+        with contextlib.suppress(OSError):  # a file system without locks
+            self._calls.lock(self._descriptor)
+        for name in others:
+            if _process() not in name and self._is_locked(name):
+                logger.warning(
+                    "Another process writes events to %r, into %s. Readers take both for one run, and "
+                    "a START of one hides events of the other. Give each process its own directory.",
+                    self.directory,
+                    name,
+                )
+                return
+
+    def _is_locked(self, name: str) -> bool:
+        path = Path(self.directory, name)
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+        try:
+            descriptor = self._calls.open(path, flags)
+        except OSError:
+            return False
+        try:
+            portable.lock(descriptor, shared=True)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            self._calls.close(descriptor)
+        return False
 
     def _write_out(self, data: bytes) -> None:
         descriptor = self._descriptor
@@ -171,10 +215,18 @@ class EventFile:
                 logger.warning("Closing the event file %s failed: %s", self.path, error)
 
 
-def _file_name(now: float, suffix: str) -> str:
-    # TensorBoard reads files in the order of their names, and never returns to an earlier one.
-    process = f"{socket.gethostname()}.{os.getpid()}.{next(_numbers):04d}"
-    return f"events.out.tfevents.{int(now):010d}.{process}{suffix}"
+def _file_name(now: float, suffix: str, others: list[str]) -> str:
+    # TensorBoard reads files in the order of their names, and never returns to an earlier one. Another
+    # process may have made one in the same second, or with a clock that is ahead.
+    secs, name = int(now), f"{_process()}{next(_numbers):04d}{suffix}"
+    last = max((other for other in others if other.startswith(_PREFIX)), default="")
+    if f"{_PREFIX}{secs:010d}{name}" < last and (found := re.match(r"\d+", last[len(_PREFIX) :])):
+        secs = int(found[0]) + 1
+    return f"{_PREFIX}{secs:010d}{name}"
+
+
+def _process() -> str:
+    return f".{socket.gethostname()}.{os.getpid()}."
 
 
 def _named(error: OSError, what: str) -> OSError:

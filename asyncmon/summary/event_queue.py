@@ -130,6 +130,7 @@ class EventQueue:
             raise ValueError(f"policy={policy!r} was passed; expected one of {get_args(Policy)}.")
         if bound < 1:
             raise ValueError(f"max_queue={bound!r} was passed; expected 1 or more.")
+        self.policy = policy
         self.bound = bound
         self.busy = False
         self.dropped = 0

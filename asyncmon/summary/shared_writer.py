@@ -61,17 +61,6 @@ class FileWriterCache:
         return cls._entry(logdir).writer
 
     @classmethod
-    def write_soon(cls, logdir: str | os.PathLike[str]) -> None:
-        """Start to write the pending events of a directory, if it has a writer.
-
-        Raises:
-            RuntimeError: no event loop is running.
-        """
-        entry = cls._loops.get(asyncio.get_running_loop(), {}).get(os.path.realpath(logdir))
-        if entry is not None:
-            entry.writer.write_soon()
-
-    @classmethod
     async def release(cls, writer: FileWriter) -> None:
         """Release an acquired writer. The last release closes it.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Hashable, Mapping
 from typing import Any, Self
 from weakref import ref
@@ -11,13 +13,13 @@ from asyncmon.protobuf import delimited
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata
 from asyncmon.summary.event_file import EventFile
+from asyncmon.summary.event_log import EventLog
 from asyncmon.summary.event_queue import (
     GRAPH,
     META_GRAPH,
     SESSION_LOG,
     SUMMARY,
     Encode,
-    Entry,
     EventQueue,
     Policy,
     as_is,
@@ -64,6 +66,12 @@ class FileWriter:
     If a write fails, its events are kept and written again, an incomplete record is removed from the
     file, and the error is logged. The error is raised once, by the next ``flush``, ``drain`` or
     ``close``. With policy ``"block"`` the next ``add_*`` raises it, too, and does not add its event.
+
+    All open writers of a directory in this process share one file and one queue, with the options of
+    the first one, whatever the spelling of the path. So the ``START`` of a session never hides events
+    that another writer added before it. The last one to be closed closes the file; the others flush it.
+    Writers in other threads and event loops may share it, too. A second process should write to a
+    directory of its own: it is warned.
 
     Args:
         logdir: the directory; made if it is missing.
@@ -114,32 +122,36 @@ class FileWriter:
         self._logdir = os.fspath(logdir)
         if not self._logdir:
             raise ValueError(f"logdir={logdir!r} was passed; expected the path of a directory.")
-        file = EventFile(os.path.abspath(self._logdir), filename_suffix or "", calls)
-        self._queue = EventQueue(policy, max_queue)
-        self._background = BackgroundWriter(file, self._queue, flush_secs, put_raises=policy == "block")
-        self._run_tags: set[str] = set()
-        self._graph: tuple[Any, int] | None = None  # the last graph, and its number of nodes
-        self._started = False
-        self._last_step = -1  # the largest one since the last START
-        for given in (graph, graph_def):
-            if given is not None:
-                entry, self._graph = self._graph_entry(given, None)
-                self._queue.put(entry)
+        EventQueue(policy, max_queue)  # checks them
+        self._directory = os.path.abspath(self._logdir)
+        self._raises = policy == "block"
+        self._make = lambda: BackgroundWriter(
+            EventFile(self._directory, filename_suffix or "", calls),
+            EventQueue(policy, max_queue),
+            flush_secs,
+        )
+        self._log: EventLog | None = None  # while open
+        self._left: EventLog | None = None  # the log of the last close
+        self._closed = False
+        given = graph_def if graph is None else graph
+        self._first = None if given is None else self._graph_entry(given)
 
     @property
     def dropped(self) -> int:
         """The number of events that the policy has dropped."""
-        return self._queue.dropped
+        log = self._log or self._left
+        return 0 if log is None else log.background.dropped
 
     @property
     def closed(self) -> bool:
         """Whether the writer is closed and not reopened."""
-        return self._background.state in (State.CLOSING, State.CLOSED)
+        return self._closed
 
     @property
     def path(self) -> str | None:
         """The path of the event file, once it is open."""
-        return self._background.path
+        log = self._log or self._left
+        return None if log is None else log.background.path
 
     def get_logdir(self) -> str:
         """Return the ``logdir`` argument. TF1: same name."""
@@ -147,9 +159,7 @@ class FileWriter:
 
     def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
         """Add one number, a Python or numpy scalar, which is stored as float32."""
-        self._background.put(
-            (clock.wall(), self._step(global_step), tag, scalar_number(tag, value), scalar_fields)
-        )
+        self._put(tag, scalar_number(tag, value), global_step, scalar_fields)
 
     def add_histogram(self, tag: str, values: Any, global_step: int | None = None) -> None:
         """Add the distribution of numbers of any shape.
@@ -228,24 +238,29 @@ class FileWriter:
         content.ClearField("wall_time")
         content.ClearField("step")
         what = content.SerializeToString()
-        self._background.put((event.wall_time, self._step(event.step), None, what, as_is))
-        self._note(event.session_log, event.step)
+        log = self._attached()
+        if log is not None:
+            entry = event.wall_time, log.step(event.step), None, what, as_is
+            log.background.put(entry, self._raises)
+            log.session(self, event.session_log, event.step)
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
         """Add the start or stop of a session, or a checkpoint. TF1: same name."""
         if not isinstance(session_log, SessionLog):
             raise TypeError(f"A SessionLog was expected, not {type(session_log).__name__}.")
         self._put(None, delimited(SESSION_LOG, session_log.SerializeToString()), global_step)
-        self._note(session_log, global_step)
+        if self._log is not None:
+            self._log.session(self, session_log, global_step)
 
     def start(self, global_step: int | None = None) -> None:
         """Record the start of a session after ``global_step`` steps, once for all callers.
 
-        Adds ``START`` with the next step. It is added again after a recovery to an earlier step, so
-        that TensorBoard discards the values of the lost steps.
+        Adds ``START`` with the next step, or a later one that discards no event of this run. It is
+        added again after a recovery to an earlier step, so that TensorBoard discards the values of the
+        lost steps. The last writer that recorded a start adds ``STOP`` when it is closed.
         """
-        first = 0 if global_step is None else int(global_step) + 1
-        if not self._started or (global_step is not None and self._last_step >= first):
+        log = self._attached()
+        if log is not None and (first := log.first_step(global_step)) is not None:
             self.add_session_log(SessionLog(status=SessionLog.START), first)
 
     def add_graph(
@@ -266,11 +281,7 @@ class FileWriter:
         """
         if graph is not None and graph_def is not None:
             raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
-        graph = graph_def if graph is None else graph
-        entry, identity = self._graph_entry(graph, global_step)
-        if identity is None or identity != self._graph:
-            self._background.put(entry)
-            self._graph = identity
+        self._add_graph(self._graph_entry(graph_def if graph is None else graph), global_step)
 
     def add_meta_graph(self, meta_graph_def: Any, global_step: int | None = None) -> None:
         """Add a serialized ``MetaGraphDef``, or that of a graph. TF1: same name."""
@@ -292,12 +303,15 @@ class FileWriter:
         Raises:
             ValueError: the tag was used already.
         """
-        if tag in self._run_tags:
+        log = self._attached()
+        if log is None:
+            return
+        if tag in log.run_tags:
             raise ValueError("The provided tag was already used for this event type")
         # the caller may pass the object to the next run, which overwrites it
         nodes = run_metadata if isinstance(run_metadata, bytes) else tuple(run_metadata.nodes)
         self._put(None, (tag, nodes), global_step, run_field)
-        self._run_tags.add(tag)
+        log.run_tags.add(tag)
 
     async def open(self) -> None:
         """Make the directory and the file. A second call does nothing.
@@ -305,11 +319,10 @@ class FileWriter:
         Raises:
             OSError: the directory or the file cannot be made; the message names it.
         """
-        await self._background.open()
-
-    def write_soon(self) -> None:
-        """Start to write pending events, at most once a second. Raises nothing."""
-        self._background.write_soon()
+        self._closed = False
+        log = self._attached()
+        assert log is not None, "the writer is not closed"
+        await log.background.open()
 
     async def flush(self) -> None:
         """Wait until all events added so far are on the disk (fsync).
@@ -317,7 +330,11 @@ class FileWriter:
         Raises:
             OSError: a write failed. The events are kept and written again.
         """
-        await self._background.flush()
+        left = self._left
+        closing = left is not None and left.background.state is State.CLOSING
+        log = left if closing else self._attached()
+        if log is not None:
+            await log.background.flush()
 
     async def drain(self) -> None:
         """Wait until no more than ``max_queue`` events are pending.
@@ -325,27 +342,35 @@ class FileWriter:
         Raises:
             OSError: a write failed. The events are kept and written again.
         """
-        await self._background.drain()
+        log = self._log or self._left
+        if log is not None:
+            await log.background.drain()
 
     async def close(self) -> None:
-        """Write the pending events, and ``STOP`` if a session was started, and close the file.
+        """Write the pending events, and ``STOP`` if this writer started a session, and close the file.
 
-        Closes even if it fails or is cancelled. A cancelled close does not wait for a running write. A
-        second call does nothing. Later ``add_*`` calls only warn.
+        The file stays open for other writers of the directory. Closes even if it fails or is cancelled.
+        A cancelled close does not wait for a running write. A second call does nothing. Later ``add_*``
+        calls only warn.
 
         Raises:
             OSError: a write failed. A note has the number of lost events.
         """
-        if self._started and not self.closed:
-            stop = delimited(SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
-            self._background.put((clock.wall(), 0, None, stop, as_is), raises=False)
-        self._started, self._graph = False, None
-        self._run_tags.clear()
-        await self._background.close()
+        if not self._closed:
+            log = self._log if self._first is None else self._attached()
+            self._closed, self._left, self._log = True, log, None
+            if log is not None:
+                log.leave(self)
+        log = self._left
+        if log is not None:
+            await (log.background.flush() if log.is_shared else log.background.close())
 
     async def reopen(self) -> None:
-        """Start a new file after :meth:`close`. Does nothing if the writer is open. TF1: same name."""
-        await self._background.open()
+        """Open again after :meth:`close`. Does nothing if the writer is open. TF1: same name.
+
+        A new file is started, unless the directory has another open writer.
+        """
+        await self.open()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -357,33 +382,55 @@ class FileWriter:
     def _put(
         self, tags: Hashable | None, payload: Any, global_step: int | None, encode: Encode = as_is
     ) -> None:
-        self._background.put((clock.wall(), self._step(global_step), tags, payload, encode))
+        log = self._log if self._log is not None else self._attached()
+        if log is not None:
+            entry = clock.wall(), log.step(global_step), tags, payload, encode
+            log.background.put(entry, self._raises)
 
-    def _step(self, global_step: int | None) -> int:
-        if global_step is None:
-            return 0
-        step = int(global_step)
-        if step > self._last_step:
-            self._last_step = step
-        return step
+    def _attached(self) -> EventLog | None:
+        """Return the log of the directory, which is joined at the first call; None after a close."""
+        if self._closed:
+            _warn_closed()
+        elif self._log is None:
+            self._left = None
+            self._log = EventLog.join(self, self._directory, self._make)
+            if self._first is not None:
+                first, self._first = self._first, None
+                self._add_graph(first, None)
+        return self._log
 
-    def _note(self, session_log: SessionLog, step: int | None) -> None:
-        if session_log.status == SessionLog.START:
-            self._started = True
-            self._last_step = (step or 0) - 1
-        elif session_log.status == SessionLog.STOP:
-            self._started = False
-
-    def _graph_entry(self, graph: Any, global_step: int | None) -> tuple[Entry, tuple[Any, int] | None]:
-        """Return the entry of a graph, and its identity (None for a serialized one)."""
-        now, step, graph = clock.wall(), self._step(global_step), serialized(graph)
+    def _graph_entry(self, graph: Any) -> tuple[Any, Encode, tuple[Any, int] | None]:
+        """Return the payload of a graph, its encoder and its identity (None for a serialized one)."""
+        graph = serialized(graph)
         if isinstance(graph, bytes):
-            return (now, step, None, delimited(GRAPH, graph), as_is), None
+            return delimited(GRAPH, graph), as_is, None
         operations = operations_of(graph)  # a snapshot: the graph may grow before it is encoded
-        return (now, step, None, operations, graph_field), (_reference(graph), len(operations))
+        return operations, graph_field, (_reference(graph), len(operations))
+
+    def _add_graph(
+        self, given: tuple[Any, Encode, tuple[Any, int] | None], global_step: int | None
+    ) -> None:
+        payload, encode, identity = given
+        log = self._attached()
+        if log is not None and (identity is None or identity != log.graph):
+            self._put(None, payload, global_step, encode)
+            log.graph = identity
 
     def __repr__(self) -> str:
-        return f"<FileWriter {self._logdir!r}, {self._background.state.value}>"
+        state = State.NEW if self._log is None else self._log.background.state
+        return f"<FileWriter {self._logdir!r}, {'closed' if self._closed else state.value}>"
+
+
+def _warn_closed() -> None:
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("asyncmon.summary."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(
+        "Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter "
+        "is explicitly reopened.",
+        UserWarning,
+        stacklevel=depth,  # the first caller outside of this package
+    )
 
 
 def _reference(graph: Any) -> Any:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
-import threading
-import warnings
+from collections.abc import Callable, Coroutine
 from enum import Enum
+from typing import Any
 
 import anyio
 
@@ -27,6 +26,9 @@ _RETRY_SECS = 1.0  # least delay before a failed write is retried
 _SHUTDOWN_SECS = 5.0  # time limit of the last write when the loop shuts down
 
 
+_LOOP_SECS = 1.0  # the interval at which a caller of another loop checks that this one is running
+
+
 class State(Enum):
     """The lifecycle of a writer."""
 
@@ -37,7 +39,14 @@ class State(Enum):
     CLOSING = "closing"
     """The task is writing the remaining events."""
     CLOSED = "closed"
-    """The task has ended. Added events are discarded with a warning."""
+    """The task has ended."""
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class BackgroundWriter:
@@ -50,15 +59,13 @@ class BackgroundWriter:
         file: the event file.
         queue: the pending entries.
         flush_secs: the longest time an entry is pending.
-        put_raises: whether :meth:`put` raises the error of an earlier write, too.
     """
 
-    def __init__(self, file: EventFile, queue: EventQueue, flush_secs: float, put_raises: bool) -> None:
+    def __init__(self, file: EventFile, queue: EventQueue, flush_secs: float) -> None:
         self.state = State.NEW
         self._file = file
         self._queue = queue
         self._flush_secs = flush_secs
-        self._put_raises = put_raises
         self._error: Exception | None = None  # of a failed write, not yet raised to a caller
         self._failing = False  # whether the last write failed
         self._writing = False
@@ -67,7 +74,6 @@ class BackgroundWriter:
         self._dropped = 0  # the count in the last DROPPED_TAG event
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._thread: int | None = None
         self._pending: asyncio.Event  # there are entries or waiters
         self._write_now: asyncio.Event  # do not wait for a fuller batch
 
@@ -75,6 +81,11 @@ class BackgroundWriter:
     def path(self) -> str | None:
         """The path of the file, once it is open."""
         return self._file.path
+
+    @property
+    def dropped(self) -> int:
+        """The number of events that the policy has dropped."""
+        return self._queue.dropped
 
     def put(self, entry: Entry, raises: bool = True) -> None:
         """Add an entry without blocking. Thread-safe.
@@ -86,18 +97,59 @@ class BackgroundWriter:
         Raises:
             OSError: an earlier write failed. The entry is not added.
         """
-        if self.state is not State.OPEN and not self._admit():
-            return
-        if self._put_raises and raises:
+        if self.state is State.NEW and _running_loop() is not None:
+            self._start()  # else a later call starts the task
+        if raises:
             self._raise_if_failed()
         pending = self._queue.put(entry)
         if self.state is State.OPEN and (pending == 1 or pending >= self._queue.bound):
             self._wake(now=pending >= self._queue.bound and self._may_write())
 
+    def write_soon(self) -> None:
+        """Start to write pending entries, at most once a second. Errors are raised by later calls."""
+        if self.state is State.OPEN and len(self._queue) and self._may_write():
+            self._wake(now=True)
+
+    def forked(self) -> None:
+        """Forget the file, the entries and the task, which are the parent's. For a child process."""
+        self._file.forked()
+        self._queue = EventQueue(self._queue.policy, self._queue.bound)
+        self._file, self._task, self._waiters = self._file.usable(), None, []
+        self._error, self._failing, self.state = None, False, State.NEW
+
     async def open(self) -> None:
         """Open the file and start the task."""
-        if self.state is State.CLOSED:
-            self.state = State.NEW
+        await self._in_loop(self._open)
+
+    async def flush(self) -> None:
+        """Wait until all entries added so far are on the disk."""
+        await self._in_loop(self._flush)
+
+    async def drain(self) -> None:
+        """Wait while more than ``max_queue`` entries are pending."""
+        await self._in_loop(self._drain)
+
+    async def close(self) -> None:
+        """Write pending entries, close the file and end the task, even if cancelled or failing."""
+        await self._in_loop(self._close)
+
+    async def _in_loop(self, method: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a method in the loop of the task, which may run in another thread."""
+        here = asyncio.get_running_loop()
+        while self._task is not None and self._loop is not here:
+            if not self._loop.is_running():
+                self._take_over()
+                break
+            work = asyncio.run_coroutine_threadsafe(method(), self._loop)
+            done = asyncio.wrap_future(work)
+            while not done.done() and self._loop.is_running():
+                await asyncio.wait([done], timeout=_LOOP_SECS)
+            if done.done() and not done.cancelled():
+                return await done
+            done.cancel()  # the other loop is shutting down: continue in this one
+        await method()
+
+    async def _open(self) -> None:
         if self.state is State.NEW:
             self._start()
         try:
@@ -109,30 +161,20 @@ class BackgroundWriter:
                     await self._stop()
             raise
 
-    def write_soon(self) -> None:
-        """Start to write pending entries, at most once a second. Errors are raised by later calls."""
-        if self.state is State.OPEN and len(self._queue) and self._may_write():
-            self._wake(now=True)
-
-    async def flush(self) -> None:
-        """Wait until all entries added so far are on the disk."""
+    async def _flush(self) -> None:
         if self.state is State.NEW:
             self._start()
         if self.state is State.OPEN:
             await self._written(sync=True)
-        elif self.state is State.CLOSED:
-            self._warn_closed()
         elif self._task is not None:
             await asyncio.wait([self._task])
 
-    async def drain(self) -> None:
-        """Wait while more than ``max_queue`` entries are pending."""
+    async def _drain(self) -> None:
         self._raise_if_failed()
         while self.state is State.OPEN and len(self._queue) > self._queue.bound:
             await self._written(sync=False)
 
-    async def close(self) -> None:
-        """Write pending entries, close the file and end the task, even if cancelled or failing."""
+    async def _close(self) -> None:
         if self.state is State.NEW and len(self._queue):
             self._start()
         if self._task is None:
@@ -149,28 +191,8 @@ class BackgroundWriter:
             raise
         self._raise_if_failed()
 
-    def _admit(self) -> bool:
-        if self.state is State.NEW:
-            with contextlib.suppress(RuntimeError):  # no running loop: a later put() starts the task
-                self._start()
-            return True
-        self._warn_closed()
-        return False
-
-    def _warn_closed(self) -> None:
-        depth, frame = 1, sys._getframe()
-        while frame.f_back is not None and frame.f_globals["__name__"].startswith("asyncmon.summary."):
-            depth, frame = depth + 1, frame.f_back
-        warnings.warn(
-            "Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter "
-            "is explicitly reopened.",
-            UserWarning,
-            stacklevel=depth,  # the first caller outside of this package
-        )
-
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
         self._file = self._file.usable()
         self._queue.busy = self._writing = False
         self._written_at = float("-inf")
@@ -184,10 +206,21 @@ class BackgroundWriter:
         return not self._failing and self._loop.time() - self._written_at >= _PAUSE_SECS
 
     def _wake(self, now: bool) -> None:
-        if self._thread != threading.get_ident():
-            self._loop.call_soon_threadsafe(self._set, now)
-        else:
+        here = _running_loop()
+        if here is self._loop:
             self._set(now)
+        elif self._loop.is_running():
+            with contextlib.suppress(RuntimeError):  # closed just now: the next call starts the task
+                self._loop.call_soon_threadsafe(self._set, now)
+        elif here is not None:
+            self._take_over()
+            self._start()
+
+    def _take_over(self) -> None:
+        """End the task of a loop that was stopped without a shutdown."""
+        task, self._task, self._waiters, self.state = self._task, None, [], State.NEW
+        if task is not None and not self._loop.is_closed():
+            task.cancel()
 
     def _set(self, now: bool) -> None:
         self._pending.set()
@@ -214,6 +247,8 @@ class BackgroundWriter:
         try:
             while True:
                 await self._wait_for_work()
+                if not self._is_current():
+                    return
                 last = self.state is State.CLOSING  # read before the batch, during which it may change
                 await self._write_batch()
                 if last:
@@ -221,13 +256,19 @@ class BackgroundWriter:
             await files.in_thread_abandonable(self._file.close)
         except asyncio.CancelledError:
             try:
-                if self.state is State.OPEN:  # cancelled by the shutdown of the loop
+                if self._is_current() and self.state is State.OPEN:  # by the shutdown of the loop
                     await self._write_last()
             finally:
-                self._file.abandon()
+                if self._is_current():
+                    self._file.abandon()
             raise
         finally:
-            self._ended()
+            if self._is_current():
+                self._ended()
+
+    def _is_current(self) -> bool:
+        """Return whether no other loop took over while the loop of this task was stopped."""
+        return self._task is asyncio.current_task()
 
     async def _wait_for_work(self) -> None:
         if self.state is State.OPEN and not self._waiters:

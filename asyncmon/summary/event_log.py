@@ -1,0 +1,125 @@
+"""The events of one directory in this process: one queue and one file for all of its writers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+from asyncmon.protobuf import delimited
+from asyncmon.summary.event_queue import SESSION_LOG, as_is
+from asyncmon.summary.events import SessionLog
+from asyncmon.summary.writer_task import BackgroundWriter
+from asyncmon.system import clock
+
+
+class EventLog:
+    """The queue, the file and the session of a directory, shared by the writers that joined.
+
+    A directory has at most one open log per process, so that its events are in one file in the order
+    in which they were added. The last writer to leave closes the file.
+
+    Attributes:
+        background: the queue and the file.
+        run_tags: the tags of traced steps in the file.
+        graph: the last graph, and its number of nodes.
+    """
+
+    _lock: ClassVar[threading.RLock] = threading.RLock()
+    _open: ClassVar[dict[str, EventLog]] = {}
+    _kept: ClassVar[dict[str, int]] = {}  # of closed logs: the last step added outside a session
+
+    def __init__(self, path: str, background: BackgroundWriter) -> None:
+        self.background = background
+        self.run_tags: set[str] = set()
+        self.graph: tuple[Any, int] | None = None
+        self._path = path
+        self._writers: WeakSet[Any] = WeakSet()
+        self._starters: WeakSet[Any] = WeakSet()  # the writers that record a session
+        self._started = False
+        self._last_step = -1  # the largest one since the last START
+        self._kept_step = self._kept.pop(path, -1)  # the largest one outside a session
+
+    @classmethod
+    def join(cls, writer: Any, directory: str, make: Callable[[], BackgroundWriter]) -> EventLog:
+        """Return the log of a directory for one more writer; a new one if none is open."""
+        path = os.path.realpath(directory)
+        with cls._lock:
+            log = cls._open.get(path)
+            if log is None:
+                log = cls._open[path] = EventLog(path, make())
+            log._writers.add(writer)
+            return log
+
+    @classmethod
+    def write_soon(cls, directory: str) -> None:
+        """Start to write the pending events of a directory, if it has an open log."""
+        log = cls._open.get(os.path.realpath(directory))
+        if log is not None:
+            log.background.write_soon()
+
+    def leave(self, writer: Any) -> None:
+        """Remove a writer. The last one of those that recorded a session adds ``STOP``."""
+        with self._lock:
+            self._writers.discard(writer)
+            self._starters.discard(writer)
+            if self._started and not self._starters:
+                self._started = False
+                stop = delimited(SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
+                self.background.put((clock.wall(), 0, None, stop, as_is), raises=False)
+            if not self._writers and self._open.get(self._path) is self:
+                del self._open[self._path]
+                if self._kept_step >= 0:
+                    self._kept[self._path] = self._kept_step
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a writer has not left."""
+        return bool(self._writers)
+
+    def step(self, global_step: int | None) -> int:
+        """Return the step of an event that is added now; 0 for None."""
+        if global_step is None:
+            return 0
+        step = int(global_step)
+        if step > self._last_step:
+            self._last_step = step
+            if not self._started:
+                self._kept_step = step
+        return step
+
+    def first_step(self, step: int | None) -> int | None:
+        """Return the step of the ``START`` of a session after ``step`` steps; None if it needs none.
+
+        A reader drops the points from that step on. So a session that has started needs a further
+        ``START`` only after a recovery to an earlier step, and the first one excludes the points that
+        were added before it: they belong to this run.
+        """
+        first = 0 if step is None else int(step) + 1
+        if not self._started:
+            return max(first, self._kept_step + 1)
+        return first if step is not None and self._last_step >= first else None
+
+    def session(self, writer: Any, session_log: SessionLog, step: int | None) -> None:
+        """Follow a session log that was added."""
+        if session_log.status == SessionLog.START:
+            self._started, self._last_step, self._kept_step = True, (step or 0) - 1, -1
+            self._starters.add(writer)
+        elif session_log.status == SessionLog.STOP:
+            self._started = False
+
+    @classmethod
+    def _forked(cls) -> None:
+        """Start with new files in a child process; the pending events are the parent's."""
+        cls._lock = threading.RLock()  # a thread of the parent may hold it
+        cls._kept.clear()
+        for log in cls._open.values():
+            log.background.forked()
+            log.run_tags.clear()
+            log.graph, log._started, log._last_step, log._kept_step = None, False, -1, -1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=EventLog._forked)
