@@ -31,7 +31,7 @@ from asyncmon.errors import (
 )
 from asyncmon.graph.core.graph import Graph
 from asyncmon.session_config import SessionConfig
-from asyncmon.system.cancellation import outlast
+from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.portable import SharedMemory, give_socket, inherited
 
 logger = logging.getLogger(__name__)
@@ -204,12 +204,7 @@ class LocalChannel:
             return
         self._lost()
         assert self._ending is not None
-        cancelled = await outlast(self._ending)
-        try:
-            if cancelled is not None:
-                raise cancelled
-        finally:
-            del cancelled
+        await completed(self._ending)
 
     async def _end(self) -> None:
         """End the child by closing its input."""

@@ -29,7 +29,7 @@ from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.session.backend import Backend, QueueSize
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
-from asyncmon.system.cancellation import outlast
+from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -236,10 +236,7 @@ class PartitionedBackend:
         """Close all backends. An error is raised after all of them are closed."""
         parts = (*self._others.values(), self._own)
         ended = asyncio.gather(*[part.close() for part in parts], return_exceptions=True)
-        cancelled = await outlast(ended)
-        if cancelled is not None:
-            raise cancelled
-        for error in ended.result():
+        for error in await completed(ended):
             if error is not None:
                 raise error
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.threads import Threads
 from asyncmon.session_config import SessionConfig
-from asyncmon.system.cancellation import outlast
+from asyncmon.system.cancellation import completed, outlast
 
 T = TypeVar("T")
 
@@ -54,14 +54,10 @@ class Workers:
         future = self._threads.submit(partial(self._in_thread, fn, cost), step=step)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
-        cancelled = await outlast(future)
         try:
-            if cancelled is not None:
-                future.exception()  # seen: the cancellation is what the caller gets
-                raise cancelled
-            return future.result()
+            return await completed(future)
         finally:
-            del cancelled, future  # they refer to this frame by now
+            del future  # its error refers to this frame by now
 
     def _in_thread(self, fn: Callable[[], T], cost: CostModel) -> T:
         self._used.add(threading.current_thread())
@@ -75,9 +71,7 @@ class Workers:
         if self._threads is not None:
             self._threads.close()
             self._threads = None
-            for (
-                thread
-            ) in self._used:  # idle by now; one that ends beside the interpreter may crash in C++
+            for thread in self._used:  # idle; one that ends beside the interpreter may crash in C++
                 thread.join(_JOIN_SECS)
             self._used.clear()
         try:

@@ -82,6 +82,26 @@ def _until_done(task: asyncio.Future[Any]) -> asyncio.Future[None]:
     return waiter
 
 
+async def completed(
+    task: asyncio.Future[T], on_cancel: Callable[[asyncio.CancelledError], None] | None = None
+) -> T:
+    """Wait until a task is done, and return its result. A cancellation of the caller is raised then.
+
+    Args:
+        task: to wait for. Its error is dropped if the caller is cancelled.
+        on_cancel: see :func:`outlast`.
+    """
+    cancelled = await outlast(task, on_cancel=on_cancel)
+    try:
+        if cancelled is None:
+            return task.result()
+        if not task.cancelled():
+            task.exception()  # retrieved
+        raise cancelled
+    finally:
+        del cancelled, task  # a traceback and its frame would keep each other and all results alive
+
+
 async def shielded(
     fn: Callable[[*Ts], Coroutine[Any, Any, T]],
     *args: *Ts,

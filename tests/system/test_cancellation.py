@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from asyncmon.system.cancellation import shielded
+from asyncmon.system.cancellation import completed, shielded
 from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
@@ -61,3 +61,23 @@ async def test_an_error_of_the_work_is_attached_to_the_cancellation(
         await task
     assert caught.value.__notes__ == ["work raised ValueError: no"]
     assert "work failed while it was being cancelled." in caplog.text
+
+
+async def test_a_completed_future_gives_its_result_or_its_error() -> None:
+    assert await completed(asyncio.ensure_future(work(1, []))) == "result"
+    with pytest.raises(ValueError, match="no"):
+        await completed(asyncio.ensure_future(work(1, [], ValueError("no"))))
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no")])
+async def test_a_cancelled_caller_waits_for_the_end_of_the_future(error: Exception | None) -> None:
+    noted: list[object] = []
+    future = asyncio.ensure_future(work(5, [], error))
+    task = asyncio.create_task(completed(future, noted.append))
+    await wait_all_tasks_blocked()
+    task.cancel("please")
+    with pytest.raises(asyncio.CancelledError, match="please") as caught:
+        await task
+    assert noted == [caught.value]
+    assert future.done()
+    assert asyncio.get_running_loop().time() == 5

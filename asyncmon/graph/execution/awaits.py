@@ -21,7 +21,7 @@ from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, execute
 from asyncmon.graph.execution.run import Run
-from asyncmon.system.cancellation import outlast
+from asyncmon.system.cancellation import completed
 
 BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
 """When a node runs: before the session's lock is taken, under the lock, or after all awaits."""
@@ -244,12 +244,9 @@ async def _cancel_all(run: Run, tasks: dict[asyncio.Future[None], Node]) -> None
     """Cancel tasks and join them, also while the caller is cancelled, then drop them."""
     for task in tasks:
         task.cancel()
-    cancelled = await outlast(asyncio.gather(*tasks, return_exceptions=True))
-    for task in tasks:
-        run.waiting.pop(task, None)
-    tasks.clear()
     try:
-        if cancelled is not None:
-            raise cancelled
+        await completed(asyncio.gather(*tasks, return_exceptions=True))
     finally:
-        del cancelled
+        for task in tasks:
+            run.waiting.pop(task, None)
+        tasks.clear()

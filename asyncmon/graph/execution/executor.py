@@ -21,7 +21,7 @@ from asyncmon.graph.execution.state import Pin, StateStore
 from asyncmon.graph.execution.threads import Threads, around_runs
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
-from asyncmon.system.cancellation import outlast
+from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.loop_budget import LoopBudget
 
@@ -50,9 +50,7 @@ class Executor:
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be in a commit
         self._arenas = ArenaPool()
-        self._ended: asyncio.Future[None] | None = (
-            None  # completed when a run ends, while close() waits
-        )
+        self._ended: asyncio.Future[None] | None = None  # done when a run ends, while close() waits
         self._timeout_in_ms = config.operation_timeout_in_ms
         self._around, self._split = around_runs(config)
 
@@ -396,13 +394,7 @@ class Executor:
     async def _in_worker(self, work: Callable[[], T], run: Run, *, step: bool = False) -> T:
         """Call a function in a worker. A cancelled caller waits for its end, then is cancelled."""
         run.workers += 1
-        future = self.threads.submit(work, step=step)
-        cancelled = await outlast(future, on_cancel=run.abort)
-        run.workers -= 1
         try:
-            if cancelled is not None:
-                future.exception()  # retrieved: the caller gets the cancellation
-                raise cancelled
-            return future.result()
+            return await completed(self.threads.submit(work, step=step), run.abort)
         finally:
-            del cancelled, future  # cycles with this frame would keep all arrays alive
+            run.workers -= 1
