@@ -41,14 +41,14 @@ class _Run:
 
     __slots__ = ("before", "changes", "done", "fetches", "results", "state", "step", "steps", "wanted")
 
-    def __init__(self, fetches: Any, steps: list[Step], state: Any, step: int) -> None:
+    def __init__(self, fetches: Any, steps: list[Step], state: Any, step: int, changes: bool) -> None:
         self.fetches = fetches
         self.wanted = [fetches] if fetches.__class__ is str else leaves(fetches)
         self.steps = steps
         self.before = self.state = state
         self.step = step
         self.results: dict[str, Any] = {}
-        self.changes = any(not one.read_only for one in steps)
+        self.changes = changes
         self.done = False
 
     def check_lost(self, error: Exception) -> None:
@@ -85,7 +85,7 @@ class JaxSession(SteppedSession):
         shapes = [(x.shape, x.dtype) for x in jax.tree_util.tree_leaves(feeds) if hasattr(x, "dtype")]
         key = (*[one.name for one in steps], *shapes)
         plan = self._plans.get(key) or self._plans.setdefault(key, _Plan())
-        run = _Run(fetches, steps, self._state, self._step)
+        run = _Run(fetches, steps, self._state, self._step, not read_only)
         workers, limit = self._workers, self._workers.limit
         try:
             is_quick = plan.dispatch.average and plan.dispatch.is_short(limit)

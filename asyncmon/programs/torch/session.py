@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +18,6 @@ from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
-from asyncmon.programs.torch import tracing
 from asyncmon.programs.torch.changes import Changes, Mark, set_random_states
 from asyncmon.programs.torch.copies import copied, detached, evaluation_copies, wait_for
 from asyncmon.programs.torch.sharded_snapshot import Pieces, take_pieces
@@ -32,11 +33,13 @@ from asyncmon.programs.torch.state import (
     host_value,
     own_pieces,
 )
+from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.snapshot import HeldArray, Snapshot
 
 T = TypeVar("T")
 
+_traced_run: ContextVar[Any] = ContextVar("asyncmon_torch_trace", default=None)
 _UNKNOWN = float(1 << 18)  # a first run goes to a worker: it may take long
 
 
@@ -77,7 +80,7 @@ class TorchSession(SteppedSession):
 
     async def _run_timed(self, fetches: Any, feeds: Any, options: Any, run_metadata: Any) -> Any:
         traces = run_metadata is not None and bool(getattr(options, "trace_level", 0))
-        with tracing.into(run_metadata if traces else None):
+        with _traced(run_metadata if traces else None):
             return await super()._run_timed(fetches, feeds, options, run_metadata)
 
     async def _execute(self, fetches: Any, steps: list[Step], feeds: Any, *, read_only: bool) -> Any:
@@ -105,7 +108,7 @@ class TorchSession(SteppedSession):
     def _run_all(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         changes = self._begin(fetches, steps)
         results: dict[str, Any] = {}
-        with tracing.profiled():
+        with _profiled():
             try:
                 for step in steps:
                     if step.read_only:
@@ -303,7 +306,7 @@ class TorchSession(SteppedSession):
 
     async def _offload(self, work: Callable[[], T], cost: CostModel | None = None) -> T:
         """Call a function inline where it is short by its measured average, or else in the worker."""
-        thread = True if cost is None or tracing.wanted() else None
+        thread = True if cost is None or _traced_run.get() is not None else None
         return await self._workers.call(work, cost or CostModel(), thread)
 
 
@@ -320,3 +323,47 @@ def _torn(names: list[str], changed: list[str]) -> AbortedError:
         f"The state is torn: {names} failed after changing {changed[:5]}. Restore a checkpoint; a "
         "monitored session does so at its next run."
     )
+
+
+# -- traces
+
+
+@contextlib.contextmanager
+def _traced(run_metadata: Any) -> Iterator[None]:
+    """Let :func:`_profiled` fill the nodes of a run's metadata inside ``with``, unless that is None."""
+    token = _traced_run.set(run_metadata)
+    try:
+        yield
+    finally:
+        _traced_run.reset(token)
+
+
+@contextlib.contextmanager
+def _profiled() -> Iterator[None]:
+    """Trace torch's operations inside ``with``, where the run is traced."""
+    metadata = _traced_run.get()
+    if metadata is None:
+        yield
+        return
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        yield
+    metadata.nodes[:] = _nodes(profile.events())
+
+
+def _nodes(events: Any) -> list[NodeStats]:
+    events = sorted(events, key=lambda event: event.time_range.end)
+    first = min((event.time_range.start for event in events), default=0.0)
+    return [
+        NodeStats(
+            name=event.name,
+            op=event.name.rpartition("::")[2],
+            start=(event.time_range.start - first) / 1e6,
+            duration=event.time_range.elapsed_us() / 1e6,
+            thread=f"{event.device_type.name.lower()} {event.thread}",
+            nbytes=max(int(event.cpu_memory_usage), 0),
+        )
+        for event in events
+    ]
