@@ -230,15 +230,11 @@ class GrpcChannel:
             options = [
                 *both_sides(rpc),
                 ("grpc.initial_reconnect_backoff_ms", 100),
-                (
-                    "grpc.min_reconnect_backoff_ms",
-                    max(ms // 2, 100),
-                ),  # in fact the timeout of one attempt
+                # In fact the timeout of one attempt.
+                ("grpc.min_reconnect_backoff_ms", max(ms // 2, 100)),
                 ("grpc.max_reconnect_backoff_ms", 1000),
-                (
-                    "grpc.use_local_subchannel_pool",
-                    1,
-                ),  # else a new session inherits the back-off of the last one
+                # Otherwise a new session inherits the back-off of the last one.
+                ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.enable_retries", 0),  # the backend retries, and knows the deadline
             ]
             paths = rpc.authority, rpc.private_key, rpc.certificate

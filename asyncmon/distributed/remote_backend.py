@@ -100,9 +100,7 @@ class RemoteBackend:
         self._timeout = timeout_secs
         self._is_part = is_part
         self._writes_files = writes_files
-        self._unsent: asyncio.Future[None] | None = (
-            None  # done when the request of the last snapshot is sent
-        )
+        self._unsent: asyncio.Future[None] | None = None  # done when the last snapshot is requested
         self._functions = Functions()
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
         self._version = 0  # operations that the service has
@@ -273,8 +271,8 @@ class RemoteBackend:
             answer = await self._ask(encoder.json(request))
             if "pending" in answer:
                 answer = await self._resumed(sequence, answer)
-        except asyncio.CancelledError as cancelled:
-            await self._cancel(sequence, cancelled)
+        except asyncio.CancelledError:
+            await self._cancel(sequence)
             raise
         finally:
             self._under_way.discard(sequence)
@@ -336,7 +334,7 @@ class RemoteBackend:
             raise error
         return content
 
-    async def _cancel(self, sequence: int, cancelled: BaseException) -> None:
+    async def _cancel(self, sequence: int) -> None:
         """Notify the server, in bounded time and shielded from cancellation."""
         if not self._session or self.closed:
             return

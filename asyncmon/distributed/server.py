@@ -32,9 +32,7 @@ from asyncmon.system.cancellation import outlast
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SECS = (
-    0.5  # grace period of requests when a server stops; their clients then see it as unavailable
-)
+_GRACE_SECS = 0.5  # for requests when a server stops; their clients then see it as unavailable
 _STOP_SECS = 10.0  # for sessions to end
 
 

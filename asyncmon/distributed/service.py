@@ -241,7 +241,7 @@ class SessionService:
             else:
                 if work is not None:
                     job.start(self._run(served, work, job))
-        return await self._wait(served, sequence, job, content["wait"])
+        return await self._wait(sequence, job, content["wait"])
 
     async def _resume(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
@@ -252,7 +252,7 @@ class SessionService:
         for call, result in content["results"]:
             error = error_of(result["error"], served.reader.graph) if "error" in result else None
             job.deliver(call, None if error else decoder.decode(result["value"]), error)
-        return await self._wait(served, sequence, job, content["wait"])
+        return await self._wait(sequence, job, content["wait"])
 
     async def _cancel(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
@@ -379,7 +379,7 @@ class SessionService:
             job.answer = failure(error)
         job.wake()  # an iteration of the loop before the task's callbacks
 
-    async def _wait(self, served: _Served, sequence: int, job: Job, secs: float) -> Message:
+    async def _wait(self, sequence: int, job: Job, secs: float) -> Message:
         if job.lease is not None:
             job.lease.cancel()
         try:

@@ -271,9 +271,7 @@ class _ChiefQueueRunner(QueueRunner):
 
     async def _repeat(self, sess: Any, enqueue_op: Any, until: Callable[[], bool]) -> None:
         while not until():
-            for (
-                op
-            ) in self._sync_ops:  # one by one: there are no tokens before all servers are up to date
+            for op in self._sync_ops:  # in order: no tokens before all servers are up to date
                 await sess.run(op)
 
     async def _watch(self, sess: Any, producer: ProducerTask) -> None:

@@ -60,9 +60,7 @@ class Feed:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        is_text = (
-            tensor.spec.dtype is dtypes.string
-        )  # each element is checked, so no array is used unchanged
+        is_text = tensor.spec.dtype is dtypes.string  # elements are checked: no array is used unchanged
         self._dtype = np.dtype(np.void) if is_text else tensor.spec.dtype.numpy
         self._shape: Shape = tensor.spec.shape
         self._known: Shape = None  # the shape that fitted last

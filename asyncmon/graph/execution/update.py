@@ -260,9 +260,7 @@ class GroupWrite:
         if size <= _BLOCK // 2 or not self.updates[0].blockwise:
             return (self,)
         count = -(-size // _BLOCK)
-        step = -(
-            -size // (-(-count // CORES) * CORES)
-        )  # the same number for each core, all of one size
+        step = -(-size // (-(-count // CORES) * CORES))  # as many for each core, all of one size
         step = max(step, _BLOCK // 4)
         cut = [isinstance(x, np.ndarray) and x.shape == shape for x in self.inputs]
         return [
