@@ -19,6 +19,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 
 from asyncmon.errors import CancelledError
 from asyncmon.runtime.shutdown.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
+from asyncmon.runtime.shutdown.signals import SIGNALS
 from asyncmon.system import clock
 
 T = TypeVar("T")
@@ -77,8 +78,8 @@ def run(
             am.run(main, stop_grace_period_secs=25)
     """
     _check(main, stop_grace_period_secs)
-    atexit.unregister(_ignore_sigterm)
-    atexit.register(_ignore_sigterm)
+    atexit.unregister(_ignore_signals)
+    atexit.register(_ignore_signals)
     host = _Host()
     let_go = process_shutdown.hold(host.first, host.second, stop_grace_period_secs)
     try:
@@ -117,10 +118,11 @@ def _check(main: Any, grace: Any) -> None:
     )
 
 
-def _ignore_sigterm() -> None:
+def _ignore_signals() -> None:
     # Python restores the default handlers at exit. A process that is done then keeps its status.
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL or process_shutdown.handles(signal.SIGTERM):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGTERM,) if process_shutdown.received is None else SIGNALS:
+        if signal.getsignal(number) is signal.SIG_DFL or process_shutdown.handles(number):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _says_stopped(error: BaseException) -> bool:

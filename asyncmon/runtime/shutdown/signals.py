@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class SignalHandlers:
@@ -25,7 +25,7 @@ class SignalHandlers:
 
     def install(self) -> None:
         """Replace the handlers that are the default ones now."""
-        for number in _SIGNALS:
+        for number in SIGNALS:
             present = signal.getsignal(number)
             if number not in self._before and _is_default(present):
                 self._before[number] = present

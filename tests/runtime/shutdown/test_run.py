@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import textwrap
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,23 @@ def test_a_signal_while_the_interpreter_ends_changes_no_status(
     """
     status, _, err = stopped(code, tmp_path)
     assert status == expected, err
+
+
+def test_a_second_sigint_while_the_interpreter_ends_changes_no_status(tmp_path: Path) -> None:
+    code = """
+        import atexit
+
+        @atexit.register
+        def slow():
+            print("exiting", flush=True)
+            time.sleep(0.3)
+    """
+    with running(textwrap.dedent(code) + textwrap.dedent(TRAIN), tmp_path) as child:
+        child.signal(signal.SIGINT)
+        assert [child.line() for _ in range(2)] == ["after signal SIGINT", "exiting"]
+        child.signal(signal.SIGINT)
+        status, _, err = child.end()
+    assert status == 75, err
 
 
 def test_an_error_after_the_signal_ends_with_1(tmp_path: Path) -> None:
