@@ -23,6 +23,7 @@ from asyncmon.programs.state_tree import (
 )
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
+from asyncmon.programs.workers import timed
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.snapshot import Snapshot
 
@@ -125,8 +126,11 @@ class FunctionSession(SteppedSession):
         """Call a step, a plain one in a worker if it is long by measurement."""
         if step.is_async:
             return await step(state, feeds)
-        work = partial(step, state, feeds)
-        result = await self._workers.call(work, step.cost, step.thread, step=not step.read_only)
+        work, workers = partial(step, state, feeds), self._workers
+        if workers.is_inline(step.cost, step.thread):
+            result = timed(work, step.cost, workers.limit)
+        else:
+            result = await workers.call(work, step.cost, True, step=not step.read_only)
         if isinstance(result, Awaitable):
             if step.thread is None:
                 step.thread = False  # it belongs to the loop

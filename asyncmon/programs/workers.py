@@ -34,6 +34,10 @@ class Workers:
         self._running: set[asyncio.Future[Any]] = set()
         self._used: set[threading.Thread] = set()
 
+    def is_inline(self, cost: CostModel, thread: bool | None = None) -> bool:
+        """Return whether :meth:`call` would call a function in the caller's thread."""
+        return not thread and (thread is False or cost.is_short(self.limit))
+
     async def call(
         self, fn: Callable[[], T], cost: CostModel, thread: bool | None = None, *, step: bool = True
     ) -> T:
@@ -47,7 +51,7 @@ class Workers:
             thread: True or False to decide regardless of the average.
             step: whether the call is in the one thread of all steps, or beside it.
         """
-        if not thread and (thread is False or cost.is_short(self.limit)):
+        if self.is_inline(cost, thread):
             return timed(fn, cost, self.limit)
         if self._threads is None:
             self._threads = Threads(self._config)

@@ -33,7 +33,7 @@ def fetch_key(fetches: Any) -> Hashable:
             *fetches,
             *[x if x.__class__ in _LEAVES else fetch_key(x) for x in fetches.values()],
         )
-    structure = _taken_apart(fetches)
+    structure = parts_of(fetches)
     if structure is not None:
         keys, parts, _make = structure
         return (kind, *keys, *map(fetch_key, parts))
@@ -70,7 +70,7 @@ class FetchMap:
     def _builder(self, fetches: Any) -> Callable[[list[Any]], Any]:
         if fetches is None:
             raise TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
-        structure = _taken_apart(fetches)
+        structure = parts_of(fetches)
         if structure is None:
             return itemgetter(self._position(fetches))
         _keys, parts, make = structure
@@ -99,13 +99,17 @@ def _invalid(fetch: Any, why: str) -> TypeError:
     )
 
 
-def _taken_apart(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Callable[..., Any]] | None:
+def parts_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Callable[..., Any]] | None:
     """Return the keys, the parts and a constructor of a structure; None for a leaf."""
     kind: Any = type(value)
+    if kind is list or kind is tuple:
+        return (), value, kind
     if isinstance(value, Mapping):
         extra = (value.default_factory,) if isinstance(value, defaultdict) else ()
         keys, parts = tuple(value), list(value.values())
-        return (*extra, *keys), parts, lambda items: kind(*extra, zip(keys, items, strict=True))
+        if kind is dict:
+            return keys, parts, lambda items: dict(zip(keys, items, strict=True))
+        return (*extra, *keys), parts, lambda items: kind(*extra, dict(zip(keys, items, strict=True)))
     if isinstance(value, IndexedSlices):
         found = [value.values, value.indices, value.dense_shape]
         return (), [x for x in found if x is not None], lambda items: IndexedSlicesValue(*items)

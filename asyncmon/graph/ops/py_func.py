@@ -25,6 +25,7 @@ from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import text_of
+from asyncmon.system.functions import qualified_name
 
 
 def py_func(
@@ -86,7 +87,7 @@ def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> An
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise TypeError(f"{_name(func)} returned an awaitable; pass an `async def` itself.")
+        raise TypeError(f"{qualified_name(func)} returned an awaitable; pass an `async def` itself.")
     return _outputs(func, result, Tout)
 
 
@@ -126,8 +127,8 @@ _KINDS: tuple[tuple[type[Exception], type[OpError]], ...] = (
 def _op_error(func: Any, error: Exception) -> OpError:
     kind = next((kind for cause, kind in _KINDS if isinstance(error, cause)), UnknownError)
     if kind is OutOfRangeError:
-        return kind(f"{_name(func)} has no more data.")
-    return kind(f"{_name(func)} raised {type(error).__name__}: {text_of(error)}")
+        return kind(f"{qualified_name(func)} has no more data.")
+    return kind(f"{qualified_name(func)} raised {type(error).__name__}: {text_of(error)}")
 
 
 def _own(array: Any) -> Any:
@@ -144,7 +145,8 @@ def _outputs(func: Any, result: Any, types: tuple[DType, ...]) -> Any:
     values = list(result) if several else [result]
     if len(values) != len(types):
         raise InvalidArgumentError(
-            f"{_name(func)} returns {len(values)} values, but expects to see {len(types)} values."
+            f"{qualified_name(func)} returns {len(values)} values, but expects to see "
+            f"{len(types)} values."
         )
     arrays = [_array(func, i, *pair) for i, pair in enumerate(zip(values, types, strict=True))]
     return arrays[0] if len(arrays) == 1 else arrays
@@ -157,7 +159,7 @@ def _array(func: Any, i: int, value: Any, dtype: DType) -> Any:
             return dtypes.as_strings(value)
         except TypeError as error:
             raise InvalidArgumentError(
-                f"{i}-th value returned by {_name(func)} is no string: {error}"
+                f"{i}-th value returned by {qualified_name(func)} is no string: {error}"
             ) from None
     array = np.array(value)
     if array.dtype == dtype.numpy:
@@ -165,13 +167,10 @@ def _array(func: Any, i: int, value: Any, dtype: DType) -> Any:
     given = isinstance(value, np.ndarray | np.generic)
     if given or not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
         raise InvalidArgumentError(
-            f"{i}-th value returned by {_name(func)} is {array.dtype}, but expects {dtype.name}."
+            f"{i}-th value returned by {qualified_name(func)} is {array.dtype}, but expects "
+            f"{dtype.name}."
         )
     return array.astype(dtype.numpy)
-
-
-def _name(func: Any) -> str:
-    return getattr(func, "__qualname__", repr(func))
 
 
 register(OpDef("PyFunc", _call, _rule, ZERO, stateful=True, foreign=True))

@@ -186,7 +186,7 @@ class DirectBackend:
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot: taken at once, or right after the commit that is being applied."""
         self.check_open()
-        return order_snapshot(self.store, self.graph)
+        return self.store.pinned(partial(_snapshot, self.store, self.graph))
 
     def reads(self, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
         """Order the fetches of a plan, see :func:`order_reads`."""
@@ -264,11 +264,6 @@ def backend_for(target: str, graph: Graph, config: SessionConfig) -> Backend:
         )
     backend: Backend = factory(target, graph, config)
     return backend
-
-
-def order_snapshot(store: StateStore, graph: Graph) -> Awaitable[Snapshot]:
-    """Take a snapshot now, or right after the current commit in place."""
-    return store.pinned(partial(_snapshot, store, graph))
 
 
 def order_reads(store: StateStore, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
