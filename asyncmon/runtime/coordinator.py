@@ -15,7 +15,6 @@ from weakref import WeakSet
 from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels, Overflow
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
-from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, SessionMembers, TaskMembers
 from asyncmon.runtime.samples import Samples
@@ -25,6 +24,7 @@ from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 from asyncmon.system.cancellation import current_task
+from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.functions import qualified_name
 from asyncmon.system.members import members_of
 

@@ -16,7 +16,6 @@ from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.data_iterator import ResumableSource
-from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
@@ -35,6 +34,7 @@ from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import calling_line, where_it_waits
+from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.members import members_of, warn_of_misspelled
 

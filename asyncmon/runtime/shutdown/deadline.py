@@ -67,11 +67,12 @@ class ProcessShutdown:
     """
 
     def __init__(self) -> None:
-        self._handlers = SignalHandlers(self._handle)
+        self.handlers = SignalHandlers(self._handle)
         self._host: tuple[Callable[[float], None], Callable[[int], None]] | None = None
         self._secs: float | None = None
         self._schedules: dict[object, OnSignal] = {}
-        self._lost: list[str] = []
+        self.lost: list[str] = []
+        """A sentence for each session that a signal stopped and that lost its last state."""
         self.received: tuple[str, float] | None = None
         """The name of the first signal, and its time on the loop's clock."""
         self.loops: set[asyncio.AbstractEventLoop] = set()
@@ -93,12 +94,18 @@ class ProcessShutdown:
             second: called in the handlers of later signals, with their numbers.
             secs: the grace period. None: the longest one of the open sessions.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if not _in_main_thread():
             return lambda: None
         self._host, self._secs, self.stopped = (first, second), secs, False
-        self._lost.clear()
-        self._handlers.install()
-        return self._let_go
+        self.lost.clear()
+        self.handlers.install()
+
+        def let_go() -> None:
+            self._host = None
+            self._schedules.clear()
+            self._release()
+
+        return let_go
 
     def call_on_signal(self, on_signal: OnSignal) -> Callable[[], None]:
         """Call ``on_signal`` in the running loop with the name and the time of each signal.
@@ -109,7 +116,7 @@ class ProcessShutdown:
         Returns:
             A function that undoes this. A second call of it does nothing.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if not _in_main_thread():
             return lambda: None
         loop, key = asyncio.get_running_loop(), object()
         context = contextvars.copy_context()  # a handler has the context of the interrupted code
@@ -119,46 +126,30 @@ class ProcessShutdown:
                 loop.call_soon_threadsafe(on_signal, name, at, context=context)
 
         self._schedules[key] = schedule
-        self._handlers.install()
+        self.handlers.install()
         if self.received is not None:
             schedule(*self.received)
 
         def undo() -> None:
             self._schedules.pop(key, None)
-            if not self._schedules and self._host is None:
-                self._restore()
+            self._release()
 
         return undo
 
-    def handles(self, number: int) -> bool:
-        """Return whether a signal is handled by this object."""
-        return self._handlers.has(number)
-
-    def leave(self, session: SessionShutdown, stopped: bool) -> None:
-        """Remove a session. Keep what it lost if a signal stopped it."""
-        del self.sessions[session]
-        if stopped:
-            self.stopped = True
-            lost = session.unsaved()
-            self._lost += [] if lost is None else [lost]
-
     def losses(self) -> list[str]:
         """Return a sentence for each session whose last state is lost if the process ends now."""
-        now = [one.unsaved() for one in list(self.sessions) if not one.loop.is_closed()]
-        return [*self._lost, *(lost for lost in now if lost is not None)]
+        present = [one.unsaved() for one in list(self.sessions) if not one.loop.is_closed()]
+        return [*self.lost, *filter(None, present)]
 
     def status(self) -> int:
         """Return the exit status after a signal. It says whether state was lost, and nothing else."""
         return FAILED if self.losses() else PREEMPTED
 
-    def _let_go(self) -> None:
-        self._host = None
-        self._restore()
-
-    def _restore(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+    def _release(self) -> None:
+        """Restore the earlier handlers, unless something still needs these."""
+        if self._host is None and not self._schedules and _in_main_thread():
             self.received, self.end = None, math.inf
-            self._handlers.restore()
+            self.handlers.restore()
 
     def _handle(self, number: int, name: str, frame: object) -> None:
         if self.received is None:
@@ -175,7 +166,11 @@ class ProcessShutdown:
             for schedule in list(self._schedules.values()):
                 schedule(name, None)
             self.received = None
-            self._handlers.act_by_default(number, frame)
+            self.handlers.act_by_default(number, frame)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 process_shutdown = ProcessShutdown()
@@ -218,7 +213,10 @@ class SessionShutdown:
 
     def leave(self, stopped: bool) -> None:
         """Remove it. If a signal stopped the session, the process keeps what it lost."""
-        self._process.leave(self, stopped)
+        del self._process.sessions[self]
+        if stopped:
+            self._process.stopped = True
+            self._process.lost += filter(None, [self.unsaved()])
 
     @property
     def is_running(self) -> bool:

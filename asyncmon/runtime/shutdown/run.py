@@ -121,7 +121,7 @@ def _check(main: Any, grace: Any) -> None:
 def _ignore_signals() -> None:
     # Python restores the default handlers at exit. A process that is done then keeps its status.
     for number in (signal.SIGTERM,) if process_shutdown.received is None else SIGNALS:
-        if signal.getsignal(number) is signal.SIG_DFL or process_shutdown.handles(number):
+        if signal.getsignal(number) is signal.SIG_DFL or process_shutdown.handlers.has(number):
             signal.signal(number, signal.SIG_IGN)
 
 

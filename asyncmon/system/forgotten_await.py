@@ -9,6 +9,8 @@ import sys
 import time
 import warnings
 
+from asyncmon.system.error_text import calling_line
+
 logger = logging.getLogger(__name__)
 
 _MANY = 64
@@ -76,9 +78,10 @@ class ForgottenAwait:
         elif (watched := self._watched) > _WATCHED:
             self._warned = True
             logger.warning(
-                "should_stop() was asked %d times in %.2g s by a loop that awaits nothing%s. Meanwhile "
-                "the event loop does not run: no other task, no signal, no stop. This is said once.",
-                self._asked, now - self._since, _place(),
+                "should_stop() was asked %d times in %.2g s by a loop that awaits nothing (%s:%d). "
+                "Meanwhile the event loop does not run: no other task, no signal, no stop. This is "
+                "said once.",
+                self._asked, now - self._since, *calling_line(),
             )  # fmt: skip
             self._end_watch()
         else:
@@ -115,12 +118,3 @@ class _Watch:
                 warning.message, warning.category, warning.filename, warning.lineno,
                 source=warning.source,
             )  # fmt: skip
-
-
-def _place() -> str:
-    frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "").startswith("asyncmon."):
-        if frame.f_back is None:
-            return ""
-        frame = frame.f_back
-    return f" ({frame.f_code.co_filename}:{frame.f_lineno})"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import asyncmon as am
-from asyncmon.runtime.forgotten_await import ForgottenAwait
+from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
