@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
 from asyncmon.runtime.shutdown.stop_event import StopEvent
+from asyncmon.system.fair_lock import FairLock
 
 T = TypeVar("T")
 
@@ -89,9 +90,12 @@ class Channel(Generic[T]):
         self._overflow = overflow
         self._max_staleness = max_staleness
         self._items: deque[tuple[T, int]] = deque()
-        self._senders: deque[asyncio.Future[None]] = deque()  # that wait for room
-        self._granted = 0  # room for senders that have not resumed yet
-        self._waiting: deque[asyncio.Future[tuple[T, int]]] = deque()  # to receive
+        # The first waiter of each kind waits for a change, the others for its lock. Items and room are
+        # taken when a waiter resumes and not handed over, so that a cancellation cannot lose them.
+        self._sending, self._receiving = FairLock(), FairLock()
+        self._room, self._arrival = asyncio.Event(), asyncio.Event()
+        self._pending = 0  # sends that wait for room
+        self._refused = False  # whether these are cancelled
         self._receivers: WeakSet[_Task] = WeakSet()
         self._sent = self._received = self._dropped = self._stale = 0
 
@@ -111,8 +115,7 @@ class Channel(Generic[T]):
             ResourceExhaustedError: it is full, with ``overflow="error"``.
         """
         if self._overflow == "block" and not self.closed and not self._has_room():
-            await self._wait_for_room()
-            self._put(item, version)
+            await self._send_with_room(item, version)
         else:
             self.send_nowait(item, version)
 
@@ -123,7 +126,7 @@ class Channel(Generic[T]):
             ResourceExhaustedError: it is full, and ``overflow`` is not ``"drop_oldest"``.
         """
         if self.closed:
-            raise CancelledError(f"Channel {self.name!r} is closed.")
+            raise self._closed_error()
         while not self._has_room():
             if self._overflow != "drop_oldest":
                 raise ResourceExhaustedError(
@@ -154,66 +157,45 @@ class Channel(Generic[T]):
                 return item, version
             self._stale += 1
 
-    # -- the queue: waiting senders are granted room, and waiting receivers items, in their order
-
     def _has_room(self) -> bool:
-        return len(self._items) + self._granted < self._capacity and not self._senders
+        return len(self._items) < self._capacity and not self._pending
 
-    async def _wait_for_room(self) -> None:
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._senders.append(room)
+    async def _send_with_room(self, item: T, version: int | None) -> None:
+        self._pending += 1
         try:
-            await room
-        except BaseException:
-            if room in self._senders:
-                self._senders.remove(room)
-            elif not room.cancelled() and room.exception() is None:  # granted, then cancelled
-                self._granted -= 1
-            self._match()
-            raise
-        self._granted -= 1
+            async with self._sending:
+                while len(self._items) >= self._capacity and not self._refused:
+                    self._room.clear()
+                    await self._room.wait()
+                if self._refused:
+                    raise self._closed_error()
+                self._put(item, version)
+        finally:
+            self._pending -= 1
+            self._arrival.set()  # or the end of the data
 
     def _put(self, item: T, version: int | None) -> None:
         self._items.append((item, self.version if version is None else version))
         self._sent += 1
-        self._match()
+        self._arrival.set()
 
     async def _take(self) -> tuple[T, int]:
-        if self._items:
-            entry = self._items.popleft()
-            self._match()
-            return entry
-        if self._is_over():
-            raise self._end_of_data()
-        waiter: asyncio.Future[tuple[T, int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-            elif not waiter.cancelled() and waiter.exception() is None:  # got an item, then cancelled
-                self._items.appendleft(waiter.result())
-                self._match()
-            raise
+        if self._items and not self._receiving.held:
+            return self._pop()
+        async with self._receiving:
+            while not self._items:
+                if self.closed and not self._pending:
+                    raise self._end_of_data()
+                self._arrival.clear()
+                await self._arrival.wait()
+            return self._pop()
 
-    def _match(self) -> None:
-        while self._items and self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():  # else cancelled
-                waiter.set_result(self._items.popleft())
-        while self._senders and len(self._items) + self._granted < self._capacity:
-            room = self._senders.popleft()
-            if not room.done():
-                self._granted += 1
-                room.set_result(None)
-        while self._waiting and self._is_over():
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_exception(self._end_of_data())
+    def _pop(self) -> tuple[T, int]:
+        self._room.set()
+        return self._items.popleft()
 
-    def _is_over(self) -> bool:
-        return self.closed and not (self._items or self._senders or self._granted)
+    def _closed_error(self) -> CancelledError:
+        return CancelledError(f"Channel {self.name!r} is closed.")
 
     def _end_of_data(self) -> OutOfRangeError:
         return OutOfRangeError(
@@ -237,11 +219,9 @@ class Channel(Generic[T]):
             cancel_pending: whether pending sends raise ``CancelledError`` or continue.
         """
         self.closed = True
-        while cancel_pending and self._senders:
-            room = self._senders.popleft()
-            if not room.done():
-                room.set_exception(CancelledError(f"Channel {self.name!r} is closed."))
-        self._match()
+        self._refused = self._refused or cancel_pending
+        self._room.set()
+        self._arrival.set()
 
     def receivers(self) -> set[_Task]:
         """Return the running tasks that have received from the channel."""

@@ -237,3 +237,35 @@ async def test_a_loop_over_a_channel_ends_at_the_last_step_though_items_are_left
             channel.version += 1
     assert channel.version == 5
     assert channel.statistics().size > 0
+
+
+async def test_a_receiver_that_is_cancelled_leaves_its_item_to_the_next_one() -> None:
+    channel: Channel[int] = Channel(3)
+    first, second = (asyncio.ensure_future(channel.receive()) for _ in range(2))
+    await wait_all_tasks_blocked()
+    channel.send_nowait(1)
+    first.cancel()
+    assert await second == 1
+
+
+async def test_senders_that_wait_are_served_in_order_and_may_be_cancelled() -> None:
+    channel: Channel[int] = Channel(1)
+    channel.send_nowait(0)
+    sending = [asyncio.ensure_future(channel.send(number)) for number in (1, 2, 3)]
+    await wait_all_tasks_blocked()
+    assert await channel.receive() == 0
+    sending[0].cancel()
+    await wait_all_tasks_blocked()
+    assert [await channel.receive() for _ in range(2)] == [2, 3]
+    channel.close()
+    with pytest.raises(OutOfRangeError):
+        await channel.receive()
+
+
+async def test_a_close_ends_all_receivers_that_wait() -> None:
+    channel: Channel[int] = Channel(1)
+    waiting = [asyncio.ensure_future(channel.receive()) for _ in range(3)]
+    await wait_all_tasks_blocked()
+    channel.close()
+    ends = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(end) for end in ends] == [OutOfRangeError] * 3
