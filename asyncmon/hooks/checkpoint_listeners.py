@@ -219,9 +219,8 @@ class PendingSaves:
             self._hook.end_secs = 2 * max(self._seconds)  # the last save may wait for a previous one
             if save.session is self._session:  # an evaluated state may be older than the last one
                 self._hook.saved_step = max(handle.step or 0, self._hook.saved_step or 0)
-            if self._output.writer is not None:
-                event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=handle.path or "")
-                self._output.writer.add_session_log(event, handle.step)
+            event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=handle.path or "")
+            self._output.add_session_log(event, handle.step)
         return True
 
 

@@ -30,7 +30,6 @@ from asyncmon.runtime.graph_program import saver_of
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
-from asyncmon.system import files
 from asyncmon.system.functions import function_of
 from asyncmon.system.snapshot import Snapshot
 
@@ -153,9 +152,8 @@ class CheckpointSaverHook(SessionRunHook):
             self._save_states_of(self._evaluation)
         self._saves.take_over(session, coord)
         self._output.start(step)
-        writer = self._output.file_writer if self._save_graph_def else None
-        graph = self._graph
-        if writer is not None and graph is not None:
+        graph = self._graph if self._output.writes and self._save_graph_def else None
+        if graph is not None and (writer := self._output.file_writer) is not None:
             writer.add_graph(graph, step)
         if self._just_restored(step):
             self._schedule.done(step)
@@ -164,9 +162,10 @@ class CheckpointSaverHook(SessionRunHook):
         else:
             self.saved_step = None
             await self._saves.finish(await self._save_at(session, step))
-        if writer is not None and graph is not None:
+        if graph is not None:
             # after the claim of the directory, which deletes the files of incomplete saves
-            coord.create_task(self._write_graph, graph, name="CheckpointSaverHook, graph.pbtxt")
+            name, operations = "CheckpointSaverHook, graph.pbtxt", graph.get_operations()
+            coord.create_task(write_graph_text, self._directory, operations, name=name)
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         step = step_after(run_values)
@@ -335,7 +334,3 @@ class CheckpointSaverHook(SessionRunHook):
         newest = self._saver.last_checkpoints[-1:]  # an older one is saved again as the newest
         is_newest = not newest or newest[0].rpartition("-")[2] == number
         return same_place and is_newest and number.isdigit() and int(number) == step
-
-    async def _write_graph(self, graph: Graph) -> None:
-        with log_errors(self, "graph.pbtxt"):
-            await files.in_thread(write_graph_text, self._directory, graph.get_operations())

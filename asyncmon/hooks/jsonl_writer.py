@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import math
 import os
+from pathlib import Path
 from typing import Any, Self
 
 from asyncmon.summary.events import SessionLog, Summary, Value
 from asyncmon.system import clock, files
 from asyncmon.system.cancellation import shielded
-
-logger = logging.getLogger(__name__)
+from asyncmon.system.diagnostics import Diagnostics
 
 _STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKPOINT: "checkpoint"}
 
@@ -51,6 +50,7 @@ class JsonlWriter:
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Lock
         self._started = False
+        self._diagnostics = Diagnostics("The lines")
 
     def start(self, global_step: int | None = None) -> None:
         """Add the start of a session, once."""
@@ -120,10 +120,8 @@ class JsonlWriter:
         self._task = asyncio.create_task(self._write_or_log(), name=f"JsonlWriter {self._path!r}")
 
     async def _write_or_log(self) -> None:
-        try:
+        with self._diagnostics.tolerated(Path(self._path)):  # the lines are kept
             await self._write(sync=False)
-        except OSError:
-            logger.exception("%r cannot be written. The lines are kept and tried again.", self._path)
 
     async def _write(self, sync: bool) -> None:
         async with self._writing:

@@ -24,7 +24,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.summary.shared_writer import SharedWriter
-from asyncmon.system import files
+from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ class ProfilerHook(SessionRunHook):
         self._show_dataflow = show_dataflow
         self._show_memory = show_memory
         self._output = SharedWriter(self._directory, None)
+        self._diagnostics = Diagnostics("The timeline")
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
         self._is_first = True
         self._began: float | None = None  # the start of the current run if it is traced
@@ -113,12 +114,12 @@ class ProfilerHook(SessionRunHook):
         path = os.path.join(self._directory, f"timeline-{step}.json")
         logger.info("Saving timeline for %d into '%s'.", step, path)
         with log_errors(self, f"the timeline of step {step}"):
-            await files.make_dirs(self._directory)
-            await files.in_thread(self._write_file, path, step, nodes, program)
+            await self._diagnostics.write(path, lambda: self._write_file(path, step, nodes, program))
 
     def _write_file(self, path: str, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
         inputs = _inputs(program)
         trace = chrome_trace(nodes, title=f"step {step}", inputs=inputs, show_memory=self._show_memory)
+        os.makedirs(self._directory, exist_ok=True)
         with open(path, "w") as file:
             file.write(trace)
 

@@ -24,6 +24,7 @@ from asyncmon.hooks.stopping import StopAtStepHook
 from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 from asyncmon.system import clock, files
+from asyncmon.system.diagnostics import Diagnostics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -187,6 +188,7 @@ class ProgressHook(SessionRunHook):
         interactive = console.is_terminal or console.is_jupyter
         self._display = (_Bar if interactive else _Lines)(description, console)
         self._every_secs = refresh_secs if interactive else line_secs
+        self._diagnostics = Diagnostics("The progress")
         self._fetches: Mapping[str, Any]
         self._sampled: Mapping[str, Any] = {}
         self._rate: float | None = None
@@ -212,7 +214,8 @@ class ProgressHook(SessionRunHook):
         await self._show(session.global_step or 0)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        await files.in_thread(self._display.stop)
+        with self._diagnostics.tolerated("the console"):
+            await files.in_thread(self._display.stop)
 
     async def _sample(self, coord: Coordinator) -> None:
         async for values, _ in samples_every(coord, _SAMPLE_SECS, self._fetches):
@@ -225,7 +228,8 @@ class ProgressHook(SessionRunHook):
             self._rate = rate if self._rate is None else self._rate + _SMOOTHING * (rate - self._rate)
             self._mark = now, step
         last_step = self._last_step()
-        await files.in_thread(self._display.show, step, last_step, self._text(step, last_step))
+        with self._diagnostics.tolerated("the console"):
+            await files.in_thread(self._display.show, step, last_step, self._text(step, last_step))
 
     def _last_step(self) -> int | None:
         if self._given_last_step is not None:

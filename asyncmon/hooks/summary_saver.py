@@ -147,10 +147,8 @@ class SummarySaverHook(SessionRunHook):
             logger.exception("The summary of step %s failed.", step)
 
     def _write(self, results: list[Any], step: int | None) -> None:
-        writer = self._output.writer
-        assert writer is not None, "checked in the constructor"
         for result in results:
             if isinstance(result, Mapping):
                 self._output.add_scalars(result, step)
             elif result is not None:
-                writer.add_summary(result, step)
+                self._output.add_summary(result, step)

@@ -17,7 +17,8 @@ from asyncmon.runtime.protocols import ProgramMembers, SessionMembers, WriterMem
 from asyncmon.summary import SessionLog
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
-from asyncmon.system import clock, files
+from asyncmon.system import clock
+from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger("asyncmon.supervisor")
@@ -59,7 +60,7 @@ class EventOutput:
             return
         self._graph_added = True
         if self._logdir is not None:
-            await files.in_thread(write_graph_text, self._logdir, self._operations())
+            await write_graph_text(self._logdir, self._operations())
         if self.writer is not None:
             self.writer.add_graph(self._graph)
 
@@ -79,7 +80,8 @@ class EventOutput:
         self._graph_added = self._started = False
         await self._output.close()
         if self._given is not None:
-            await writer.close()
+            with Diagnostics("The events").tolerated(repr(writer)):
+                await writer.close()
 
 
 async def read_state(sess: Any, fetches: Any) -> Any:

@@ -21,6 +21,7 @@ from asyncmon.protobuf.tfrecord import frame
 from asyncmon.summary.event_queue import Entry, encode_entry
 from asyncmon.summary.events import Event
 from asyncmon.system import portable
+from asyncmon.system.diagnostics import free_space
 from asyncmon.system.files import FileCalls
 
 logger = logging.getLogger(__name__)
@@ -84,9 +85,7 @@ class EventFile:
                 if sync:
                     self._sync()
             except OSError as error:
-                raise _named(
-                    error, f"Events cannot be written to {self.path or self.directory!r}"
-                ) from error
+                raise _named(error, self.path or self.directory) from error
             finally:
                 if self._abandoned:
                     self._close()
@@ -229,6 +228,7 @@ def _process() -> str:
     return f".{socket.gethostname()}.{os.getpid()}."
 
 
-def _named(error: OSError, what: str) -> OSError:
+def _named(error: OSError, path: str) -> OSError:
     # OSError() returns the subclass of the number: a PermissionError stays one.
-    return OSError(error.errno, f"{what}: {error.strerror or error}", error.filename)
+    problem = f"{error.strerror or error} ({free_space(path)})"
+    return OSError(error.errno, f"Events cannot be written to {path!r}: {problem}", error.filename)

@@ -14,6 +14,7 @@ from asyncmon.protobuf import delimited
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.protobuf.step_stats import RunMetadataProto, step_stats_of
+from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.files import FileCalls, in_thread
 
 
@@ -40,9 +41,14 @@ def encode_run_metadata(times: Iterable[NodeStats]) -> bytes:
     return RunMetadataProto(step_stats=step_stats_of(times)).SerializeToString()
 
 
-def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
-    """Write ``graph.pbtxt`` into a directory, which is made if it is missing. Blocking."""
-    write_graph_file(directory, "graph.pbtxt", graph_text(operations).encode())
+async def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
+    """Write ``graph.pbtxt`` into a directory, which is made if it is missing. A failure is logged."""
+    operations = list(operations)  # the graph may grow
+
+    def write() -> None:
+        write_graph_file(directory, "graph.pbtxt", graph_text(operations).encode())
+
+    await Diagnostics("The graph").write(os.path.join(directory, "graph.pbtxt"), write)
 
 
 def write_graph_file(directory: str, name: str, data: bytes) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
+from asyncmon.summary.events import SessionLog
 from asyncmon.summary.writer import FileWriter
+from asyncmon.system.diagnostics import Diagnostics
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +91,7 @@ class FileWriterCache:
         entry = entries.get(path)
         if entry is None or entry.writer.closed:
             entry = entries[path] = _Entry(FileWriter(logdir), 0)
+            entry.writer._raises = False  # a full disk does not end the training of a hook
         return entry
 
     @classmethod
@@ -121,7 +125,7 @@ class SharedWriter:
     """The writer of one hook or service: the shared one of a directory, or a given one.
 
     The last ``close`` of a shared writer writes ``STOP`` and closes the file. A given writer stays open
-    for its owner.
+    for its owner. No method raises an ``OSError``: the failures of a disk are logged.
 
     Args:
         output_dir: the directory of the event file.
@@ -137,6 +141,7 @@ class SharedWriter:
         self._output_dir = output_dir
         self._given = summary_writer
         self.file_writer: FileWriter | None = None
+        self._diagnostics = Diagnostics("The summaries")
 
     @property
     def directory(self) -> str | None:
@@ -163,19 +168,36 @@ class SharedWriter:
     def start(self, global_step: int | None) -> None:
         """Open, and record the start of a session. Several hooks may do so."""
         self.open()
-        if self.writer is not None:
-            self.writer.start(global_step)
+        self._add(lambda writer: writer.start(global_step))
 
     def add_scalars(self, values: Mapping[str, float], global_step: int | None) -> None:
         """Add scalars by tag, if there is a writer."""
-        if self.writer is not None:
+
+        def add(writer: SummaryWriter) -> None:
             for tag, value in values.items():
-                self.writer.add_scalar(tag, value, global_step)
+                writer.add_scalar(tag, value, global_step)
+
+        self._add(add)
+
+    def add_summary(self, summary: Any, global_step: int | None) -> None:
+        """Add a ``Summary`` or its bytes, if there is a writer."""
+        self._add(lambda writer: writer.add_summary(summary, global_step))
+
+    def add_session_log(self, session_log: SessionLog, global_step: int | None) -> None:
+        """Add the start or stop of a session, or a checkpoint, if there is a writer."""
+        self._add(lambda writer: writer.add_session_log(session_log, global_step))
+
+    def _add(self, add: Callable[[SummaryWriter], None]) -> None:
+        if self.writer is not None:
+            with self._diagnostics.tolerated(repr(self.writer)):
+                add(self.writer)
 
     async def close(self) -> None:
         """Release a shared writer, or flush a given one. May be called twice."""
         shared, self.file_writer = self.file_writer, None
         if shared is not None:
-            await FileWriterCache.release(shared)
+            with contextlib.suppress(OSError):  # its task has logged it
+                await FileWriterCache.release(shared)
         elif self._given is not None:
-            await self._given.flush()
+            with self._diagnostics.tolerated(repr(self._given)):
+                await self._given.flush()

@@ -335,7 +335,7 @@ async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_t
 ) -> None:
     class Full(FileWriter):
         def add_scalar(self, tag: str, value: Any, global_step: int | None = None) -> None:
-            raise OSError("No space left on device")
+            raise RuntimeError("No space left on device")
 
     async with Full(tmp_path) as writer:
         hook = EvalHook("test", every_steps=2, summary_writer=writer)

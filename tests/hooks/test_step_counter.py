@@ -73,7 +73,7 @@ async def test_by_seconds_an_error_is_not_the_last_report_where_told_so(
 ) -> None:
     class Full(FileWriter):
         def add_scalar(self, tag: str, value: Any, global_step: int | None = None) -> None:
-            raise OSError("No space left on device")
+            raise RuntimeError("No space left on device")
 
     async with Full(tmp_path) as writer:
         hook = StepCounterHook(every_n_secs=10, summary_writer=writer)
