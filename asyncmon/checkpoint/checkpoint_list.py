@@ -13,7 +13,7 @@ from asyncmon.checkpoint.manifest import manifest_name
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
 from asyncmon.checkpoint.state_file import encode_state, load_state, state_of
 from asyncmon.checkpoint.store import Store
-from asyncmon.errors import DataLossError, OpError
+from asyncmon.errors import DataLossError, OpError, PermissionDeniedError
 from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
@@ -159,6 +159,6 @@ class CheckpointList:
             with contextlib.suppress(FileNotFoundError):
                 try:
                     found.append(read_entry(store, basename, path))
-                except DataLossError:  # damaged ones count, too
+                except (DataLossError, PermissionDeniedError):  # such ones count, too
                     found.append(Kept(path, store.mtime(manifest_name(basename))))
         return found

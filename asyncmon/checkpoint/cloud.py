@@ -53,10 +53,7 @@ class ObjectStore:
     def lock(self) -> DirectoryLock:
         return DirectoryLock.of(self.directory)
 
-    async def read(self, name: str) -> bytes:
-        return await in_thread(self.content, name)
-
-    def content(self, name: str) -> bytes:
+    def content(self, name: str, begins: bytes = b"") -> bytes:
         with _os_errors():
             return bytes(obstore.get(self._store, self._at(name)).bytes())
 
@@ -175,4 +172,4 @@ def _os_errors() -> Iterator[None]:
     except (obstore.exceptions.PermissionDeniedError, obstore.exceptions.UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, str(error).splitlines()[0]) from error
     except obstore.exceptions.BaseError as error:
-        raise OSError(errno.EIO, str(error).splitlines()[0]) from error
+        raise ConnectionError(errno.EIO, str(error).splitlines()[0]) from error

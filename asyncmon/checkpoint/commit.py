@@ -31,12 +31,13 @@ import google_crc32c
 from asyncmon.checkpoint import locations, tensor_file
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
-from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile, manifest_name
+from asyncmon.checkpoint.manifest import OPENING, Manifest, TensorEntry, TensorFile, manifest_name
 from asyncmon.checkpoint.os_errors import describe, op_errors
-from asyncmon.checkpoint.store import Store, replace_files
+from asyncmon.checkpoint.state_file import is_state
+from asyncmon.checkpoint.store import Store, is_file_name, replace_files
 from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
-from asyncmon.system.files import BESIDE, FileCalls, beside
+from asyncmon.system.files import BESIDE, FileCalls, NotRegularFileError, beside
 from asyncmon.system.snapshot import HeldArray, Holder
 
 logger = logging.getLogger(__name__)
@@ -210,9 +211,11 @@ def _complete_state(store: Store, journal: Manifest, manifest: str) -> None:
         return  # the journal of a deletion
     for name, text in journal.program[_STATE].items():
         with contextlib.suppress(FileNotFoundError):
-            if store.mtime(manifest) < store.mtime(name):
+            if store.mtime(manifest) < store.mtime(name) or not is_state(store.content(name)):
                 continue
-        store.put({name: text.encode()})
+        if is_file_name(name) and is_state(text.encode()):
+            logger.warning("A save of %r was interrupted: completing it.", store.directory)
+            store.put({name: text.encode()})
 
 
 def chunks(
@@ -274,8 +277,9 @@ def _check_is_there(store: Store, journal: str) -> None:
 
 def _manifest(store: Store, name: str) -> Manifest | None:
     # Other errors are raised: if the disk or the network fails, the manifest may exist.
-    with contextlib.suppress(FileNotFoundError, IsADirectoryError, DataLossError):
-        return Manifest.decode(store.content(name), name)
+    with contextlib.suppress(FileNotFoundError, NotRegularFileError, DataLossError):
+        file = name.removeprefix(BESIDE).partition("-")[2] if name.startswith(BESIDE) else name
+        return Manifest.decode(store.content(name, OPENING), file.removesuffix(".json"))
     return None
 
 

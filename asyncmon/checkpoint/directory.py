@@ -10,14 +10,15 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.manifest import Manifest, manifest_name
+from asyncmon.checkpoint.manifest import OPENING, Manifest, manifest_name
+from asyncmon.checkpoint.os_errors import read_errors
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.retention import Kept
 from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
-from asyncmon.errors import DataLossError, NotFoundError, OpError
+from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system.files import BESIDE, in_thread
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Finder:
                     names = reader.facts.file_names
                     fingerprint = await in_thread(store.fingerprint, names)
                     await reader.verify()
-            except (NotFoundError, DataLossError, OSError) as found:
+            except (NotFoundError, DataLossError) as found:
                 error = found
         if fingerprint is not None:
             self._read[path] = names, fingerprint, error
@@ -151,9 +152,20 @@ def read_entry(store: Store, basename: str, path: str) -> Kept:
     Raises:
         FileNotFoundError: there is no such checkpoint.
         DataLossError: the manifest is damaged.
+        OpError: it cannot be read in this environment.
     """
-    manifest = Manifest.decode(store.content(manifest_name(basename)), path)
+    manifest = read_manifest(store, basename, path)
     return Kept(path, manifest.wall_time, manifest.metrics)
+
+
+def read_manifest(store: Store, basename: str, path: str) -> Manifest:
+    """Return the manifest of a checkpoint. Blocking. Errors as :func:`read_entry`."""
+    with read_errors(f"Checkpoint {path!r}"):
+        try:
+            return Manifest.decode(store.content(manifest_name(basename), OPENING), path)
+        except FileNotFoundError as error:
+            missing = error
+    raise missing
 
 
 async def candidates(
@@ -193,7 +205,8 @@ async def candidates(
         return
     for path in listed:
         yield path
-    found = await in_thread(_present, store, None if everything else prefix)
+    with read_errors(f"The directory {directory!r}"):
+        found = await in_thread(_present, store, None if everything else prefix)
     known = await in_thread(lambda: {locations.own_path(store.directory, path) for path in listed})
     if state is None and for_restore and found:
         logger.warning(
@@ -216,9 +229,14 @@ def _present(store: Store, prefix: str | None) -> list[str]:
         if prefix not in {None, _prefix(basename)}:
             continue
         path = locations.join(store.directory, basename)
-        with contextlib.suppress(OpError, OSError):
-            is_index = name == index_name(basename)
-            time = store.mtime(name) if is_index else read_entry(store, basename, path).time
+        is_manifest = name == manifest_name(basename)
+        with contextlib.suppress(OSError):  # deleted, or unreadable: read_entry raises what matters
+            try:
+                time = read_entry(store, basename, path).time if is_manifest else store.mtime(name)
+            except DataLossError:
+                if not store.content(name, OPENING).startswith(OPENING):
+                    continue  # some other JSON file
+                time = store.mtime(name)
             found.append((time, path))
     return [path for _, path in sorted(found, reverse=True)]
 

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import socket
+import stat
 import threading
 import weakref
 from collections.abc import Callable
@@ -138,8 +139,12 @@ class DirectoryLock:
 
 
 def _take(path: Path, calls: FileCalls) -> int:
-    descriptor = calls.open(path, os.O_RDWR | os.O_CREAT)
+    # A link could make this overwrite another file, and a pipe could make it wait.
+    flags = os.O_RDWR | os.O_CREAT | portable.NO_FOLLOW | portable.NO_WAIT
+    descriptor = calls.open(path, flags)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EEXIST, "not a regular file", str(path))
         _lock(descriptor, path, calls)
     except BaseException:
         os.close(descriptor)

@@ -18,9 +18,9 @@ import numpy as np
 
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.os_errors import describe
-from asyncmon.checkpoint.store import Piece
+from asyncmon.checkpoint.store import Piece, is_file_name
 from asyncmon.system import portable
-from asyncmon.system.files import FileCalls, in_thread, read_bytes
+from asyncmon.system.files import FileCalls, content_of, in_thread, open_regular
 
 _CHUNK = 1 << 20
 
@@ -37,13 +37,9 @@ class LocalFiles:
     def lock(self) -> DirectoryLock:
         return DirectoryLock.of(self.directory)
 
-    async def read(self, name: str) -> bytes:
+    def content(self, name: str, begins: bytes = b"") -> bytes:
         with _no_such_file():
-            return await read_bytes(self._path / name)
-
-    def content(self, name: str) -> bytes:
-        with _no_such_file():
-            return (self._path / name).read_bytes()
+            return content_of(self._path / name, begins)
 
     def names(self) -> list[str]:
         try:
@@ -65,12 +61,12 @@ class LocalFiles:
         return describe(self._path)
 
     def open(self, name: str) -> MappedFile:
-        return MappedFile(self._path / name)
+        return MappedFile(self._at(name))
 
     def is_read(self, name: str) -> bool:
         """Return whether a reader in any process holds its shared lock on a file."""
         try:
-            descriptor = portable.open_file(self._path / name, os.O_RDONLY)
+            descriptor = open_regular(self._at(name))
         except OSError:
             return False
         try:
@@ -87,17 +83,23 @@ class LocalFiles:
         self._calls.make_dirs(self._path)
 
     def write(self, name: str, data: bytes | Iterable[bytes | memoryview]) -> None:
-        self._calls.write_file(self._path / name, data)
+        self._calls.write_file(self._at(name), data)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        self._calls.put_files(self._path, files)
+        self._calls.put_files(self._path, {self._at(name).name: data for name, data in files.items()})
 
     def rename(self, name: str, new: str) -> None:
-        self._calls.replace(self._path / name, self._path / new)
+        self._calls.replace(self._at(name), self._at(new))
+        self._calls.sync_directory(self._path)
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            self._calls.unlink(self._path / name)
+            self._calls.unlink(self._at(name))
+
+    def _at(self, name: str) -> Path:
+        if not is_file_name(name):
+            raise ValueError(f"{name!r} is no name of a file in {self.directory!r}.")
+        return self._path / name
 
 
 @contextlib.contextmanager
@@ -123,7 +125,7 @@ class MappedFile:
         self.name = path.name
         self._path = path
         self._descriptor = -1
-        self._descriptor = portable.open_file(path, os.O_RDONLY)
+        self._descriptor = open_regular(path)
         try:
             self._share()
             self.size = os.fstat(self._descriptor).st_size

@@ -197,7 +197,7 @@ async def _inspect(path: str) -> Inspected:
         async with await CheckpointReader.open(path) as reader:
             facts = reader.facts
             await reader.verify()
-    except (NotFoundError, DataLossError, OSError) as error:
+    except (NotFoundError, DataLossError) as error:
         return Inspected(path, facts, str(error))
     return Inspected(path, facts, None)
 

@@ -9,6 +9,8 @@ with exactly these bytes (``01234567`` stands for eight lower-case hexadecimal d
 byte is detected. The other members:
 
 =============  ======================================================================================
+``checkpoint`` ``<prefix>-<step>``, as the name of the manifest, which may not be renamed. Manifests of
+               earlier versions have no such member
 ``step``       the global step of the state, or null
 ``wall_time``  the time of the snapshot in seconds since 1970
 ``program``    the program's ``describe()``, any JSON value
@@ -49,15 +51,19 @@ import google_crc32c
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, Element, element_named
+from asyncmon.checkpoint.store import is_file_name
 from asyncmon.errors import DataLossError
 
 FORMAT = "asyncmon.checkpoint"
+ENDING = ".safetensors"
+"""The ending of the names of tensor files."""
 VERSION = 1
 
 _TEXT_DTYPE = r"object|[<|][US]\d+"
-_OPENING = b'{"crc32c": "'
+OPENING = b'{"crc32c": "'
+"""The first bytes of each manifest."""
 _CLOSING = b'", '
-_BODY = len(_OPENING) + 8 + len(_CLOSING)
+_BODY = len(OPENING) + 8 + len(_CLOSING)
 
 
 def manifest_name(basename: str) -> str:
@@ -111,6 +117,7 @@ class TextEntry(NamedTuple):
 class Manifest(NamedTuple):
     """The content of a manifest. The module describes each member."""
 
+    checkpoint: str | None = None
     step: int | None = None
     wall_time: float = 0.0
     program: Any = None
@@ -133,6 +140,7 @@ class Manifest(NamedTuple):
         members = {
             "format": FORMAT,
             "version": VERSION,
+            "checkpoint": self.checkpoint,
             "step": self.step,
             "wall_time": self.wall_time,
             "program": self.program,
@@ -145,41 +153,61 @@ class Manifest(NamedTuple):
             "replaces": self.replaces,
         }
         body = json.dumps(members, allow_nan=False)[1:].encode() + b"\n"
-        return b"%b%08x%b%b" % (_OPENING, google_crc32c.value(body), _CLOSING, body)
+        return b"%b%08x%b%b" % (OPENING, google_crc32c.value(body), _CLOSING, body)
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Manifest:
         """Return the manifest of a file with this content.
 
+        Args:
+            data: the content.
+            path: the path of the checkpoint, which ends with the name that it must have.
+
         Raises:
-            DataLossError: the content is damaged, or of another format or version.
+            DataLossError: the content is damaged, of another format or version, or that of a checkpoint
+                of another name.
         """
+        basename = path.rpartition("/")[2]
         body = data[_BODY:]
-        expected = b"%b%08x%b" % (_OPENING, google_crc32c.value(body), _CLOSING)
+        expected = b"%b%08x%b" % (OPENING, google_crc32c.value(body), _CLOSING)
         if data[:_BODY] != expected:
             raise DataLossError(
                 f"The manifest {path!r} is damaged: it begins with {data[:_BODY]!r} where its"
                 f" {len(data)} bytes call for {expected!r}."
             )
         try:
-            return cls._from_members(json.loads(b"{" + body))
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            members = json.loads(b"{" + body)
+            saved_as = members.get("checkpoint")  # earlier manifests have no such member
+            if isinstance(saved_as, str) and saved_as != basename:
+                raise ValueError(
+                    f"it is that of the checkpoint {saved_as!r}, copied or renamed: copy whole"
+                    " directories, or save under the other name"
+                )
+            return cls._from_members(members, basename)
+        except Exception as error:  # whatever the content causes
             raise DataLossError(
                 f"The manifest {path!r} is not one of format {FORMAT!r} version {VERSION}: {error!r}."
             ) from error
 
     @classmethod
-    def _from_members(cls, members: dict[str, Any]) -> Manifest:
+    def _from_members(cls, members: dict[str, Any], basename: str) -> Manifest:
         if (members["format"], members["version"]) != (FORMAT, VERSION):
             raise ValueError(f"it is of format {members['format']!r} version {members['version']!r}")
         files = tuple(TensorFile(**file) for file in members["files"])
-        if any("/" in file.name or file.name in {"", ".", ".."} for file in files):
-            raise ValueError("a file is not in the manifest's own directory")
+        for name in (*(file.name for file in files), *members["replaces"]):
+            if not (is_file_name(name) and name.startswith(basename) and name.endswith(ENDING)):
+                raise ValueError(f"{name!r} is no name of a tensor file of {basename!r}")
+        step, wall_time = members["step"], float(members["wall_time"])
+        if not (step is None or type(step) is int) or not math.isfinite(wall_time):
+            raise ValueError(f"step {step!r} and wall_time {wall_time!r} are no step and time")
+        if not all(type(file.bytes) is int and file.bytes >= 0 for file in files):
+            raise ValueError("a file has no size")
         tensors = {name: _tensor(entry, files) for name, entry in members["tensors"].items()}
         sharded = members.get("sharded", {})  # earlier manifests have no such member
         return cls(
-            step=members["step"],
-            wall_time=float(members["wall_time"]),
+            checkpoint=members.get("checkpoint"),
+            step=step,
+            wall_time=wall_time,
             program=members["program"],
             files=files,
             tensors=tensors,

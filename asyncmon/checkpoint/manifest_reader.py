@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TextEntry, decode_text, manifest_name
+from asyncmon.checkpoint.manifest import (
+    OPENING,
+    Manifest,
+    TensorEntry,
+    TextEntry,
+    decode_text,
+    manifest_name,
+)
+from asyncmon.checkpoint.os_errors import is_environment
 from asyncmon.checkpoint.stateful import ARRAY_PREFIXES, unpack
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError, NotFoundError
@@ -94,13 +102,13 @@ class ManifestContents(Contents):
             DataLossError: the manifest is damaged, or a file is missing or of another size.
         """
         name = manifest_name(basename)
-        data = await read_main_file(store, name, path)
+        data = await read_main_file(store, name, path, OPENING)
         while True:
             try:
                 return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
             except FileNotFoundError as error:
                 # If the checkpoint was saved again or deleted since, the manifest has changed.
-                again = await read_main_file(store, name, path)
+                again = await read_main_file(store, name, path, OPENING)
                 if again == data:
                     raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
                 data = again
@@ -131,7 +139,7 @@ class ManifestContents(Contents):
             if name in self._manifest.texts:
                 try:
                     found[name] = decode_text(self._manifest.texts[name])
-                except (KeyError, TypeError, ValueError) as error:
+                except Exception as error:  # whatever the content causes
                     problems.append(f"{name!r}: {error}")
         reads = []
         for number in range(len(self._files)):
@@ -173,6 +181,8 @@ class ManifestContents(Contents):
         try:
             header, *pieces = await self._files[number].read(ranges)
         except OSError as error:
+            if is_environment(error):
+                raise
             problems.append(f"{file.name!r} cannot be read: {error}")
             return
         if header.crc32c != file.header_crc32c:
@@ -193,14 +203,12 @@ class ManifestContents(Contents):
         )
 
 
-async def read_main_file(store: Store, name: str, path: str) -> bytes:
-    """Return the content of a manifest or index. Raises NotFoundError or DataLossError."""
+async def read_main_file(store: Store, name: str, path: str, begins: bytes = b"") -> bytes:
+    """Return the content of a manifest or index. Raises NotFoundError."""
     try:
-        return await store.read(name)
+        return await in_thread(store.content, name, begins)
     except FileNotFoundError as error:
         raise NotFoundError(f"There is no checkpoint {path!r}: {name!r} does not exist.") from error
-    except OSError as error:
-        raise DataLossError(f"Checkpoint {path!r} cannot be read: {error}.") from error
 
 
 def open_files(store: Store, names: Sequence[str]) -> list[DataFile]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from asyncmon.errors import (
+    DataLossError,
     FailedPreconditionError,
     NotFoundError,
     OpError,
@@ -27,12 +28,48 @@ _CLASSES: dict[int, type[OpError]] = {
     errno.ENOTDIR: FailedPreconditionError,
     errno.EISDIR: FailedPreconditionError,
     errno.EEXIST: FailedPreconditionError,
+    errno.ELOOP: FailedPreconditionError,
     errno.ENOSPC: ResourceExhaustedError,
     errno.EDQUOT: ResourceExhaustedError,
     errno.EMFILE: ResourceExhaustedError,
     errno.ENFILE: ResourceExhaustedError,
     errno.ENOMEM: ResourceExhaustedError,
 }
+
+
+_ENVIRONMENT = {
+    errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETIMEDOUT,
+}  # fmt: skip
+
+
+def is_environment(error: OSError) -> bool:
+    """Return whether an error says nothing about a file: it lies in the process, system or network."""
+    return isinstance(error, ConnectionError) or error.errno in _ENVIRONMENT
+
+
+@contextlib.contextmanager
+def read_errors(what: str) -> Iterator[None]:
+    """Raise any error of the block, which reads a checkpoint, as an :class:`OpError`.
+
+    An error of the environment has its class of :mod:`asyncmon.errors`. Any other one, whatever its
+    type, is a ``DataLossError``: the content of the files has caused it.
+
+    Args:
+        what: the beginning of the message, as in "Checkpoint 'a/model.ckpt-10'".
+    """
+    try:
+        yield
+    except (OpError, ImportError):
+        raise
+    except MemoryError as error:
+        raise ResourceExhaustedError(f"{what} cannot be read: there is not enough memory.") from error
+    except OSError as error:
+        cls = error_class(error) if is_environment(error) else DataLossError
+        name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        at = f" at {os.fspath(error.filename)!r}" if error.filename is not None else ""
+        raise cls(f"{what} cannot be read: {error.strerror or error} ({name}){at}.") from error
+    except Exception as error:
+        raise DataLossError(f"{what} is damaged: {error!r}.") from error
 
 
 def error_class(error: OSError) -> type[OpError]:

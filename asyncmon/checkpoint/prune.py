@@ -14,7 +14,7 @@ from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state, state_of, write_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import NotFoundError
-from asyncmon.system.files import in_thread
+from asyncmon.system.files import FileCalls, in_thread
 
 
 class Pruned(NamedTuple):
@@ -32,6 +32,7 @@ async def prune(
     *,
     keep_best: KeepBest | None = None,
     dry_run: bool = False,
+    calls: FileCalls | None = None,
 ) -> Pruned:
     """Keep the newest checkpoints of a directory, and the best ones; delete the others.
 
@@ -44,16 +45,17 @@ async def prune(
         max_to_keep: the number of newest checkpoints to keep, at least 1.
         keep_best: also keep the best checkpoints by a metric.
         dry_run: only return the checkpoints to delete.
+        calls: the system calls to write with, for tests of crashes.
 
     Raises:
         NotFoundError: no checkpoint in the directory verifies.
         FailedPreconditionError: another process saves there.
-        ValueError: ``max_to_keep`` is below 1.
+        ValueError: ``max_to_keep`` is below 1, or no checkpoint has the metric of ``keep_best``.
     """
     if max_to_keep < 1:
         raise ValueError(f"max_to_keep is a number of checkpoints, at least 1, got {max_to_keep!r}.")
     directory = os.fspath(checkpoint_dir)
-    claims = Claims(None)
+    claims = Claims(calls)
     found = await in_thread(_of_directory, await verify(directory), directory)
     whole = [
         Kept(one.path, one.facts.wall_time, one.facts.metrics)
@@ -65,6 +67,12 @@ async def prune(
         others = " but those of TensorFlow" if len(damaged) < len(found) else ""
         raise NotFoundError(
             f"There is no valid checkpoint in {directory!r}{others}: nothing is deleted."
+        )
+    metrics = sorted({name for one in whole for name in one.metrics})
+    if keep_best is not None and keep_best.metric not in metrics:
+        raise ValueError(
+            f"No checkpoint in {directory!r} has the metric {keep_best.metric!r}: nothing is deleted."
+            f" The metrics that there are: {', '.join(metrics) or 'none'}."
         )
     retention = Retention(max_to_keep, 0.0, math.inf, keep_best)
     stay, excess, _ = retention.decide(sorted(whole, key=lambda one: one.time))

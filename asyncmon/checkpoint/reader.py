@@ -11,6 +11,7 @@ import numpy as np
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.manifest_reader import Contents, Facts, ManifestContents
+from asyncmon.checkpoint.os_errors import read_errors
 from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
 from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name
 from asyncmon.errors import NotFoundError
@@ -43,20 +44,23 @@ class CheckpointReader:
         Raises:
             NotFoundError: there is no such checkpoint.
             DataLossError: its manifest is damaged, or a file is missing or of another size.
+            PermissionDeniedError, ResourceExhaustedError: it cannot be read in this environment.
         """
         path = os.fspath(path)
         directory, basename = locations.split(path)
         store = locations.open_store(directory)
-        try:
-            return cls(path, await ManifestContents.open(store, basename, path))
-        except NotFoundError:
-            names = await in_thread(store.names)
-            if index_name(basename) in names:
-                return cls(path, await BundleContents.open(store, basename, path))
-            if is_plain(basename) and basename in names:
-                data = await store.read(basename) if locations.is_url(path) else None
-                return cls(path, await in_thread(PlainContents.open, path, basename, data))
-            raise
+        with read_errors(f"Checkpoint {path!r}"):
+            try:
+                return cls(path, await ManifestContents.open(store, basename, path))
+            except NotFoundError:
+                names = await in_thread(store.names)
+                if index_name(basename) in names:
+                    return cls(path, await BundleContents.open(store, basename, path))
+                if is_plain(basename) and basename in names:
+                    is_url = locations.is_url(path)
+                    data = await in_thread(store.content, basename) if is_url else None
+                    return cls(path, await in_thread(PlainContents.open, path, basename, data))
+                raise
 
     @property
     def facts(self) -> Facts:
@@ -91,11 +95,13 @@ class CheckpointReader:
         """
         wanted = list(self.facts.shapes) if names is None else list(names)
         self._require(wanted)
-        return await self._contents.read(wanted)
+        with read_errors(f"Checkpoint {self.path!r}"):
+            return await self._contents.read(wanted)
 
     async def states(self) -> dict[str, Any]:
         """Return the states of hooks, data sources and other stateful objects, by name."""
-        return await self._contents.states()
+        with read_errors(f"Checkpoint {self.path!r}"):
+            return await self._contents.states()
 
     async def verify(self) -> None:
         """Read the whole checkpoint and compare it with its checksums.
@@ -103,7 +109,8 @@ class CheckpointReader:
         Raises:
             DataLossError: checksums do not match; the error names all entries.
         """
-        await self._contents.verify()
+        with read_errors(f"Checkpoint {self.path!r}"):
+            await self._contents.verify()
 
     def debug_string(self) -> str:
         """Return one line for each entry: name, dtype and shape. TF1: same name."""

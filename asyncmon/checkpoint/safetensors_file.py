@@ -19,7 +19,7 @@ import safetensors
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
 from asyncmon.checkpoint.manifest_reader import Contents, Facts
 from asyncmon.errors import DataLossError
-from asyncmon.system.files import in_thread
+from asyncmon.system.files import in_thread, open_regular
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,9 @@ class PlainContents(Contents):
             DataLossError: it is no safetensors file, or is truncated.
         """
         try:
-            if data is not None:
+            if data is None:
+                os.close(open_regular(path))  # the library would wait for a pipe
+            else:
                 found = {key: (one["dtype"], one["shape"]) for key, one in _deserialized(data)}
                 return cls(path, name, len(data), _entries(found, path), data)
             with safetensors.safe_open(path, framework="np") as file:
@@ -69,7 +71,7 @@ class PlainContents(Contents):
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         try:
             return await in_thread(self._read, names)
-        except (safetensors.SafetensorError, OSError) as error:
+        except safetensors.SafetensorError as error:
             raise DataLossError(f"{self._path!r} cannot be read: {error}.") from error
 
     def close(self) -> None:

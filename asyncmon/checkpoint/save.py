@@ -192,7 +192,9 @@ class Save:
         arrays, texts, sharded = _by_kind({**state, **captured.arrays})
         members = members_of(SnapshotMembers, snapshot)
         step, holder = members.step, members.holder
+        basename = locations.split(self.handle.path)[1]
         manifest = Manifest(
+            checkpoint=basename,
             step=self.handle.step if step is None else int(step),
             wall_time=captured.wall_time,
             program=captured.program,
@@ -206,7 +208,6 @@ class Save:
         if options.sharded:
             total = sum(array.nbytes for array in arrays.values())
             shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
-        basename = locations.split(self.handle.path)[1]
         return Draft(
             self.handle.path, basename, arrays, manifest, shard_bytes, self.control, holder=holder
         )

@@ -407,7 +407,7 @@ class Saver:
         async for path in candidates(directory, latest_filename, for_restore=True):
             try:
                 reader = await CheckpointReader.open(path)
-            except (NotFoundError, DataLossError, OSError) as error:
+            except (NotFoundError, DataLossError) as error:
                 logger.warning("%s", skip_message(path, error))
                 continue
             try:

@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.os_errors import op_errors
+from asyncmon.checkpoint.os_errors import op_errors, read_errors
 from asyncmon.checkpoint.retention import Kept
 from asyncmon.checkpoint.store import Store, replace_files
-from asyncmon.system.files import in_thread
+from asyncmon.errors import DataLossError
+from asyncmon.system.files import NotRegularFileError, in_thread
 
 STATE_NAME = "checkpoint"
 
@@ -142,10 +143,11 @@ def _checkpoint_state(
 
 
 async def read_state(store: Store, name: str) -> CheckpointState | None:
-    """Call :func:`load_state`, but ignore an unreadable file with a warning."""
+    """Call :func:`load_state`, but ignore a file on a failing disk with a warning."""
     try:
-        return await load_state(store, name)
-    except OSError as error:
+        with read_errors(f"The state file {locations.join(store.directory, name)!r}"):
+            return await load_state(store, name)
+    except DataLossError as error:
         logger.warning("%s: Checkpoint ignored", error)
         return None
 
@@ -157,10 +159,13 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
         OSError: the file cannot be read.
     """
     try:
-        state = _parse(await store.read(name))
+        state = _parse(await in_thread(store.content, name))
     except FileNotFoundError:
         return None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except NotRegularFileError as error:
+        logger.warning("%s: Checkpoint ignored", error)
+        return None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         logger.warning("%s: %r: Checkpoint ignored", locations.join(store.directory, name), error)
         return None
     newest = state.model_checkpoint_path
@@ -219,6 +224,14 @@ def encode_state(directory: str, state: CheckpointState, name: str, *, relative:
         "last_preserved_timestamp": state.last_preserved_timestamp,
     }
     return json.dumps(members, indent=1).encode() + b"\n"
+
+
+def is_state(data: bytes) -> bool:
+    """Return whether this is the content of a state file."""
+    try:
+        return bool(_parse(data).model_checkpoint_path)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+        return False
 
 
 def _parse(data: bytes) -> CheckpointState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -33,7 +34,8 @@ class DataFile(Protocol):
 class Store(Protocol):
     """A directory of checkpoints. Names are names of its files, never paths.
 
-    All methods except :meth:`read` block: call them in a thread. Errors are :class:`OSError`.
+    All methods block: call them in a thread. Errors are :class:`OSError`; one of an environment that
+    may recover is told from damage by :func:`~asyncmon.checkpoint.os_errors.is_environment`.
     """
 
     directory: str
@@ -42,11 +44,12 @@ class Store(Protocol):
     def lock(self) -> DirectoryLock:
         """The lock of the directory, shared by all savers of this process."""
 
-    async def read(self, name: str) -> bytes:
-        """Return the content of a small file. Raises FileNotFoundError."""
+    def content(self, name: str, begins: bytes = b"") -> bytes:
+        """Return the content of a small file, or the first bytes of one that begins differently.
 
-    def content(self, name: str) -> bytes:
-        """Return the content of a small file. Raises FileNotFoundError."""
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
 
     def names(self) -> list[str]:
         """Return the names of all files. A missing directory has none."""
@@ -84,6 +87,16 @@ class Store(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete a file. A missing one is ignored."""
+
+
+def is_file_name(name: object) -> bool:
+    """Return whether this is the name of a file in a directory, and no path out of it."""
+    separators = {os.sep, os.altsep, "/", "\0"} - {None}
+    return (
+        isinstance(name, str)
+        and name not in {"", os.curdir, os.pardir}
+        and not any(one in name for one in separators if one is not None)
+    )
 
 
 def replace_files(store: Store, files: Mapping[str, bytes]) -> None:

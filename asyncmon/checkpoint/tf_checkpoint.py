@@ -24,6 +24,7 @@ import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
 from asyncmon.checkpoint.manifest_reader import Contents, Facts, close_files, open_files, read_main_file
+from asyncmon.checkpoint.os_errors import is_environment
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, read_bundle
 from asyncmon.errors import DataLossError
@@ -109,6 +110,8 @@ class BundleContents(Contents):
             try:
                 found[name] = await self._tensor(name, entry)
             except (ValueError, OSError) as error:
+                if isinstance(error, OSError) and is_environment(error):
+                    raise
                 problems.append(f"{name!r}: {error}")
         if problems:
             listed = "; ".join(problems)

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 from asyncmon import checkpoint
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.directory import main_files
-from asyncmon.checkpoint.manifest import Manifest
+from asyncmon.checkpoint.directory import main_files, read_manifest
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
-from asyncmon.errors import DataLossError
+from asyncmon.errors import OpError
 from asyncmon.monitor.run import CheckpointFacts
 from asyncmon.system.files import in_thread
 
@@ -102,10 +101,10 @@ def _row(
             return CheckpointFacts(
                 path=path, step=int(step[1]) if step else None, saved=saved, bytes=size
             ), parts
-        manifest = Manifest.decode(store.content(name), path)
+        manifest = read_manifest(store, basename, path)
     except FileNotFoundError:
         return None, (name,)  # deleted since it was listed
-    except (DataLossError, OSError) as error:
+    except (OpError, OSError) as error:
         if f"{basename}.safetensors" not in names:
             return None, (name,)  # some other JSON file
         facts = CheckpointFacts(path=path, saved=store.mtime(name), verified=False, problem=str(error))

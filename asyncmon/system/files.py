@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
@@ -22,6 +24,8 @@ from asyncmon.system.cancellation import outlast
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_LARGEST = 1 << 30
 
 BESIDE = ".asyncmon-"
 """The prefix of temporary files, which are renamed when they are complete. A crash may leave them."""
@@ -87,6 +91,61 @@ async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = 
     return await _to_the_end(asyncio.ensure_future(read()))
 
 
+class NotRegularFileError(OSError):
+    """A directory, pipe, socket or device is in the place of a file."""
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """Return a new descriptor to read a regular file. Blocking, but never waits for a pipe.
+
+    A lack of descriptors or memory may be short: it is tried again for a second.
+
+    Raises:
+        NotRegularFileError: the path is not that of a regular file.
+        OSError: any other error of the system.
+    """
+    try:
+        descriptor = portable.open_retrying(path, os.O_RDONLY | portable.NO_WAIT)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise NotRegularFileError(error.errno, "not a regular file", str(path)) from error  # a socket
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        reason = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "not a regular file"
+        raise NotRegularFileError(errno.EISDIR, reason, str(path))
+    return descriptor
+
+
+def content_of(path: str | os.PathLike[str], begins: bytes = b"") -> bytes:
+    """Return the content of a regular file of at most a GiB. Blocking.
+
+    A failing disk is tried three times.
+
+    Args:
+        path: the file.
+        begins: return only the first bytes of a file that does not begin with these.
+
+    Raises:
+        NotRegularFileError: the path is not that of a regular file.
+        OSError: the file is too large, or any other error of the system.
+    """
+    for attempt in range(3):
+        with open(open_regular(path), "rb", closefd=True) as file:
+            try:
+                head = file.read(len(begins))
+                if head != begins:
+                    return head
+                if (size := os.fstat(file.fileno()).st_size) > _LARGEST:
+                    raise OSError(errno.EFBIG, f"{size} bytes, of at most {_LARGEST}", str(path))
+                return head + file.read()
+            except OSError as error:
+                if error.errno != errno.EIO or attempt == 2:
+                    raise
+    raise AssertionError("the last attempt returns or raises")
+
+
 async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sync: bool) -> None:
     """Append lines to a file, which is created with its directory if it is missing.
 
@@ -128,8 +187,11 @@ class FileCalls:
     """
 
     def make_dirs(self, path: Path) -> None:
-        """Create a directory and its missing parents."""
+        """Create a directory and its missing parents durably."""
+        missing = [one for one in (path, *path.parents) if not one.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for one in missing:
+            self.sync_directory(one.parent)
 
     def open(self, path: Path, flags: int) -> int:
         """Return a new descriptor that child processes do not inherit."""
@@ -218,7 +280,7 @@ class FileCalls:
             self.sync_directory(directory)
             for name, path in written.items():
                 self.replace(path, directory / name)
-            self.sync_directory(directory)
+                self.sync_directory(directory)
         except BaseException:
             for path in written.values():
                 with contextlib.suppress(OSError):

@@ -47,6 +47,10 @@ _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
 _BINARY: int = getattr(os, "O_BINARY", 0)
 
+NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+"""The flag to refuse a symbolic link; 0 where there is none."""
+NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
+"""The flag to open a pipe without waiting for its other end; 0 where there is none."""
 DIRECTORY: int | None = os.O_RDONLY | os.O_DIRECTORY if hasattr(os, "O_DIRECTORY") else None
 """The flags to open a directory for fsync; None where directories need no fsync."""
 
@@ -61,6 +65,18 @@ def cores() -> int:
 def open_file(path: str | os.PathLike[str], flags: int) -> int:
     """Return a new binary descriptor that child processes do not inherit."""
     return os.open(path, flags | _BINARY, 0o666)
+
+
+def open_retrying(path: str | os.PathLike[str], flags: int) -> int:
+    """Call :func:`open_file`, and again for a second if there are no descriptors or no memory."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return open_file(path, flags)
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
+                raise
+            time.sleep(_PAUSE_SECS)
+    return open_file(path, flags)
 
 
 def lock(descriptor: int, *, shared: bool = False) -> None:

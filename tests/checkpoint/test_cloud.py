@@ -114,7 +114,7 @@ async def test_a_damaged_object_is_passed_over(url: str, make_session: Callable[
     for step in (1, 2):
         await saver.save(make_session(a=np.arange(100)), f"{url}/m", step)
     store = ObjectStore(url)
-    data = bytearray(await store.read("m-2.safetensors"))
+    data = bytearray(await in_thread(store.content, "m-2.safetensors"))
     data[-1] ^= 1
     await in_thread(store.put, {"m-2.safetensors": bytes(data)})
     assert await latest_checkpoint(url) == f"{url}/m-1"

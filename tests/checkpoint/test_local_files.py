@@ -33,12 +33,12 @@ async def test_the_next_start_takes_away_what_an_incomplete_save_left(
     saver = Saver()
     await saver.save(make_session(a=1.0), tmp_path / "m", 1)
     await saver.close()
-    for name in ["mine.safetensors", "m-2.safetensors", "notes.json", "m-9.safetensors"]:
+    for name in ["mine.safetensors", "m-1.1.safetensors", "notes.json", "m-9.safetensors"]:
         (tmp_path / name).write_bytes(b"x")
     journal = Manifest(
-        files=(TensorFile("m-2.safetensors", 1, ""), TensorFile("m-1.safetensors", 1, ""))
+        files=(TensorFile("m-1.1.safetensors", 1, ""), TensorFile("m-1.safetensors", 1, ""))
     )
-    (tmp_path / ".asyncmon-0123abcd-m-2.json").write_bytes(journal.encode())
+    (tmp_path / ".asyncmon-0123abcd-m-1.json").write_bytes(journal.encode())
     (tmp_path / ".asyncmon-0123abcd-m-3.json").write_bytes(b"half a mani")
     (tmp_path / ".asyncmon-0123abcd-0").write_bytes(b"some data")
     (tmp_path / ".asyncmon-0a1b2c3d-graph.pbtxt.new").write_bytes(b"half a graph")
@@ -94,15 +94,16 @@ async def test_a_checkpoint_that_is_saved_again_while_it_is_opened_is_opened_ane
 ) -> None:
     saver = Saver()
     await saver.save(make_session(a=1.0), tmp_path / "m", 1)
-    real = LocalFiles.read
+    real, loop = LocalFiles.content, asyncio.get_running_loop()
 
-    async def read_and_be_overtaken(self: LocalFiles, name: str) -> bytes:
-        data = await real(self, name)
-        monkeypatch.setattr(LocalFiles, "read", real)
-        await saver.save(make_session(a=2.0), tmp_path / "m", 1)
+    def read_and_be_overtaken(self: LocalFiles, name: str, begins: bytes = b"") -> bytes:
+        data = real(self, name, begins)
+        monkeypatch.setattr(LocalFiles, "content", real)
+        again = saver.save(make_session(a=2.0), tmp_path / "m", 1)
+        asyncio.run_coroutine_threadsafe(again, loop).result()
         return data
 
-    monkeypatch.setattr(LocalFiles, "read", read_and_be_overtaken)
+    monkeypatch.setattr(LocalFiles, "content", read_and_be_overtaken)
     async with await load_checkpoint(tmp_path / "m-1") as reader:
         assert await reader.get_tensor("a") == 2.0
 

@@ -115,7 +115,7 @@ async def test_pieces_that_do_not_make_up_the_array_are_refused(
     body = json.dumps(members)[1:].encode() + b"\n"
     data = b'{"crc32c": "%08x", %b' % (google_crc32c.value(body), body)
     with pytest.raises(DataLossError, match="not made of its pieces"):
-        Manifest.decode(data, "m.json")
+        Manifest.decode(data, "m")
 
 
 async def test_a_manifest_without_pieces_is_read_as_before() -> None:
@@ -124,4 +124,4 @@ async def test_a_manifest_without_pieces_is_read_as_before() -> None:
     del members["crc32c"], members["sharded"]
     body = json.dumps(members)[1:].encode() + b"\n"
     older = b'{"crc32c": "%08x", %b' % (google_crc32c.value(body), body)
-    assert Manifest.decode(older, "m.json") == Manifest.decode(data, "m.json")
+    assert Manifest.decode(older, "m") == Manifest.decode(data, "m")
