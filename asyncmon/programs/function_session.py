@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any
 
@@ -164,7 +165,9 @@ class FunctionSession(SteppedSession):
         values = {name: np.asarray(value) for name, value in flatten(self._tree).items()}
         if self._counts:
             values[GLOBAL_STEP] = np.asarray(self._step, np.int64)
-        return _Ready(Snapshot(values, self.global_step))
+        taken = asyncio.get_running_loop().create_future()
+        taken.set_result(Snapshot(values, self.global_step))
+        return taken
 
     async def _load(self, values: dict[str, Any]) -> None:
         present = flatten(self._tree)
@@ -174,14 +177,3 @@ class FunctionSession(SteppedSession):
         if problems:
             raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
         await self._put(replace_leaves(self._tree, values), step)
-
-
-class _Ready:
-    """An awaitable of an available value."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def __await__(self) -> Generator[Any, None, Snapshot]:
-        yield from ()  # makes this a generator, which is what __await__ has to return
-        return self._snapshot

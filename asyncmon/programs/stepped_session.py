@@ -122,10 +122,8 @@ class SteppedSession(ABC):
         if steps is not None and read_only and not self._excludes(steps):
             return await self._execute(fetches, steps, feeds, read_only=True)
         lock = self._lock
-        if lock.held:
+        if not lock.try_lock():
             await lock.wait()
-        else:
-            lock.held = True
         try:
             self._check_open()
             if steps is None:
