@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,6 +21,7 @@ from asyncmon.distributed.ray_task import ClusterTask, TaskActor
 from asyncmon.errors import AbortedError, ResourceExhaustedError, UnknownError
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import shielded
+from asyncmon.system.functions import is_coroutine_function
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ async def launch(
         await am.distributed.launch(train, workers=3, ps=2)
     """
     require_ray()
-    if not (inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)):
+    if not is_coroutine_function(fn):
         raise TypeError(f"launch(fn) takes an `async def` function of a ClusterTask, got {fn!r}.")
     if workers < 1 or ps < 0 or max_restarts < -1:
         raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -12,6 +11,7 @@ from asyncmon.errors import FailedPreconditionError
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.state_tree import Tree, adopt, unwritable
 from asyncmon.programs.workers import Workers
+from asyncmon.system.functions import is_coroutine_function
 
 
 class OutsideState:
@@ -33,7 +33,7 @@ class OutsideState:
         Raises:
             TypeError: ``get_state`` is ``async def``.
         """
-        if inspect.iscoroutinefunction(self._get):
+        if is_coroutine_function(self._get):
             raise TypeError(
                 "get_state must be a plain function: it is called when the program is made. Where the "
                 "state is at a remote service, declare what names it there, and save it by a step."

@@ -8,6 +8,7 @@ from typing import Any
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.execution.cost import CostModel
+from asyncmon.system.functions import is_coroutine_function
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -42,7 +43,7 @@ class Step:
             raise TypeError(f"The step {name!r} is a generator; a step returns its result.")
         self.name = name
         self.fn = fn
-        self.is_async = inspect.iscoroutinefunction(fn)
+        self.is_async = is_coroutine_function(fn)
         if self.is_async and thread:
             raise TypeError(
                 f"The step {name!r} is async def and runs in the loop: leave out thread=True."

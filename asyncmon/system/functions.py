@@ -24,4 +24,5 @@ def qualified_name(fn: Any) -> str:
 
 def is_coroutine_function(fn: Any) -> bool:
     """Return whether a function, or the ``__call__`` of an object, is an ``async def`` function."""
-    return any(map(inspect.iscoroutinefunction, (fn, getattr(fn, "__call__", None))))  # noqa: B004
+    called = getattr(type(fn), "__call__", None)  # noqa: B004 - a class with an async one is none
+    return any(map(inspect.iscoroutinefunction, (fn, called)))

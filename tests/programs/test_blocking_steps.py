@@ -56,6 +56,12 @@ async def test_the_thread_of_a_step_can_be_chosen_and_the_limit_is_that_of_the_c
     with pytest.raises(TypeError, match="is async def and runs in the loop"):
         program.step(asyncio.sleep, name="sleep", thread=True)
 
+    class Sleeps:
+        async def __call__(self) -> None: ...
+
+    with pytest.raises(TypeError, match="is async def and runs in the loop"):
+        program.step(Sleeps(), name="object", thread=True)
+
 
 async def test_a_worker_does_not_hold_the_loop_and_a_cancelled_run_waits_for_it() -> None:
     begun, go = threading.Event(), threading.Event()

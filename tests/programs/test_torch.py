@@ -131,6 +131,19 @@ async def test_async_steps_run_in_the_loop() -> None:
     assert (await session.run("x")).tolist() == [2.0, 2.0]
 
 
+async def test_an_object_with_an_async_call_is_an_async_step() -> None:
+    class Doubles:
+        async def __call__(self, state: Any) -> dict[str, Any]:
+            await asyncio.sleep(0)
+            return {"doubled": 2 * state["x"]}
+
+    program = TorchProgram({"x": torch.ones(2)})
+    program.step(Doubles(), name="double")
+    session = program.create_session()
+    assert (await session.run("double"))["doubled"].tolist() == [2.0, 2.0]
+    await session.close()
+
+
 async def test_a_step_that_fails_after_a_change_breaks_the_state_until_a_checkpoint(
     tmp_path: Path,
 ) -> None:

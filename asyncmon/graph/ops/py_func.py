@@ -25,7 +25,7 @@ from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import text_of
-from asyncmon.system.functions import qualified_name
+from asyncmon.system.functions import is_coroutine_function, qualified_name
 
 
 def py_func(
@@ -64,7 +64,7 @@ def py_func(
         raise TypeError(f"func must be callable, got {func!r}.")
     listed = isinstance(Tout, list | tuple)
     types = tuple(dtypes.as_dtype(t) for t in (Tout if listed else [Tout]))
-    is_async = any(map(inspect.iscoroutinefunction, (func, type(func).__call__)))
+    is_async = is_coroutine_function(func)
     kind = "AsyncPyFunc" if is_async else "PyFunc" if stateful else "PurePyFunc"
     inputs = [convert_to_tensor(x) for x in inp]
     op = create_operation(kind, inputs, {"func": func, "Tout": types}, name or "PyFunc")
