@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from enum import Enum
 from typing import Any, NamedTuple
 
-from asyncmon.runtime.shutdown.signals import SignalHandlers
 from asyncmon.system import clock
+from asyncmon.system.signals import SignalHandlers
 
 FAILED, PREEMPTED, ABORTED = 1, 75, 130
 """Exit statuses; 75 is ``EX_TEMPFAIL`` of ``sysexits.h``: try again later."""
@@ -213,7 +213,7 @@ class SessionShutdown:
 
     def leave(self, stopped: bool) -> None:
         """Remove it. If a signal stopped the session, the process keeps what it lost."""
-        del self._process.sessions[self]
+        self._process.sessions.pop(self, None)
         if stopped:
             self._process.stopped = True
             self._process.lost += filter(None, [self.unsaved()])

@@ -19,8 +19,8 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 
 from asyncmon.errors import CancelledError
 from asyncmon.runtime.shutdown.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
-from asyncmon.runtime.shutdown.signals import SIGNALS
 from asyncmon.system import clock
+from asyncmon.system.signals import SIGNALS
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
