@@ -65,6 +65,8 @@ class SaveHandle:
         """Seconds from the call to the end of the save; None until it is done."""
         self.nbytes: int | None = None
         """The size of the checkpoint's tensor files; None until it is done."""
+        self.captured = False
+        """Whether the snapshot is taken, so that the session may be closed."""
         self.superseded_by: SaveHandle | None = None
         """The later save that replaced this one while it was pending."""
         self.awaited = False

@@ -446,6 +446,7 @@ class Saver:
 
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.state.snapshot(pull=not self._claims.has_plain_files(save.directory))
+        save.handle.captured = True
         draft = await in_thread(self._prepare, save, snapshot)
         if draft is None:
             return None

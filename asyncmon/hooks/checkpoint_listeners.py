@@ -82,8 +82,9 @@ class PendingSaves:
     """The saves in progress, in order, until each is logged and all listeners were called.
 
     A recovery cancels the tasks of the replaced session, but no save: the next session takes over
-    pending saves. If such a save fails with an error that sessions recover from, its state is lost and
-    a WARNING is logged. No listener is called twice for one checkpoint.
+    pending saves. If such a save fails with an error that sessions recover from, or before its
+    snapshot was taken, its state is lost and a WARNING is logged. No listener is called twice for one
+    checkpoint.
 
     ``on_error`` of the hook applies to errors in tasks: with ``"detach"``, :meth:`raise_if_failed`
     raises the error in a method of the hook.
@@ -179,16 +180,16 @@ class PendingSaves:
                 await self._call_after_save(save)
         except asyncio.CancelledError:
             raise  # the save stays pending for the next session
-        except PREEMPTION as error:
+        except BaseException as error:
             self._pending.remove(save)
-            if save.session is self._session:
+            is_lost = isinstance(error, PREEMPTION) or (
+                isinstance(error, Exception) and not save.handle.captured
+            )
+            if not is_lost or save.session is self._session:
                 raise
             step, why = save.handle.step, text_of(error)  # of a session that was replaced
             logger.warning("The checkpoint of step %s was lost with its session: %s", step, why)
             return
-        except BaseException:
-            self._pending.remove(save)
-            raise
         self._pending.remove(save)
 
     async def _call_after_save(self, save: _PendingSave) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state
-from asyncmon.errors import AbortedError, OpError
+from asyncmon.errors import AbortedError, CancelledError, OpError
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
 from asyncmon.runtime import ChiefSessionCreator, Scaffold
 from asyncmon.runtime.monitored_session import MonitoredSession
@@ -383,6 +383,46 @@ async def test_a_save_that_fails_during_a_recovery_interrupts_the_session_that_t
     error = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OpError, match="No space left"):
         await recover_during_a_save(tmp_path, error=error)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("Session is closed."), CancelledError("Session has been closed.")]
+)
+async def test_a_save_whose_snapshot_is_lost_with_its_session_is_a_warning(
+    tmp_path: Path, error: Exception, lines: Lines
+) -> None:
+    """Whatever error the session has for it."""
+
+    class Waiting(ScriptedSession):
+        """Its snapshot after the second run waits until it is closed."""
+
+        waiting: asyncio.Future[Any] | None = None
+
+        def snapshot(self) -> Any:
+            if self.global_step != 2:
+                return super().snapshot()
+            self.waiting = asyncio.get_running_loop().create_future()
+            return self.waiting
+
+        async def close(self) -> None:
+            if self.waiting is not None:
+                self.waiting.set_exception(error)
+            await super().close()
+
+    class Program(Preempted):
+        def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
+            script, self.script = self.script, None
+            return ScriptedSession() if script is None else Waiting(script)
+
+    scaffold = Scaffold(saver=Saver(max_to_keep=None))
+    creator = ChiefSessionCreator(scaffold, program=Program(), checkpoint_dir=tmp_path)
+    hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold, wait_secs=0)
+    async with MonitoredSession(creator, [hook]) as sess:
+        for _ in range(6):
+            await sess.run("train")
+        assert sess.global_step == 3
+    assert any("was lost with its session" in line for line in lines("checkpoint_listeners"))
+    assert await saved(tmp_path) == [0, 2, 3]
 
 
 async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: Path) -> None:
