@@ -34,7 +34,6 @@ from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.session_statistics import HookStatistics
-from asyncmon.summary.event_log import EventLog
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
@@ -55,9 +54,10 @@ _QUEUE_SECS = 2.0  # timeout of a query of the queues in another process
 class LiveRun:
     """A monitored session of this process, also before it is opened and after it is closed.
 
-    Its scalars and checkpoints are read from the directories that its hooks write to. Without viewers
-    it costs a step nothing: hooks are timed, lag is measured and events are written at once only from a
-    :meth:`refresh` until :data:`LOOK_SECS` after the last one.
+    Its scalars are those that the event writers of its hooks' directories get. Earlier ones, before the
+    first :meth:`refresh`, are read from the directories once, checkpoints whenever they change. Hooks
+    are timed and lag is measured from a :meth:`refresh` until :data:`LOOK_SECS` after the last one, so
+    that a step without viewers costs nothing.
 
     Args:
         name: the name that is shown.
@@ -97,7 +97,6 @@ class LiveRun:
         self._look()
         self._find_directories()
         for directory in self._directories.values():
-            EventLog.write_soon(directory.path)
             await directory.refresh()
 
     def _look(self) -> None:
@@ -142,7 +141,9 @@ class LiveRun:
             if path not in self._directories:
                 written = path in paths[: len(events)]
                 prefix = _prefix(path, main) if written else ""
-                self._directories[path] = RunDirectory(path, scalars=self.scalars, prefix=prefix)
+                self._directories[path] = RunDirectory(
+                    path, scalars=self.scalars, prefix=prefix, live=True
+                )
 
     # -- status and details
 

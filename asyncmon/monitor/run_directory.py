@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import stat
 from collections import deque
@@ -18,7 +19,9 @@ from asyncmon.monitor.graph_nodes import graph_from_text
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
 from asyncmon.protobuf.graph_def import GraphDef
-from asyncmon.summary.events import Event, SessionLog
+from asyncmon.summary.event_log import EventLog, Tap
+from asyncmon.summary.event_queue import Entry, as_is, encode_entry, scalar_fields
+from asyncmon.summary.events import Event, SessionLog, Summary
 from asyncmon.summary.reader import EventTail
 from asyncmon.summary.scalars import Scalar, ScalarRecords, scalars_of
 from asyncmon.system import clock
@@ -46,6 +49,7 @@ class RunDirectory:
         scalars: the columns to add to.
         prefix: a prefix for the tags in these columns, such as ``"eval/"``.
         poll_secs: seconds between two reads while there are viewers.
+        live: this process writes the events. Files are read once; later events come from the writers.
 
     Example::
 
@@ -64,6 +68,7 @@ class RunDirectory:
         scalars: Scalars | None = None,
         prefix: str = "",
         poll_secs: float = 1.0,
+        live: bool = False,
     ) -> None:
         self.path = os.path.abspath(path)
         self.name = name or os.path.basename(self.path) or self.path
@@ -73,9 +78,12 @@ class RunDirectory:
         self._tags: set[str] = set()
         self._files = _EventFiles(self.path)
         self._checkpoints = CheckpointTable(self.path)
+        self._live = live
 
     async def refresh(self) -> None:
         """Read the records appended to the event files. A damaged file is read up to the damage."""
+        if self._live:
+            self._files.tap()
         more = True
         while more:
             self._apply()  # including the records read by a cancelled call
@@ -153,6 +161,8 @@ class _EventFiles:
         self._scalars = ScalarRecords()
         self._damaged: set[str] = set()
         self._progress: deque[tuple[float, int]] = deque(maxlen=30)
+        self._tap: Tap | None = None
+        self._is_read = False  # all that was written before the tap
 
     def rate(self) -> float | None:
         """Return the steps per second over the last reads."""
@@ -161,18 +171,49 @@ class _EventFiles:
         (began, first), (ended, last) = self._progress[0], self._progress[-1]
         return (last - first) / (ended - began) if ended > began and last > first else None
 
+    def tap(self) -> None:
+        """Take further events from the writers of this process. Does not block."""
+        if self._tap is not None and self._tap.is_lost:
+            self._tap = None
+            self._reset()  # reads the files again
+        if self._tap is None:
+            self._tap = EventLog.tap(str(self._directory))
+
     def read(self) -> bool:
         """Read new records, at most one chunk; return whether there are more."""
+        if not self._is_read:
+            more = self._read_files()
+            self._is_read = self._tap is not None and not more
+            return more
+        assert self._tap is not None, "set before"
+        added = [self._tap.events.popleft() for _ in range(len(self._tap.events))]
+        self._take(event for entry in added if (event := self._added(entry)) is not None)
+        return False
+
+    def _added(self, entry: Entry | bytes) -> Event | Scalar | None:
+        """Return an event that was added by a writer; None if it has nothing to show."""
+        if isinstance(entry, bytes):
+            return Event.FromString(entry)
+        wall_time, step, tags, payload, encode = entry
+        if encode is scalar_fields:
+            return Scalar(wall_time, step, str(tags), float(np.float32(payload)))
+        if encode is as_is:
+            data = encode_entry(entry)
+            return None if data is None else Event.FromString(data)
+        return Event(wall_time, step, summary=Summary()) if tags is not None else None
+
+    def _read_files(self) -> bool:
         sizes = self._sizes()
         if any(sizes.get(name, -1) < tail.position for name, tail in self._tails.items()):
             self._reset()  # a file was deleted or rewritten
+        limit = (lambda name: math.inf) if self._tap is None else self._tap.limit
         for name, size in sizes.items():
             tail = self._tails.get(name)
             if tail is None:
                 tail = self._tails[name] = EventTail(str(self._directory / name))
-            if size > tail.position and name not in self._damaged:
-                self._read_chunk(name, tail)
-                if not tail.at_end:
+            if min(size, limit(name)) > tail.position and name not in self._damaged:
+                self._read_chunk(name, tail, limit(name))
+                if tail.position < min(size, limit(name)) and name not in self._damaged:
                     return True
         return False
 
@@ -180,6 +221,7 @@ class _EventFiles:
         self._tails.clear()
         self._damaged.clear()
         self._progress.clear()
+        self._is_read = False
         self.graph = self.runs = self.step = self.started = self.updated = None
         self.changes.append(-1)
 
@@ -196,9 +238,10 @@ class _EventFiles:
             return {}
         return dict(sorted(found))
 
-    def _read_chunk(self, name: str, tail: EventTail) -> None:
+    def _read_chunk(self, name: str, tail: EventTail, limit: float) -> None:
         try:
-            self._take(tail.decoded(tail.read(), lambda record: self._decoded(tail, record)))
+            data = tail.read(limit)
+            self._take(tail.decoded(data, lambda record: self._decoded(tail, record)))
             tail.check()
         except (OpError, OSError) as error:
             self._damaged.add(name)

@@ -69,6 +69,19 @@ class EventFile:
         """Keep entries for the next write. Does not block."""
         self._entries.extend(entries)
 
+    def progress(self) -> tuple[dict[str, int] | None, list[Entry | bytes]]:
+        """Return the bytes of whole records by the file's name, and the taken events that follow.
+
+        None instead of the bytes while a write is in progress. Does not block.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None, []
+        try:
+            written = {} if self.path is None else {os.path.basename(self.path): self._length}
+            return written, [*(record[12:-4] for record in self._encoded), *self._entries]
+        finally:
+            self._lock.release()
+
     def write(self, sync: bool, now: float) -> None:
         """Write the taken entries; with ``sync``, flush them to the disk.
 
@@ -222,6 +235,18 @@ def _file_name(now: float, suffix: str, others: list[str]) -> str:
     if f"{_PREFIX}{secs:010d}{name}" < last and (found := re.match(r"\d+", last[len(_PREFIX) :])):
         secs = int(found[0]) + 1
     return f"{_PREFIX}{secs:010d}{name}"
+
+
+def next_number() -> int:
+    """Return a number between those of this process's earlier files and those of its later ones."""
+    return next(_numbers)
+
+
+def number_of(name: str) -> int | None:
+    """Return the number of a file of this process, None for a file of another one."""
+    _, own, rest = name.partition(_process())
+    found = re.match(r"\d+", rest) if own else None
+    return None if found is None else int(found[0])
 
 
 def _process() -> str:

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 from weakref import WeakSet
 
 from asyncmon.protobuf import delimited
-from asyncmon.summary.event_queue import SESSION_LOG, as_is
+from asyncmon.summary.event_file import next_number, number_of
+from asyncmon.summary.event_queue import SESSION_LOG, Entry, as_is
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.writer_task import BackgroundWriter
 from asyncmon.system import clock
+
+_MOST_TAPPED = 50_000  # entries that nobody takes
+
+
+class Tap:
+    """The events that writers of this process add to a directory from now on, in memory.
+
+    Attributes:
+        events: added entries, and serialized events, that were not taken yet. Thread-safe.
+        written: the bytes of earlier events in the open file, by its name.
+        is_lost: whether there were too many. The tap then gets no more.
+    """
+
+    def __init__(self, written: dict[str, int], events: Iterable[Entry | bytes]) -> None:
+        self.events: deque[Entry | bytes] = deque(events)
+        self.written = written
+        self.is_lost = False
+        self._next_file = next_number()
+
+    def limit(self, name: str) -> float:
+        """Return the number of bytes of a file that hold earlier events."""
+        number = number_of(name)
+        if number is not None and number > self._next_file:
+            return 0
+        return self.written.get(name, math.inf)
+
+    def add(self, entry: Entry) -> None:
+        """Keep an entry."""
+        self.is_lost = self.is_lost or len(self.events) >= _MOST_TAPPED
+        if not self.is_lost:
+            self.events.append(entry)
 
 
 class EventLog:
@@ -29,6 +63,7 @@ class EventLog:
 
     _lock: ClassVar[threading.RLock] = threading.RLock()
     _open: ClassVar[dict[str, EventLog]] = {}
+    _tapped: ClassVar[dict[str, WeakSet[Tap]]] = {}
     _kept: ClassVar[dict[str, int]] = {}  # of closed logs: the last step added outside a session
 
     def __init__(self, path: str, background: BackgroundWriter) -> None:
@@ -36,6 +71,7 @@ class EventLog:
         self.run_tags: set[str] = set()
         self.graph: tuple[Any, int] | None = None
         self._path = path
+        self._taps = self._tapped.setdefault(path, WeakSet())
         self._writers: WeakSet[Any] = WeakSet()
         self._starters: WeakSet[Any] = WeakSet()  # the writers that record a session
         self._started = False
@@ -54,11 +90,27 @@ class EventLog:
             return log
 
     @classmethod
-    def write_soon(cls, directory: str) -> None:
-        """Start to write the pending events of a directory, if it has an open log."""
-        log = cls._open.get(os.path.realpath(directory))
-        if log is not None:
-            log.background.write_soon()
+    def tap(cls, directory: str) -> Tap | None:
+        """Return the events that are added to a directory from now on, also by later logs.
+
+        None while a write is in progress, or if the writers belong to another event loop.
+        """
+        path = os.path.realpath(directory)
+        with cls._lock:
+            log = cls._open.get(path)
+            written, pending = ({}, []) if log is None else log.background.progress()
+            if written is None:
+                return None
+            tap = Tap(written, pending)
+            cls._tapped.setdefault(path, WeakSet()).add(tap)
+            return tap
+
+    def put(self, entry: Entry, raises: bool = True) -> None:
+        """Add an entry, see :meth:`BackgroundWriter.put`."""
+        self.background.put(entry, raises)
+        if self._taps:
+            for tap in self._taps:
+                tap.add(entry)
 
     def leave(self, writer: Any) -> None:
         """Remove a writer. The last one of those that recorded a session adds ``STOP``."""
@@ -68,7 +120,7 @@ class EventLog:
             if self._started and not self._starters:
                 self._started = False
                 stop = delimited(SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
-                self.background.put((clock.wall(), 0, None, stop, as_is), raises=False)
+                self.put((clock.wall(), 0, None, stop, as_is), raises=False)
             if not self._writers and self._open.get(self._path) is self:
                 del self._open[self._path]
                 if self._kept_step >= 0:

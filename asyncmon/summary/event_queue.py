@@ -152,6 +152,11 @@ class EventQueue:
             entries.append(entry)
             return len(entries)
 
+    def pending(self) -> list[Entry]:
+        """Return all entries."""
+        with self._lock:
+            return list(self._entries)
+
     def take(self) -> list[Entry]:
         """Remove and return all entries."""
         with self._lock:

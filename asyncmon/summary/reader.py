@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
@@ -118,12 +119,12 @@ class EventTail:
             data = await files.read_bytes(self._path, self.position, _CHUNK)
         return await files.in_thread(self.events, data)
 
-    def read(self) -> bytes:
-        """Return the next chunk. Blocking."""
+    def read(self, limit: float = math.inf) -> bytes:
+        """Return the next chunk, up to a position in the file. Blocking."""
         with self._not_found(), open(self._path, "rb") as file:
             file.seek(self.position)
-            there = os.fstat(file.fileno()).st_size - self.position
-            return file.read(max(0, min(there, _CHUNK)))  # allocating a whole chunk is slow
+            there = min(os.fstat(file.fileno()).st_size, limit) - self.position
+            return file.read(max(0, int(min(there, _CHUNK))))  # allocating a whole chunk is slow
 
     def events(self, data: bytes) -> list[Event]:
         """Return the events that a chunk completes. :meth:`check` raises an error after them."""

@@ -241,7 +241,7 @@ class FileWriter:
         log = self._attached()
         if log is not None:
             entry = event.wall_time, log.step(event.step), None, what, as_is
-            log.background.put(entry, self._raises)
+            log.put(entry, self._raises)
             log.session(self, event.session_log, event.step)
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
@@ -384,8 +384,7 @@ class FileWriter:
     ) -> None:
         log = self._log if self._log is not None else self._attached()
         if log is not None:
-            entry = clock.wall(), log.step(global_step), tags, payload, encode
-            log.background.put(entry, self._raises)
+            log.put((clock.wall(), log.step(global_step), tags, payload, encode), self._raises)
 
     def _attached(self) -> EventLog | None:
         """Return the log of the directory, which is joined at the first call; None after a close."""

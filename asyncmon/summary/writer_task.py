@@ -105,10 +105,15 @@ class BackgroundWriter:
         if self.state is State.OPEN and (pending == 1 or pending >= self._queue.bound):
             self._wake(now=pending >= self._queue.bound and self._may_write())
 
-    def write_soon(self) -> None:
-        """Start to write pending entries, at most once a second. Errors are raised by later calls."""
-        if self.state is State.OPEN and len(self._queue) and self._may_write():
-            self._wake(now=True)
+    def progress(self) -> tuple[dict[str, int] | None, list[Entry | bytes]]:
+        """Return the bytes written to the file, by its name, and the entries that follow them.
+
+        None instead of the bytes while a write is in progress, or in another loop than the task's.
+        """
+        if self.state is not State.NEW and self._loop is not _running_loop():
+            return None, []
+        written, taken = self._file.progress()
+        return written, [*taken, *self._queue.pending()]
 
     def forked(self) -> None:
         """Forget the file, the entries and the task, which are the parent's. For a child process."""
