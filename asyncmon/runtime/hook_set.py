@@ -247,8 +247,7 @@ class HookSet:
                 del errors[seen:]
                 unsaved = saves and _members(hook).saved_step != step_of(session)
                 if unsaved or not stops.is_preempted():
-                    what = f"{hook_name(hook)}.end {what} within the grace period after a signal."
-                    errors.append(DeadlineExceededError(what))
+                    errors.append(shutdown.timeout(f"{hook_name(hook)}.end {what}"))
 
     @property
     def end_secs(self) -> float:

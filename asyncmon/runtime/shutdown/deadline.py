@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from enum import Enum
 from typing import Any, NamedTuple
 
+from asyncmon.errors import DeadlineExceededError
 from asyncmon.system import clock
 from asyncmon.system.signals import SignalHandlers
 
@@ -83,6 +84,8 @@ class ProcessShutdown:
         """The open sessions."""
         self.stopped = False
         """Whether a signal stopped a session, here or elsewhere in its cluster."""
+        self.timeouts: list[BaseException] = []
+        """The errors of hooks that exceeded the grace period. The status does not depend on them."""
 
     def hold(
         self, first: Callable[[float], None], second: Callable[[int], None], secs: float | None
@@ -98,6 +101,7 @@ class ProcessShutdown:
             return lambda: None
         self._host, self._secs, self.stopped = (first, second), secs, False
         self.lost.clear()
+        self.timeouts.clear()
         self.handlers.install()
 
         def let_go() -> None:
@@ -270,6 +274,12 @@ class SessionShutdown:
     def is_over(self, stage: Stage) -> bool:
         """Return whether the time of a stage is over."""
         return self.is_running and clock.monotonic() >= self.until(stage)
+
+    def timeout(self, what: str) -> DeadlineExceededError:
+        """Return the error of a hook that exceeded its stage."""
+        error = DeadlineExceededError(f"{what} within the grace period after a signal.")
+        self._process.timeouts.append(error)
+        return error
 
     @contextlib.asynccontextmanager
     async def limit(self, stage: Stage) -> AsyncIterator[asyncio.Timeout]:

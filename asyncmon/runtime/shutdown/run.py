@@ -126,10 +126,11 @@ def _ignore_signals() -> None:
 
 
 def _says_stopped(error: BaseException) -> bool:
-    """Return whether an error is only the cancellation by a stop."""
+    """Return whether an error is only the cancellation by a stop, or the end of the grace period."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_says_stopped, error.exceptions))
-    return isinstance(error, asyncio.CancelledError | CancelledError)
+    over = any(error is one for one in process_shutdown.timeouts)
+    return over or isinstance(error, asyncio.CancelledError | CancelledError)
 
 
 def _stop_status() -> int:
@@ -242,8 +243,8 @@ class _Host:
             status = FAILED
             try:
                 status = FAILED if self.failed else process_shutdown.status()
-                lost = "".join(f" {one}." for one in process_shutdown.losses())
-                what = f"The grace period is over. Exit status {status}.{lost}\n"
+                lost = "; ".join(process_shutdown.losses())
+                what = f"The grace period is over. Exit status {status}.{lost and ' Lost: '}{lost}\n"
                 os.write(2, what.encode())  # a lock of the log, or of a stream, may be held
             finally:
                 os._exit(status)

@@ -69,6 +69,25 @@ def test_an_end_that_uses_up_the_period_loses_the_state(
     assert "not saved: the last saved state is that of step 0" in err
 
 
+def test_an_end_that_hangs_before_the_signal_loses_nothing(tmp_path: Path) -> None:
+    """The session closes for another reason. The saver still has its time."""
+    code = """
+        class Hangs(am.SessionRunHook):
+            async def end(self, session):
+                print("ready", flush=True)
+                await asyncio.sleep(3600)
+
+        async def main():
+            async with session(checkpoint_dir="run", hooks=[Hangs()]) as sess:
+                for _ in range(4):
+                    await sess.run("train")
+        am.run(main, stop_grace_period_secs=2)
+    """
+    status, _, err = stopped(code, tmp_path)
+    assert status == 75, err
+    assert saved(tmp_path / "run") == (4, 4)
+
+
 @pytest.mark.parametrize("where", ["signals=None", "checkpoint_dir=None"])
 def test_a_session_that_holds_the_loop_loses_its_state(tmp_path: Path, where: str) -> None:
     code = f"""
