@@ -487,3 +487,19 @@ async def test_a_signal_ends_an_evaluation_at_once(concurrent: bool, stopping: b
         assert clock.monotonic() == (5.5 if concurrent else 5)
     assert clock.monotonic() <= 5.5
     assert (hook.metrics, sess.stop_reason) == ({}, "enough" if stopping else "signal SIGTERM")
+
+
+async def test_local_variables_of_an_evaluation_are_initialised() -> None:
+    """In its own session, before the first evaluation."""
+    with g.Graph().as_default() as graph:
+        step = g.train.create_global_step()
+        train_op = g.assign_add(step, 1)
+        offset = g.Variable(
+            5.0, name="offset", trainable=False, collections=[g.GraphKeys.LOCAL_VARIABLES]
+        )
+        metric = g.add(g.cast(step, g.float32), offset)
+    hook = EvalHook({"metric": metric}, every_steps=2)
+    async with MonitoredSession(ChiefSessionCreator(program=graph), [hook]) as sess:
+        for _ in range(2):
+            await sess.run(train_op)
+    assert hook.metrics == {"metric": 7.0}
