@@ -39,7 +39,7 @@ from asyncmon.graph.core.op import WAITS, OpDef, Spec, register
 from asyncmon.graph.core.shape import Shape, TensorShape, as_shape
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.queues.gradient_sums import LARGE, Accumulator, Entry, GradientSum, shape_mismatch
-from asyncmon.graph.queues.ops import awaited, resource_name
+from asyncmon.graph.queues.ops import awaited, gives, resource_name
 from asyncmon.system.files import in_thread
 
 _DTYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
@@ -361,19 +361,12 @@ def _take_rule(handle: Spec, count: Spec, *, accumulator: AccumulatorSpec) -> Sp
     return Spec(dtypes.int64, (None,)), Spec(accumulator.dtype, rows), dense
 
 
-def _handle_rule() -> Spec:
-    return Spec(dtypes.string, ())
-
-
-def _count_rule(_handle: Spec, **attrs: Any) -> Spec:
-    return Spec(dtypes.int32, ())
-
-
+_STRING, _COUNT = gives(Spec(dtypes.string, ())), gives(Spec(dtypes.int32, ()))
 for _kind in ("ConditionalAccumulator", "SparseConditionalAccumulator"):
     # The value of an accumulator's own node only ties its ops together.
-    register(OpDef(f"Resource{_kind}", lambda: np.array(b"accumulator", object), _handle_rule))
+    register(OpDef(f"Resource{_kind}", lambda: np.array(b"accumulator", object), _STRING))
 for _kind in ("Resource", "Sparse"):
     awaited(f"{_kind}AccumulatorApplyGradient", _try_apply, _apply_rule, _apply)
     awaited(f"{_kind}AccumulatorTakeGradient", _try_take, _take_rule, _take)
-awaited("ResourceAccumulatorNumAccumulated", _try_count, _count_rule, changes=False)
+awaited("ResourceAccumulatorNumAccumulated", _try_count, _COUNT, changes=False)
 awaited("ResourceAccumulatorSetGlobalStep", _try_set_step, _scalars_rule)

@@ -12,7 +12,6 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, Spec, register
@@ -85,14 +84,19 @@ def resource_name(handle: Tensor) -> str:
 
 
 # --- kernels: return results, or else a coroutine that waits ---------------------------------------
+def _core(run: Run, op: Operation) -> QueueCore:
+    queue: QueueSpec = op.attrs["queue"]
+    return queue.core(run)
+
+
 def _try_reserve(run: Run, op: Operation, _handle: Any) -> Any:
-    core = op.attrs["queue"].core(run)
+    core = _core(run, op)
     room = core.reserve_nowait(run, op.attrs["count"])
     return WAITS if room is None else _reserved(run, core, room)
 
 
 async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
-    core = op.attrs["queue"].core(run)
+    core = _core(run, op)
     return _reserved(run, core, await core.reserve(run, op.attrs["count"]))
 
 
@@ -147,13 +151,13 @@ def _rows(values: Any, spec: Spec) -> Any:
 
 
 def _try_dequeue(run: Run, op: Operation, _handle: Any, count: Any = 1) -> Any:
-    core, most = op.attrs["queue"].core(run), op.attrs.get("at_most", False)
+    core, most = _core(run, op), op.attrs.get("at_most", False)
     taken = core.take_nowait(run, _checked(op, count), at_most=most)
     return WAITS if taken is None else _taken(run, op, core, taken)
 
 
 async def _dequeue(run: Run, op: Operation, _handle: Any, count: Any = 1) -> Any:
-    core, most = op.attrs["queue"].core(run), op.attrs.get("at_most", False)
+    core, most = _core(run, op), op.attrs.get("at_most", False)
     return _taken(run, op, core, await core.take(run, _checked(op, count), at_most=most))
 
 
@@ -195,21 +199,9 @@ def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
 
 
 def _try_close(run: Run, op: Operation, _handle: Any) -> None:
-    core = op.attrs["queue"].core(run)
+    core = _core(run, op)
     error = closing_error.get() if op.attrs["fails"] else None
     run.on_commit(partial(core.close, cancel_pending_enqueues=op.attrs["cancel"], error=error))
-
-
-def _try_clear(run: Run, op: Operation, _handle: Any) -> None:
-    run.on_commit(op.attrs["queue"].core(run).clear)
-
-
-def _try_size(run: Run, op: Operation, _handle: Any) -> Any:
-    return np.int32(op.attrs["queue"].core(run).size(run))
-
-
-def _try_is_closed(run: Run, op: Operation, _handle: Any) -> Any:
-    return np.bool_(op.attrs["queue"].core(run).closed)
 
 
 # --- shape rules ----------------------------------------------------------------------------------
@@ -249,8 +241,9 @@ def _dequeue_many_rule(
     return tuple(Spec(spec.dtype, (first, *(spec.shape or ()))) for spec in queue.components)
 
 
-def _scalar(dtype: DType) -> Callable[..., Spec]:
-    return lambda *_inputs, **_attrs: Spec(dtype, ())
+def gives(*specs: Spec) -> Callable[..., Spec | tuple[Spec, ...]]:
+    """Return the rule of an op whose outputs have these specs, whatever its inputs are."""
+    return lambda *_inputs, **_attrs: specs[0] if len(specs) == 1 else specs
 
 
 def awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes: bool = True) -> None:
@@ -264,13 +257,14 @@ def awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes: 
 
 for _kind in ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2"):
     # The value of a queue's own node only ties the queue's ops together.
-    register(OpDef(_kind, lambda **attrs: np.array(b"queue", object), _scalar(dtypes.string)))
-awaited("QueueReserve", _try_reserve, _scalar(dtypes.variant), _reserve)
+    register(OpDef(_kind, lambda **attrs: np.array(b"queue", object), gives(Spec(dtypes.string, ()))))
+awaited("QueueReserve", _try_reserve, gives(Spec(dtypes.variant, ())), _reserve)
 awaited("QueueEnqueueV2", _try_enqueue, _enqueue_rule(0), _enqueue)
 awaited("QueueEnqueueManyV2", _try_enqueue, _enqueue_rule(1), _enqueue)
 awaited("QueueDequeueV2", _try_dequeue, lambda handle, *, queue: queue.components, _dequeue)
 awaited("QueueDequeueManyV2", _try_dequeue, _dequeue_many_rule, _dequeue)
-awaited("QueueClear", _try_clear, lambda handle, **attrs: ())
-awaited("QueueCloseV2", _try_close, lambda handle, **attrs: ())
-awaited("QueueSizeV2", _try_size, _scalar(dtypes.int32), changes=False)
-awaited("QueueIsClosedV2", _try_is_closed, _scalar(dtypes.bool), changes=False)
+awaited("QueueClear", lambda run, op, _: run.on_commit(_core(run, op).clear), gives())
+awaited("QueueCloseV2", _try_close, gives())
+_SIZE, _BOOL = gives(Spec(dtypes.int32, ())), gives(Spec(dtypes.bool, ()))
+awaited("QueueSizeV2", lambda run, op, _: np.int32(_core(run, op).size(run)), _SIZE, changes=False)
+awaited("QueueIsClosedV2", lambda run, op, _: np.bool_(_core(run, op).closed), _BOOL, changes=False)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.queues.core import QueueCore, Request
-from asyncmon.graph.queues.ops import QueueSpec, awaited, resource_name
+from asyncmon.graph.queues.ops import QueueSpec, awaited, gives, resource_name
 from asyncmon.graph.queues.queues import QueueBase
 from asyncmon.system.files import in_thread
 
@@ -311,35 +312,24 @@ class _Reader:
 
 
 # --- kernels: what can be done without waiting, and else a coroutine ------------------------------
-def _try_read(run: Run, op: Operation, _handle: Any) -> Any:
-    return op.attrs["reader"].state(run).read_nowait(run)
+def _state(run: Run, op: Operation) -> _Reader:
+    reader: ReaderSpec = op.attrs["reader"]
+    return reader.state(run)
 
 
 async def _read(run: Run, op: Operation, _handle: Any) -> Any:
-    (record,) = await op.attrs["reader"].state(run).read(run, op.attrs["queue"], 1)
+    (record,) = await _state(run, op).read(run, op.attrs["queue"], 1)
     return record
 
 
 async def _read_up_to(run: Run, op: Operation, _handle: Any, count: Any) -> tuple[Any, Any]:
     if count < 1:
         raise InvalidArgumentError(f"num_records must be positive, got {count}.")
-    records = await op.attrs["reader"].state(run).read(run, op.attrs["queue"], int(count))
+    records = await _state(run, op).read(run, op.attrs["queue"], int(count))
     columns = np.empty((2, len(records)), object)
     for i, record in enumerate(records):
         columns[:, i] = [text[()] for text in record]
     return columns[0], columns[1]
-
-
-def _try_produced(run: Run, op: Operation, _handle: Any) -> Any:
-    return np.int64(op.attrs["reader"].state(run).produced)
-
-
-def _try_completed(run: Run, op: Operation, _handle: Any) -> Any:
-    return np.int64(op.attrs["reader"].state(run).completed)
-
-
-def _try_reset(run: Run, op: Operation, _handle: Any) -> None:
-    run.on_commit(op.attrs["reader"].state(run).reset)
 
 
 _STRING, _STRINGS = Spec(dtypes.string, ()), Spec(dtypes.string, (None,))
@@ -351,16 +341,14 @@ def _read_up_to_rule(_handle: Spec, count: Spec, **attrs: Any) -> tuple[Spec, ..
     return _STRINGS, _STRINGS
 
 
-def _count_rule(_handle: Spec, **attrs: Any) -> Spec:
-    return Spec(dtypes.int64, ())
-
-
-def _read_rule(_handle: Spec, **attrs: Any) -> tuple[Spec, ...]:
-    return _STRING, _STRING
-
-
-awaited("ReaderReadV2", _try_read, _read_rule, _read)
+_COUNT = gives(Spec(dtypes.int64, ()))
+awaited(
+    "ReaderReadV2", lambda run, op, _: _state(run, op).read_nowait(run), gives(_STRING, _STRING), _read
+)
 register(AwaitedOpDef("ReaderReadUpToV2", _read_up_to, _read_up_to_rule, nowait=True, changes=True))
-awaited("ReaderNumRecordsProducedV2", _try_produced, _count_rule, changes=False)
-awaited("ReaderNumWorkUnitsCompletedV2", _try_completed, _count_rule, changes=False)
-awaited("ReaderResetV2", _try_reset, lambda _handle, **attrs: ())
+for _name, _count in (
+    ("ReaderNumRecordsProducedV2", attrgetter("produced")),
+    ("ReaderNumWorkUnitsCompletedV2", attrgetter("completed")),
+):
+    awaited(_name, lambda run, op, _, of=_count: np.int64(of(_state(run, op))), _COUNT, changes=False)
+awaited("ReaderResetV2", lambda run, op, _: run.on_commit(_state(run, op).reset), gives())
