@@ -27,7 +27,7 @@ class SignalHandlers:
         """Replace the handlers that are the default ones now."""
         for number in SIGNALS:
             present = signal.getsignal(number)
-            if number not in self._before and _is_default(present):
+            if number not in self._before and is_default(present):
                 self._before[number] = present
                 signal.signal(number, self._handle)
 
@@ -55,7 +55,7 @@ class SignalHandlers:
         self._on_signal(number, signal.Signals(number).name, frame)
 
 
-def _is_default(handler: Any) -> bool:
+def is_default(handler: Any) -> bool:
     """Return whether a handler is the default one, or the one of asyncio's runner."""
     if isinstance(handler, functools.partial):
         handler = handler.func

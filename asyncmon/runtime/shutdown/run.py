@@ -20,7 +20,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 from asyncmon.errors import CancelledError
 from asyncmon.runtime.shutdown.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
 from asyncmon.system import clock
-from asyncmon.system.signals import SIGNALS
+from asyncmon.system.signals import SIGNALS, is_default
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -120,8 +120,8 @@ def _check(main: Any, grace: Any) -> None:
 
 def _ignore_signals() -> None:
     # Python restores the default handlers at exit. A process that is done then keeps its status.
-    for number in (signal.SIGTERM,) if process_shutdown.received is None else SIGNALS:
-        if signal.getsignal(number) is signal.SIG_DFL or process_shutdown.handlers.has(number):
+    for number in SIGNALS:
+        if is_default(signal.getsignal(number)) or process_shutdown.handlers.has(number):
             signal.signal(number, signal.SIG_IGN)
 
 

@@ -166,9 +166,10 @@ def test_a_run_that_is_done_ends_with_0(tmp_path: Path) -> None:
     assert "reached the last step, 4\n" in out
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(("body", "expected"), [("pass", 0), ("raise LookupError", 1)])
 def test_a_signal_while_the_interpreter_ends_changes_no_status(
-    tmp_path: Path, body: str, expected: int
+    tmp_path: Path, body: str, expected: int, number: signal.Signals
 ) -> None:
     code = f"""
         import atexit
@@ -183,7 +184,7 @@ def test_a_signal_while_the_interpreter_ends_changes_no_status(
         atexit.register(slow)
         am.run(main)
     """
-    status, _, err = stopped(code, tmp_path)
+    status, _, err = stopped(code, tmp_path, number)
     assert status == expected, err
 
 
