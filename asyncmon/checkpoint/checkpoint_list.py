@@ -14,13 +14,12 @@ from asyncmon.checkpoint.retention import Decision, Kept, Retention
 from asyncmon.checkpoint.state_file import encode_state, load_state, state_of
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError, OpError, PermissionDeniedError
-from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 
 
 class CheckpointList:
-    """The checkpoints that a saver keeps, oldest first.
+    """The checkpoints that a saver keeps, oldest first. Its methods block.
 
     Retention applies to each directory separately, unless the user has set the list: a save deletes no
     checkpoint of another directory into which the same saver has saved.
@@ -43,7 +42,7 @@ class CheckpointList:
         self.kept = list(kept)
         self._is_set = bool(kept)
 
-    async def continue_from(self, directory: str, latest_filename: str) -> None:
+    def continue_from(self, directory: str, latest_filename: str) -> None:
         """Take over the list in the state file of a directory that was restored from.
 
         The first save there reads the file again, as claiming the directory may complete the commit of
@@ -56,11 +55,11 @@ class CheckpointList:
             return
         directory, _ = locations.split(locations.join(directory, "x"))  # spelled as in a save
         store = self._open_store(directory)
-        await self._take_over(store, latest_filename)
+        self._take_over(store, latest_filename)
         self._continued.discard(store.directory)
         self._restored_from = store.directory
 
-    async def continue_list(self, store: Store, latest_filename: str) -> None:
+    def continue_list(self, store: Store, latest_filename: str) -> None:
         """Take over the list in the state file before the first save into a directory.
 
         Thus ``max_to_keep`` includes the checkpoints of earlier runs and savers, and pending deletions
@@ -74,24 +73,24 @@ class CheckpointList:
         if not self._is_set and (
             not self._in(store.directory) or store.directory == self._restored_from
         ):
-            await self._take_over(store, latest_filename)
+            self._take_over(store, latest_filename)
         self._continued.add(store.directory)
 
-    async def _take_over(self, store: Store, latest_filename: str) -> None:
-        state = await load_state(store, latest_filename)
+    def _take_over(self, store: Store, latest_filename: str) -> None:
+        state = load_state(store, latest_filename)
         if state is None:
             return
         listed = state.all_model_checkpoint_paths
         excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
         mine = self._in(store.directory)
         others = [one for one in self.kept if one not in mine]
-        self.kept = others + await in_thread(self._existing, [*excess, *listed], store.directory)
+        self.kept = others + self._existing([*excess, *listed], store.directory)
         if state.last_preserved_timestamp is not None:
             self.retention = self.retention.marked(state.last_preserved_timestamp)
 
-    async def recover(self, paths: Sequence[str]) -> None:
+    def recover(self, paths: Sequence[str]) -> None:
         """Set the list to the existing ones of these checkpoints."""
-        self.replace(await in_thread(self._existing, paths))
+        self.replace(self._existing(paths))
         self._continued.update(locations.split(path)[0] for path in paths)
 
     def plan(self, store: Store, new: Kept, latest_filename: str) -> tuple[Decision, bytes]:
@@ -122,10 +121,10 @@ class CheckpointList:
         state = state_of(newest, decision.listed, decision.excess, preserved)
         return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 
-    async def settle(self, directory: str, decision: Decision) -> None:
+    def settle(self, directory: str, decision: Decision) -> None:
         """Delete checkpoints that the committed state file no longer lists."""
         self.retention = decision.after
-        left = await in_thread(self._delete, decision.excess) if decision.excess else []
+        left = self._delete(decision.excess)
         mine = self._in(directory)
         self.kept = [one for one in self.kept if one not in mine] + left + decision.listed
 

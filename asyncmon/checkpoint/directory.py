@@ -189,7 +189,7 @@ async def candidates(
     """
     store = locations.open_store(directory)
     name = latest_filename or STATE_NAME
-    state = await read_state(store, name)
+    state = await in_thread(read_state, store, name)
     if state is not None and not state.model_checkpoint_path:
         logger.warning("%s names no checkpoint: ignored", locations.join(directory, name))
         state = None

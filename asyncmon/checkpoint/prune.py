@@ -81,7 +81,7 @@ async def prune(
         try:
             await in_thread(claims.claim, directory)
             store = claims.open(directory)
-            await _write_state(store, stay, excess)
+            await in_thread(_write_state, store, stay, excess)
             left = await in_thread(_delete, store, excess)
         finally:
             await in_thread(claims.release)
@@ -98,11 +98,11 @@ def _of_directory(found: Iterable[Inspected], directory: str) -> list[Inspected]
     return list(inside.values())
 
 
-async def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> None:
-    before = await read_state(store, STATE_NAME)
+def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> None:
+    before = read_state(store, STATE_NAME)
     preserved = None if before is None else before.last_preserved_timestamp
     state = state_of(stay[-1].path, stay, excess, preserved)
-    await in_thread(write_state, store, state, STATE_NAME)
+    write_state(store, state, STATE_NAME)
 
 
 def _delete(store: Store, excess: Sequence[Kept]) -> list[Kept]:

@@ -12,12 +12,12 @@ from typing import Any, Literal
 from asyncmon.checkpoint import commit
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
-from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.directory import candidates, skip_message
+from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.restoring import find_targets, load_entries
-from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
+from asyncmon.checkpoint.retention import Decision, KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import STATE_NAME
@@ -335,14 +335,14 @@ class Saver:
 
     async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Set the list to the existing ones of these checkpoints. TF1: same name."""
-        await self._list.recover(checkpoint_paths)
+        await in_thread(self._list.recover, checkpoint_paths)
 
     async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
         """Take over the list, marks and pending deletions of a directory after a restore from it.
 
         A list that was set or recovered stays.
         """
-        await self._list.continue_from(os.fspath(checkpoint_dir), STATE_NAME)
+        await in_thread(self._list.continue_from, os.fspath(checkpoint_dir), STATE_NAME)
 
     # --- restoring
 
@@ -447,29 +447,38 @@ class Saver:
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.state.snapshot(pull=not self._claims.has_plain_files(save.directory))
         save.handle.captured = True
-        draft = await in_thread(self._prepare, save, snapshot)
+        committed = await in_thread(self._commit, save, snapshot, on_cancel=save.control.stop)
+        save.state.discard()  # the arrays are written, so the session may modify them in place
+        if committed is None:
+            return None
+        manifest, decision = committed
+        save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes
+        if decision is not None and decision.excess:
+            await in_thread(self._list.settle, save.directory, decision)
+        elif decision is not None:
+            self._list.settle(save.directory, decision)
+        save.handle.seconds = time.perf_counter() - save.began
+        return save.handle.path
+
+    def _commit(
+        self, save: Save, snapshot: Mapping[str, Any]
+    ) -> tuple[Manifest, Decision | None] | None:
+        """Write a checkpoint, and return its manifest and which others to delete. Blocking.
+
+        Returns None without a checkpoint: there is nothing to save, or it would be deleted at once.
+        """
+        draft, decision = save.draft(snapshot), None
         if draft is None:
             return None
-        store, decision = self._claims.open(save.directory), None
+        self._claims.claim(save.directory)
+        store = self._claims.open(save.directory)
         with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
-            await self._list.continue_list(store, save.state_file)
+            self._list.continue_list(store, save.state_file)
         if save.write_state:
-            one = Kept(draft.path, draft.manifest.wall_time, draft.manifest.metrics, save.state.number)
+            wall_time, metrics = draft.manifest.wall_time, draft.manifest.metrics
+            one = Kept(draft.path, wall_time, metrics, save.state.number)
             decision, state = self._list.plan(store, one, save.state_file)
             if one in decision.excess:  # newer checkpoints exist, and better ones
-                save.state.discard()
                 return None
             draft = draft._replace(state={save.state_file: state})
-        manifest = await in_thread(commit.write, store, draft, on_cancel=save.control.stop)
-        save.state.discard()  # the arrays are written, so the session may modify them in place
-        if decision is not None:
-            await self._list.settle(save.directory, decision)
-        save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes
-        save.handle.seconds = time.perf_counter() - save.began
-        return draft.path
-
-    def _prepare(self, save: Save, snapshot: Mapping[str, Any]) -> Draft | None:
-        draft = save.draft(snapshot)
-        if draft is not None:
-            self._claims.claim(save.directory)
-        return draft
+        return commit.write(store, draft), decision

@@ -59,7 +59,7 @@ async def get_checkpoint_state(
         ValueError: the state file names no checkpoint.
     """
     store = locations.open_store(os.fspath(checkpoint_dir))
-    state = await read_state(store, latest_filename or STATE_NAME)
+    state = await in_thread(read_state, store, latest_filename or STATE_NAME)
     if state is not None and not state.model_checkpoint_path:
         raise ValueError(f"Invalid checkpoint state loaded from {store.directory}")
     return state
@@ -142,24 +142,24 @@ def _checkpoint_state(
     return CheckpointState(path, paths, times, last_preserved_timestamp)
 
 
-async def read_state(store: Store, name: str) -> CheckpointState | None:
-    """Call :func:`load_state`, but ignore a file on a failing disk with a warning."""
+def read_state(store: Store, name: str) -> CheckpointState | None:
+    """Call :func:`load_state`, but ignore a file on a failing disk with a warning. Blocking."""
     try:
         with read_errors(f"The state file {locations.join(store.directory, name)!r}"):
-            return await load_state(store, name)
+            return load_state(store, name)
     except DataLossError as error:
         logger.warning("%s: Checkpoint ignored", error)
         return None
 
 
-async def load_state(store: Store, name: str) -> CheckpointState | None:
-    """Return the content of a state file; None if it is missing or, with a warning, damaged.
+def load_state(store: Store, name: str) -> CheckpointState | None:
+    """Return the content of a state file; None if it is missing or, with a warning, damaged. Blocking.
 
     Raises:
         OSError: the file cannot be read.
     """
     try:
-        state = _parse(await in_thread(store.content, name))
+        state = _parse(store.content(name))
     except FileNotFoundError:
         return None
     except NotRegularFileError as error:

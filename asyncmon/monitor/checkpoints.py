@@ -44,7 +44,7 @@ class CheckpointTable:
 
     async def rows(self) -> tuple[CheckpointFacts, ...]:
         """Return all checkpoints, with the verdicts of :meth:`verify` for unchanged files."""
-        state = await read_state(self._store, STATE_NAME)
+        state = await in_thread(read_state, self._store, STATE_NAME)
         kept = {os.path.basename(path) for path in state.all_model_checkpoint_paths} if state else set()
         found = await self._scanned()
         rows = [replace(row, kept=os.path.basename(row.path) in kept) for row in found]
