@@ -34,8 +34,14 @@ def _plain(value: Any) -> Any:
 
 
 def members(value: Any) -> dict[str, Any]:
-    """Return the members of a data class, as they are."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    """Return the members of a data class; named tuples in them become objects."""
+    return {field.name: _rows(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+def _rows(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [one._asdict() if hasattr(one, "_asdict") else one for one in value]
+    return value
 
 
 def _finite(value: Any) -> Any:

@@ -29,10 +29,10 @@ def _list(items: Any) -> dict[str, Any]:
 
 
 def schema_of(annotation: Any) -> dict[str, Any]:
-    """Return the schema of a type: a data class, a tuple of them, a plain type, or one or None."""
+    """Return the schema of a type: a data class, a (named) tuple, a plain type, or one or None."""
     if annotation in _PLAIN:
         return dict(_PLAIN[annotation])
-    if dataclasses.is_dataclass(annotation):
+    if dataclasses.is_dataclass(annotation) or hasattr(annotation, "_fields"):  # a named tuple
         hints = get_type_hints(annotation)
         return _object(**{name: schema_of(hint) for name, hint in hints.items()})
     origin, given = get_origin(annotation), get_args(annotation)

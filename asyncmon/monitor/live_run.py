@@ -19,13 +19,10 @@ from asyncmon.monitor.run import (
     ActionError,
     CheckpointFacts,
     Details,
-    HookFacts,
-    LagFacts,
-    QueueFacts,
-    SavingFacts,
+    HookRow,
+    LoopLag,
+    Saving,
     Status,
-    TaskFacts,
-    TimerFacts,
 )
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Scalars
@@ -33,7 +30,7 @@ from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.session_state import SessionState
-from asyncmon.runtime.session_statistics import HookStatistics
+from asyncmon.runtime.session_statistics import HookStatistics, QueueStatistics
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
@@ -192,27 +189,26 @@ class LiveRun:
         saves = [span for span in found.under_way if span.kind == "save"]
         checkpoints = [await directory.details() for directory in self._directories.values()]
         return Details(
-            hooks=tuple(self._times.facts(one) for one in found.hooks),
+            hooks=tuple(self._times.row(one) for one in found.hooks),
             checkpoints=_joined(one.checkpoints for one in checkpoints),
-            tasks=tuple(TaskFacts(**one._asdict()) for one in found.tasks),
-            timers=tuple(TimerFacts(**one._asdict()) for one in found.timers),
-            loop_lag=LagFacts(**lag_percentiles(self._lags)) if self._lags else None,
+            tasks=found.tasks,
+            timers=found.timers,
+            loop_lag=LoopLag(**lag_percentiles(self._lags)) if self._lags else None,
             queues=await self._queues(),
             saving=_saving(saves[0]) if saves else None,
             recoveries=found.recoveries,
         )
 
-    async def _queues(self) -> tuple[QueueFacts, ...]:
+    async def _queues(self) -> tuple[QueueStatistics, ...]:
         try:
             async with asyncio.timeout(_QUEUE_SECS):
-                queues = await self._session.queues()
+                return await self._session.queues()
         except (
             TimeoutError,
             OpError,
             RuntimeError,
         ):  # lost, closed during the query, or of another loop
             return ()
-        return tuple(QueueFacts(**one._asdict()) for one in queues)
 
     async def graph(self) -> GraphDef | None:
         graph = self._session.graph
@@ -285,10 +281,10 @@ class _HookTimes:
             times.calls += 1
             times.total_secs += span.ended - span.started
 
-    def facts(self, one: HookStatistics) -> HookFacts:
+    def row(self, one: HookStatistics) -> HookRow:
         """Return the row of a hook."""
         times = self._times.get(one.label) or _Times()
-        return HookFacts(
+        return HookRow(
             id=one.label,
             name=one.label,
             calls=times.calls,
@@ -300,9 +296,9 @@ class _HookTimes:
         )
 
 
-def _saving(span: Span) -> SavingFacts:
+def _saving(span: Span) -> Saving:
     started = clock.wall() - (clock.monotonic() - span.started)
-    return SavingFacts(path=span.name, step=span.attributes["step"], started=started)
+    return Saving(path=span.name, step=span.attributes["step"], started=started)
 
 
 def _prefix(path: str, main: str) -> str:

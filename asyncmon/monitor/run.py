@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from asyncmon.monitor.scalars import Scalars
+from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
 
 Kind = Literal["live", "directory"]
 Action = Literal["save", "stop", "pause", "resume"]
@@ -37,7 +38,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookFacts:
+class HookRow:
     """A hook, the time spent in its methods, and its errors. :meth:`Run.detach` takes the ``id``."""
 
     id: str
@@ -64,34 +65,7 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFacts:
-    """A task, and the call that it awaits."""
-
-    name: str
-    waits_for: str | None = None
-    done: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFacts:
-    """A timer, its interval, and the time until it is due."""
-
-    name: str
-    every_secs: float
-    next_secs: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFacts:
-    """A queue of the graph. ``capacity`` is None if it is unbounded."""
-
-    name: str
-    size: int
-    capacity: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LagFacts:
+class LoopLag:
     """How late the event loop was, in seconds."""
 
     p50: float
@@ -101,7 +75,7 @@ class LagFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavingFacts:
+class Saving:
     """A save in flight."""
 
     path: str
@@ -113,13 +87,13 @@ class SavingFacts:
 class Details:
     """The details of a run: everything except scalars, graph and log."""
 
-    hooks: tuple[HookFacts, ...] = ()
+    hooks: tuple[HookRow, ...] = ()
     checkpoints: tuple[CheckpointFacts, ...] = ()
-    tasks: tuple[TaskFacts, ...] = ()
-    timers: tuple[TimerFacts, ...] = ()
-    loop_lag: LagFacts | None = None
-    queues: tuple[QueueFacts, ...] = ()
-    saving: SavingFacts | None = None
+    tasks: tuple[TaskStatistics, ...] = ()
+    timers: tuple[TimerStatistics, ...] = ()
+    loop_lag: LoopLag | None = None
+    queues: tuple[QueueStatistics, ...] = ()
+    saving: Saving | None = None
     recoveries: int = 0
 
 

@@ -23,7 +23,7 @@ from asyncmon.summary.event_log import EventLog, Tap
 from asyncmon.summary.event_queue import Entry, as_is, encode_entry, scalar_fields
 from asyncmon.summary.events import Event, SessionLog, Summary
 from asyncmon.summary.reader import EventTail
-from asyncmon.summary.scalars import Scalar, ScalarRecords, scalars_of
+from asyncmon.summary.scalars import Scalar, ScalarRecords, restarted_at, scalars_of
 from asyncmon.system import clock
 from asyncmon.system.files import in_thread
 
@@ -283,10 +283,10 @@ class _EventFiles:
             self.started = event.wall_time
 
     def _session(self, event: Event, points: Any) -> None:
-        status = event.session_log.status
-        if status == SessionLog.START:
+        status, first = event.session_log.status, restarted_at(event)
+        if first is not None:
             self._flush(points)
-            self.changes.append(event.step)
+            self.changes.append(first)
             self._progress.clear()
             self.runs, self.started = True, event.wall_time
         elif status == SessionLog.STOP:

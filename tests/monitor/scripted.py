@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import httpx
 
-from asyncmon.monitor.run import ActionError, CheckpointFacts, Details, HookFacts, Status
+from asyncmon.monitor.run import ActionError, CheckpointFacts, Details, HookRow, Status
 from asyncmon.monitor.scalars import Scalars
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ScriptedRun:
     row: Status = field(default_factory=lambda: Status(state="open", step=7))
     facts: Details = field(
         default_factory=lambda: Details(
-            hooks=(HookFacts(id="StepCounterHook", name="StepCounterHook"),),
+            hooks=(HookRow(id="StepCounterHook", name="StepCounterHook"),),
             checkpoints=(CheckpointFacts(path="runs/model.ckpt-7", step=7, saved=1.0, bytes=10),),
         )
     )

@@ -8,16 +8,9 @@ import pytest
 
 import asyncmon as am
 from asyncmon.monitor.endpoints import ACTIONS, ENDPOINTS
-from asyncmon.monitor.run import (
-    Details,
-    LagFacts,
-    QueueFacts,
-    SavingFacts,
-    Status,
-    TaskFacts,
-    TimerFacts,
-)
+from asyncmon.monitor.run import Details, LoopLag, Saving, Status
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
+from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
 from tests.monitor.scripted import ScriptedRun, client
 
 RUN = "/api/runs/digits"
@@ -234,11 +227,11 @@ async def test_answers_are_as_they_are_described() -> None:
     run.facts = Details(
         hooks=run.facts.hooks,
         checkpoints=run.facts.checkpoints,
-        tasks=(TaskFacts(name="background", waits_for="sleep"),),
-        timers=(TimerFacts(name="saver", every_secs=600.0, next_secs=3.5),),
-        loop_lag=LagFacts(p50=0.1, p95=0.2, p99=0.3, max=0.4),
-        queues=(QueueFacts(name="input", size=3, capacity=10),),
-        saving=SavingFacts(path="runs/model.ckpt-8", step=8, started=1.0),
+        tasks=(TaskStatistics(name="background", waits_for="sleep", done=False),),
+        timers=(TimerStatistics(name="saver", every_secs=600.0, next_secs=3.5),),
+        loop_lag=LoopLag(p50=0.1, p95=0.2, p99=0.3, max=0.4),
+        queues=(QueueStatistics(name="input", size=3, capacity=10),),
+        saving=Saving(path="runs/model.ckpt-8", step=8, started=1.0),
     )
     fill = {"{run}": "digits", "{action}": "verify", "{hook}": "StepCounterHook", "{name}": "main.js"}
     async with client(am.monitor.create_app(run)) as http:

@@ -11,7 +11,8 @@ import asyncmon as am
 from asyncmon import graph
 from asyncmon.monitor import LiveRun, create_app
 from asyncmon.monitor.live_run import LOOK_SECS
-from asyncmon.monitor.run import ActionError, HookFacts, QueueFacts, Run, TimerFacts
+from asyncmon.monitor.run import ActionError, HookRow, Run
+from asyncmon.runtime.session_statistics import QueueStatistics, TimerStatistics
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
@@ -44,7 +45,7 @@ def scripted(*hooks: Any, raw: ScriptedSession | None = None) -> am.MonitoredSes
     return am.MonitoredSession(ScriptedCreator(raw or ScriptedSession()), hooks)
 
 
-async def hook_facts(run: LiveRun) -> dict[str, HookFacts]:
+async def hook_rows(run: LiveRun) -> dict[str, HookRow]:
     return {hook.id: hook for hook in (await run.details()).hooks}
 
 
@@ -89,16 +90,16 @@ async def test_hooks_are_timed_while_somebody_looks() -> None:
     async with scripted(Slow(), RecordingHook("Other")) as sess:
         run = LiveRun("digits", sess)
         await sess.run("a")
-        assert (await hook_facts(run))["Slow"] == HookFacts(id="Slow", name="Slow", priority=7)
+        assert (await hook_rows(run))["Slow"] == HookRow(id="Slow", name="Slow", priority=7)
         await run.refresh()
         await asyncio.sleep(0)
         for _ in range(4):
             await sess.run("a")
-        slow = (await hook_facts(run))["Slow"]
+        slow = (await hook_rows(run))["Slow"]
         assert (slow.calls, slow.total_secs, slow.secs_per_step) == (8, 6.0, 1.5)
         await asyncio.sleep(LOOK_SECS)
         await sess.run("a")
-        assert (await hook_facts(run))["Slow"] == slow
+        assert (await hook_rows(run))["Slow"] == slow
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("monitor")]
 
 
@@ -118,7 +119,7 @@ async def test_failures_of_hooks_are_shown() -> None:
     async with scripted(hook) as sess:
         run = LiveRun("digits", sess)
         await sess.run("a")
-        (found,) = (await hook_facts(run)).values()
+        (found,) = (await hook_rows(run)).values()
         assert (found.failures, found.last_error) == (1, "ValueError: no")
 
 
@@ -145,11 +146,11 @@ async def test_lag_timers_tasks_and_queues() -> None:
             assert task.name.endswith("report.background")
             assert task.waits_for is not None
             assert details.timers == (
-                TimerFacts(name=task.name, every_secs=10, next_secs=pytest.approx(9)),
+                TimerStatistics(name=task.name, every_secs=10, next_secs=pytest.approx(9)),
             )
             assert details.queues == (
-                QueueFacts(name="batches", size=1, capacity=5),
-                QueueFacts(name="rollouts", size=0, capacity=8),
+                QueueStatistics(name="batches", size=1, capacity=5),
+                QueueStatistics(name="rollouts", size=0, capacity=8),
             )
             assert details.recoveries == 0
             nodes = await run.graph()
@@ -272,7 +273,7 @@ async def test_a_hook_is_detached() -> None:
     async with scripted(hook := RecordingHook("A"), failing) as sess:
         run = LiveRun("digits", sess)
         await run.detach("A")
-        assert list(await hook_facts(run)) == ["failing"]
+        assert list(await hook_rows(run)) == ["failing"]
         assert hook.moments()[-1] == "cleanup"
         with pytest.raises(KeyError):
             await run.detach("A")
