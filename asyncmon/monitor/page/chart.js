@@ -3,7 +3,7 @@
 import { points } from "./api.js";
 import { options } from "./axes.js";
 import { duration, el, fillRows, number, setText, whole } from "./dom.js";
-import { drawable, empty, extend, nearest, smooth, summary, thin } from "./series.js";
+import { drawable, empty, extend, nearest, ordered, smooth, summary } from "./series.js";
 
 const FEWEST = 400; // points asked for at least
 const MOST = 6000;
@@ -84,14 +84,14 @@ export class Chart {
     if (this.#waits) return void this.#waits.push([id, more]);
     const run = this.#view.runs.find((one) => one.id === id);
     if (!run) return;
-    let one = this.series.get(id) ?? empty();
+    const one = this.series.get(id) ?? empty();
     const end = this.#query(run).high ?? Infinity;
     const xs = this.#view.x === "step" ? more.steps : more.wall_times;
     if (xs[0] > end) return; // beyond what is shown: a new zoom asks for it
     if (!extend(one, more)) return;
-    if (one.steps.length > 2 * this.#asked) one = thin(one, this.#asked, this.#view.smoothing > 0);
     this.series.set(id, one);
     this.#view.changed(this);
+    if (one.steps.length > 1.5 * this.#asked && !this.failed) this.load(); // the server reduces them
   }
 
   /** Draw what is there now. */
@@ -102,11 +102,11 @@ export class Chart {
     const curves = [];
     this.#drawn.clear();
     const tables = shown.map((run) => {
-      const one = thin(this.series.get(run.id), 0.75 * this.#asked, smoothing > 0); // old and live points alike
+      const series = this.series.get(run.id);
+      const one = ordered(series, this.#xs(run, series));
       const smoothed = smooth(one.values, smoothing);
-      const xs = this.#xs(run, one);
-      this.#drawn.set(run.id, { ...one, xs, smoothed });
-      const columns = [xs];
+      this.#drawn.set(run.id, { ...one, smoothed });
+      const columns = [one.xs];
       if (smoothing > 0) {
         columns.push(drawable(one.values, log));
         curves.push({ label: run.name, colour: run.colour, faint: true });

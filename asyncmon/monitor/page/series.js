@@ -1,64 +1,26 @@
-// The points of one tag of one run: {steps, values, times}, ordered by step. No document here.
+// The points of one tag of one run: {steps, values, times}, in the order of arrival. The server drops the steps that a
+// restart undid, and reduces long series; here is nothing of either. No document here.
 
 export const empty = () => ({ steps: [], values: [], times: [] });
 
-/**
- * Add points that are newer than the last one, and return how many. A step that goes back (a restart from a
- * checkpoint) drops the points from that step on, as TensorBoard does.
- */
+/** Add points, without those that are there already, and return how many. */
 export function extend(series, { steps, values, wall_times: times }) {
-  let added = 0;
+  const before = series.steps.length;
   for (let i = 0; i < steps.length; i++) {
-    let last = series.steps.length - 1;
-    if (last >= 0 && steps[i] <= series.steps[last] && times[i] <= series.times[last]) continue;
-    for (; last >= 0 && series.steps[last] >= steps[i]; last--) {
-      series.steps.pop();
-      series.values.pop();
-      series.times.pop();
-    }
+    if (steps[i] <= series.steps.at(-1) && times[i] <= series.times.at(-1)) continue;
     series.steps.push(steps[i]);
     series.values.push(Number(values[i])); // "NaN" and "Infinity" are strings in JSON
     series.times.push(times[i]);
-    added++;
   }
-  return added;
+  return series.steps.length - before;
 }
 
-/**
- * At most some `limit` points: of equal stretches of the steps the least and the greatest and the first that is not
- * finite, and the newest point of all; or of each stretch the mean. The stretches are powers of two of the steps, so that they stay
- * where they are while points are added.
- */
-export function thin(series, limit, mean = false) {
-  const { steps, values, times } = series;
-  const count = steps.length;
-  if (count < 3) return series;
-  const wanted = (steps[count - 1] - steps[0]) / (mean ? limit : limit / 2);
-  const width = 2 ** Math.ceil(Math.log2(wanted || 1));
-  const kept = empty();
-  const keep = (i, value = values[i]) => {
-    kept.steps.push(steps[i]);
-    kept.values.push(value);
-    kept.times.push(times[i]);
-  };
-  for (let start = 0, i = 0; start < count; start = i) {
-    const bucket = Math.floor(steps[start] / width);
-    let low = -1, high = -1, odd = -1, sum = 0, finite = 0;
-    for (; i < count && Math.floor(steps[i] / width) === bucket; i++) {
-      if (!Number.isFinite(values[i])) {
-        if (odd < 0) odd = i;
-        continue;
-      }
-      if (low < 0 || values[i] < values[low]) low = i;
-      if (high < 0 || values[i] > values[high]) high = i;
-      sum += values[i];
-      finite++;
-    }
-    const last = i === count ? count - 1 : -1;
-    if (mean && finite) keep(last < 0 ? (start + i - 1) >> 1 : last, sum / finite);
-    else for (const one of [...new Set([low, high, odd, last])].sort((x, y) => x - y)) if (one >= 0) keep(one);
-  }
-  return kept;
+/** The points and their xs in the order of x, as a chart needs them. */
+export function ordered({ steps, values, times }, xs) {
+  if (xs.every((x, i) => i === 0 || xs[i - 1] <= x)) return { steps, values, times, xs };
+  const order = xs.map((_, i) => i).sort((a, b) => xs[a] - xs[b]);
+  const by = (list) => order.map((i) => list[i]);
+  return { steps: by(steps), values: by(values), times: by(times), xs: by(xs) };
 }
 
 /** TensorBoard's smoothing: an exponential moving average without the bias to its start. */
