@@ -34,10 +34,10 @@ from asyncmon.checkpoint.dtypes import Array, byte_chunks
 from asyncmon.checkpoint.manifest import OPENING, Manifest, TensorEntry, TensorFile, manifest_name
 from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.state_file import is_state
-from asyncmon.checkpoint.store import Store, is_file_name, replace_files
+from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
-from asyncmon.system.files import BESIDE, FileCalls, NotRegularFileError, beside
+from asyncmon.system.files import BESIDE, FileCalls, NotRegularFileError, beside, is_file_name
 from asyncmon.system.snapshot import HeldArray, Holder
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ import numpy as np
 
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.os_errors import describe
-from asyncmon.checkpoint.store import Piece, is_file_name
+from asyncmon.checkpoint.store import Piece
 from asyncmon.system import portable
-from asyncmon.system.files import FileCalls, content_of, in_thread, open_regular
+from asyncmon.system.files import FileCalls, content_of, in_thread, is_file_name, open_regular
 
 _CHUNK = 1 << 20
 

@@ -51,8 +51,8 @@ import google_crc32c
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, Element, element_named
-from asyncmon.checkpoint.store import is_file_name
 from asyncmon.errors import DataLossError
+from asyncmon.system.files import is_file_name
 
 FORMAT = "asyncmon.checkpoint"
 ENDING = ".safetensors"

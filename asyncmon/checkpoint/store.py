@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -87,16 +86,6 @@ class Store(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete a file. A missing one is ignored."""
-
-
-def is_file_name(name: object) -> bool:
-    """Return whether this is the name of a file in a directory, and no path out of it."""
-    separators = {os.sep, os.altsep, "/", "\0"} - {None}
-    return (
-        isinstance(name, str)
-        and name not in {"", os.curdir, os.pardir}
-        and not any(one in name for one in separators if one is not None)
-    )
 
 
 def replace_files(store: Store, files: Mapping[str, bytes]) -> None:

@@ -169,6 +169,13 @@ async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sy
             await in_thread(os.fsync, file.fileno())
 
 
+def is_file_name(name: object) -> bool:
+    """Return whether this is the name of a file in a directory, and no path out of it."""
+    if not isinstance(name, str) or name in {"", os.curdir, os.pardir}:
+        return False
+    return not any(one in name for one in (os.sep, os.altsep or os.sep, "/", "\0"))
+
+
 async def make_dirs(path: str | os.PathLike[str]) -> None:
     """Create a directory and its missing parents."""
     await in_thread(lambda: Path(path).mkdir(parents=True, exist_ok=True))
