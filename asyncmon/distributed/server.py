@@ -88,7 +88,7 @@ class Server:
         self._config.check()
         self._host, self._port = _address(self._def)
         self._starts = start
-        # Both are read by tests and tools: the sessions of clients, and what they execute.
+        # Both are read by tests and tools.
         self.service = SessionService(self._backend_of, self._part_of)
         self.executor = Executor(StateStore(random.SystemRandom().getrandbits(63)), self._config)
         self._loop: asyncio.AbstractEventLoop | None = None

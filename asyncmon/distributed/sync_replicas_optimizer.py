@@ -134,7 +134,7 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
             self.tokens = graph.FIFOQueue(
                 -1, global_step.dtype, shapes=(), name="sync_token_q", shared_name="sync_token_q"
             )
-            """The queue of tokens; its size tells how many workers may start a step."""
+            """The queue of tokens; its size is the number of workers that may start a step."""
             self.token = self.tokens.dequeue()
         with graph.name_scope(self._name):
             applied, means = self._accumulate(pairs, self.token)

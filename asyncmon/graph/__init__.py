@@ -12,7 +12,7 @@
         value = await sess.run(y, {x: batch})
 
 Ops are entries of a table (:mod:`asyncmon.graph.core.op` shows how to write one). A session compiles
-what is asked of it into a plan once and runs each step as a transaction
+fetches and feeds into a plan once and runs each step as a transaction
 (:mod:`asyncmon.graph.session.session`). The folders, from the ground up: numerics, core, execution, ops
 and queues, nn, control and variables, train and session, layers.
 """

@@ -378,7 +378,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any =
 
 # --- pad ----------------------------------------------------------------------------------------------
 _Rows = tuple[tuple[int | None, int | None], ...]
-"""Paddings, None for those that are tensors."""
+"""Paddings, None for tensors."""
 
 
 def _pad(x: Array, paddings: Array, constant: Array, *, known: _Rows = ()) -> Array:

@@ -38,8 +38,8 @@ def py_func(
     """Call a Python function in each run. TF1: ``tf.py_func``.
 
     A plain function is called in the thread of the run: that of the event loop, or a worker for a long
-    run. Independent functions of a run are called concurrently in threads, except those inside a branch
-    or loop and those that are not ``stateful``.
+    run. Independent stateful functions of a run are called concurrently in threads, except inside a
+    branch or loop.
 
     An ``async def`` function is awaited on the event loop, concurrently with independent ones of the
     run. If its inputs do not depend on variables, it is awaited before the run takes the session's lock

@@ -242,7 +242,7 @@ def _dequeue_many_rule(
 
 
 def gives(*specs: Spec) -> Callable[..., Spec | tuple[Spec, ...]]:
-    """Return the rule of an op whose outputs have these specs, whatever its inputs are."""
+    """Return the rule of an op whose outputs always have these specs."""
     return lambda *_inputs, **_attrs: specs[0] if len(specs) == 1 else specs
 
 

@@ -62,8 +62,8 @@ class TorchProgram(NamedProgram):
         state: names to objects. Each has ``state_dict()`` and ``load_state_dict(state)``, or is a
             tensor or a ``torch.Generator``.
         steps: names to functions, plain or ``async def``; see also :meth:`step`.
-        read_only: names of steps that change no state: they get no gradients (``torch.no_grad``), can
-            be peeked at and do not count. One that changes a tensor of the state fails; the default
+        read_only: names of steps that change no state: they can be peeked at and do not count. Plain
+            ones run under ``torch.no_grad``. One that changes a tensor of the state fails; the default
             generators are as before after it.
 
     Raises:

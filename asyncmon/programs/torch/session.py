@@ -111,10 +111,7 @@ class TorchSession(SteppedSession):
         with _profiled():
             try:
                 for step in steps:
-                    if step.read_only:
-                        with torch.no_grad():
-                            result = step(self._objects, feeds)
-                    else:
+                    with torch.no_grad() if step.read_only else contextlib.nullcontext():
                         result = step(self._objects, feeds)
                     if step.waits(result):
                         raise TypeError(
@@ -283,13 +280,12 @@ class TorchSession(SteppedSession):
 
     async def close(self) -> None:
         """Refuse further use, and wait for a step in the worker. A second call does nothing."""
-        self._closed = True
         program = self._program
         self._changes.close()
         program._touched = program._touched or (self._touched and self._source is None)
         if program._owner is not None and program._owner() is self:
             program._owner = None
-        await self._workers.close()
+        await super().close()
 
     # -- inside
 
