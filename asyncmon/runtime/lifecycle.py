@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 
+_NOT_CLOSED = "A session was started here and not closed. Write `async with`, or `await sess.close()`."
+
 
 class Lifecycle:
     """The layers and services of one monitored session, with its opening and its closing.
@@ -137,27 +139,22 @@ class Lifecycle:
         """Report a session whose ``owner`` is gone before :meth:`close`; ``am.run`` also closes it."""
         self._opened_at = calling_line()
         self.stops.shutdown.close = self._close_forgotten
-        weakref.finalize(owner, self._forgotten_close)
+        weakref.finalize(owner, self._report_open)
 
     async def _close_forgotten(self, error: BaseException | None) -> None:
         try:
             await self.close(error)
         finally:
-            self._warn_unclosed()
+            warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
-    def _forgotten_close(self) -> None:
-        if self.state is not SessionState.OPEN or self.loop in process_shutdown.loops:
-            return
-        step, lost = step_of(self.raw), self._unsaved()
-        logger.warning(
-            "Session ended%s: it was not closed%s.",
-            "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",
-        )  # fmt: skip
-        self._warn_unclosed()
-
-    def _warn_unclosed(self) -> None:
-        what = "A session was started here and not closed. Write `async with`, or `await sess.close()`."
-        warnings.warn_explicit(what, ResourceWarning, *self._opened_at)
+    def _report_open(self) -> None:
+        if self.state is SessionState.OPEN and self.loop not in process_shutdown.loops:
+            step, lost = step_of(self.raw), self._unsaved()
+            logger.warning(
+                "Session ended%s: it was not closed%s.",
+                "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",
+            )  # fmt: skip
+            warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
     def save_states_of(self, hooks: Iterable[Any]) -> None:
         """Save the states of hooks in checkpoints: ``hooks/<name>``, ``hooks/<name>_1`` and so on."""

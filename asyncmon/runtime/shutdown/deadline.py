@@ -62,9 +62,8 @@ class Stage(Enum):
 class ProcessShutdown:
     """The shutdown of this process: the signal, the deadline, the sessions and the exit status.
 
-    Handlers are installed while there is a session with ``on_signal``, or after :meth:`hold`. They
-    schedule the callbacks in their event loops. The second signal schedules them again, without a time,
-    and then has its default action.
+    Handlers are installed while there are callbacks, or after :meth:`hold`. They schedule the callbacks
+    in their event loops; the second signal schedules them again, and then has its default action.
     """
 
     def __init__(self) -> None:
@@ -114,11 +113,8 @@ class ProcessShutdown:
     def call_on_signal(self, on_signal: OnSignal) -> Callable[[], None]:
         """Call ``on_signal`` in the running loop with the name and the time of each signal.
 
-        For the second signal the time is None. Outside of the main thread this does nothing, as no
-        signal arrives there.
-
-        Returns:
-            A function that undoes this. A second call of it does nothing.
+        For the second signal the time is None. No signal arrives outside of the main thread. Return a
+        function that undoes this, once.
         """
         if not _in_main_thread():
             return lambda: None
@@ -216,7 +212,7 @@ class SessionShutdown:
         self._process.sessions[self] = None
 
     def leave(self, stopped: bool) -> None:
-        """Remove it. If a signal stopped the session, the process keeps what it lost."""
+        """Remove it. If a signal stopped the session, its loss is kept for the exit status."""
         self._process.sessions.pop(self, None)
         if stopped:
             self._process.stopped = True
@@ -245,8 +241,8 @@ class SessionShutdown:
     def extend(self, stage: Stage) -> bool:
         """Start another grace period if the time of a stage is over before it begins.
 
-        The code before it has ignored its deadline. The process has not ended, and its state can still
-        be saved. Return whether there is another grace period.
+        The code before it has ignored its deadline, and the process has not ended. Return whether there
+        is another grace period.
         """
         now = clock.monotonic()
         end = min(now + self._own_grace, self._process.end)

@@ -49,7 +49,8 @@ def run(
     The first signal requests a stop of all sessions with ``signals="auto"``. ``main`` is cancelled if
     no session is open, as during a warm-up, or if it still waits outside of runs when these would be
     interrupted. A later SIGTERM has no effect. At the end of the grace period the process ends, even
-    with a blocked loop, running threads, or a ``main`` that ignores its cancellation.
+    with a blocked loop, running threads, or a ``main`` that ignores its cancellation. Sessions that
+    ``main`` has started and not closed are closed in order, with a ``ResourceWarning``.
 
     Only default signal handlers are replaced, in the main thread, until this returns. Logging is left
     to the caller; a stop by a signal is logged as a warning.
@@ -193,29 +194,20 @@ class _Host:
                     stack.push_async_callback(one.close, error)
 
     def _on_signal(self, name: str, at: float | None) -> None:
-        self._main.get_loop().call_soon(self._plan)  # after the sessions
+        self._main.get_loop().call_soon(self._cancel_main, False)  # after the sessions
 
-    def _plan(self) -> None:
-        """Cancel ``main`` now, or with open sessions after the deadline of their runs."""
-        self._cancel_main_at([
-            (one.until(Stage.RUNS) + one.until(Stage.ENDS)) / 2
-            for one in process_shutdown.sessions
-            if one.signalled
-        ])  # fmt: skip
-
-    def _cancel_main_at(self, times: list[float]) -> None:
-        loop = self._main.get_loop()
-        when = max(times, default=loop.time())
-        if when < math.inf:
-            loop.call_at(when, self._cancel_main)
-
-    def _cancel_main(self) -> None:
-        closing = [one for one in process_shutdown.sessions if one.is_closing and one.signalled]
-        times = [one.until(Stage.JOIN) for one in closing if not one.is_over(Stage.JOIN)]
-        if times:
-            self._cancel_main_at(times)
+    def _cancel_main(self, is_due: bool) -> None:
+        """Cancel ``main`` now; with open sessions after the deadline of their runs or their close."""
+        sessions = [one for one in process_shutdown.sessions if one.signalled]
+        if is_due:
+            closing = [one for one in sessions if one.is_closing and not one.is_over(Stage.JOIN)]
+            times = [one.until(Stage.JOIN) for one in closing]
         else:
+            times = [(one.until(Stage.RUNS) + one.until(Stage.ENDS)) / 2 for one in sessions]
+        if not times:
             self._main.cancel("asyncmon: stopped by a signal")
+        elif max(times) < math.inf:
+            self._main.get_loop().call_at(max(times), self._cancel_main, True)
 
     # -- in the handlers of signals
 
