@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +69,9 @@ async def test_fetches_come_back_in_their_structure() -> None:
     assert got["p"].first.tolist() == [1.0, 1.0]
     assert got["p"].second == 1
     assert got["d"] == Data(2.0)
+    counted = await session.run(defaultdict(list, {"w": "w"}))
+    assert counted["new"] == []
+    assert type(await session.run(MappingProxyType({"w": "w"}))) is MappingProxyType
     assert await session.run([]) == []
     assert await session.run("w") is not None
     assert session.global_step == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict, namedtuple
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ async def test_ra_1_mappings_keep_their_type_and_order(elements: Any) -> None:
     counted = await run(defaultdict(list, {"k": a}))
     assert counted == {"k": 1}
     assert counted["new"] == []
+    assert type(await run(MappingProxyType({"k": a}))) is MappingProxyType
 
 
 async def test_ra_1_classes_with_fields_come_back(elements: Any) -> None:
