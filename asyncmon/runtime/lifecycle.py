@@ -154,6 +154,7 @@ class Lifecycle:
                 "Session ended%s: it was not closed%s.",
                 "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",
             )  # fmt: skip
+            self.stops.shutdown.leave(stopped=False)
             warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
     def save_states_of(self, hooks: Iterable[Any]) -> None:

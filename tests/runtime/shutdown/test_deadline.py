@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from pathlib import Path
 
 import pytest
 
-from asyncmon.runtime.shutdown.deadline import ProcessShutdown, SessionShutdown, Stage
+from asyncmon.runtime import MonitoredSession
+from asyncmon.runtime.shutdown.deadline import ProcessShutdown, SessionShutdown, Stage, process_shutdown
+from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating.md"
 
@@ -86,3 +89,24 @@ async def test_the_status_says_whether_an_open_or_a_stopped_session_lost_its_sta
     lost.enter()
     lost.leave(stopped=True)
     assert (process.status(), process.stopped) == (1, True)
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_nothing_refers_to_any_more_is_reported() -> None:
+    sess = await MonitoredSession(ScriptedCreator(ScriptedSession([1]))).start()
+    assert len(process_shutdown.sessions) == 1
+    holder = [sess]
+    del sess
+    with pytest.warns(ResourceWarning, match="was started here and not closed") as caught:
+        holder.clear()
+    assert [Path(one.filename).name for one in caught] == [Path(__file__).name]
+    assert not process_shutdown.sessions
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_was_closed_is_not() -> None:
+    sess = await MonitoredSession(ScriptedCreator(ScriptedSession([1]))).start()
+    await sess.close()
+    del sess
+    gc.collect()
+    assert not process_shutdown.sessions
