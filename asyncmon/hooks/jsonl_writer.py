@@ -9,6 +9,7 @@ import math
 import os
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from asyncmon.summary.events import SessionLog, Summary, Value
 from asyncmon.system import clock, files
@@ -16,6 +17,11 @@ from asyncmon.system.cancellation import shielded
 from asyncmon.system.diagnostics import Diagnostics
 
 _STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKPOINT: "checkpoint"}
+
+# one writer at a time appends to a file: the others could take half a line for that of a crash
+_writing: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
+    WeakKeyDictionary()
+)
 
 
 class JsonlWriter:
@@ -112,7 +118,9 @@ class JsonlWriter:
     def _enter_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the timer and the lock belong to an earlier loop
-            self._loop, self._timer, self._writing = loop, None, asyncio.Lock()
+            self._loop, self._timer = loop, None
+            locks = _writing.setdefault(loop, WeakValueDictionary())
+            self._writing = locks.setdefault(os.path.realpath(self._path), asyncio.Lock())
         return loop
 
     def _flush_later(self) -> None:

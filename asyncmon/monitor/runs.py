@@ -34,6 +34,7 @@ class Entry:
     source: LogDirectory | None = None  # None: added by name
     reading: asyncio.Task[None] | None = None
     due: float = 0.0
+    fails: bool = False
 
     def row(self) -> dict[str, Any]:
         """Return the row of the run for the API."""
@@ -61,6 +62,7 @@ class Runs:
         self.room = Room()
         self._directories: list[LogDirectory] = []
         self._scan_due = 0.0
+        self._fails = False
         self._scanning: asyncio.Task[None] | None = None
         if isinstance(runs, Mapping):
             for name, run in runs.items():
@@ -154,8 +156,11 @@ class Runs:
         entry.due = clock.monotonic() + entry.run.poll_secs
         try:
             await entry.run.refresh()
+            entry.fails = False
         except Exception:
-            logger.exception("The monitor cannot read the run %r.", entry.run.name)
+            if not entry.fails:
+                logger.exception("The monitor cannot read the run %r.", entry.run.name)
+            entry.fails = True  # logged once
         finally:
             entry.reading = None
 
@@ -171,7 +176,11 @@ class Runs:
                     if run not in found:
                         self._drop(entry)
         except Exception:
-            logger.exception("The monitor cannot list a log directory.")
+            if not self._fails:
+                logger.exception("The monitor cannot list a log directory.")
+            self._fails = True  # logged once
+        else:
+            self._fails = False
         finally:
             self._scanning = None
             self._scan_due = clock.monotonic() + 5.0

@@ -150,7 +150,9 @@ class EventFile:
         if self._descriptor is None:
             self._calls.make_dirs(Path(self.directory))
         while self._descriptor is None:
-            others = [name for name in self._calls.listdir(Path(self.directory)) if _EVENTS in name]
+            others: list[str] = []
+            with contextlib.suppress(OSError):  # a directory may be writable and not readable
+                others = [name for name in self._calls.listdir(Path(self.directory)) if _EVENTS in name]
             self.path = os.path.join(self.directory, _file_name(now, self._suffix, others))
             with contextlib.suppress(FileExistsError):  # another host may have the same name and pid
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -142,17 +142,20 @@ class EventLog:
                 self._kept_step = step
         return step
 
-    def first_step(self, step: int | None) -> int | None:
-        """Return the step of the ``START`` of a session after ``step`` steps; None if it needs none.
+    def needs_start(self, first: int) -> bool:
+        """Return whether a session that begins with a step needs a ``START``.
 
-        A reader drops the points from that step on. So a session that has started needs a further
-        ``START`` only after a recovery to an earlier step, and the first one excludes the points that
-        were added before it: they belong to this run.
+        A session that has started needs another one only after a recovery to an earlier step.
         """
-        first = 0 if step is None else int(step) + 1
-        if not self._started:
-            return max(first, self._kept_step + 1)
-        return first if step is not None and self._last_step >= first else None
+        return not self._started or self._last_step >= first
+
+    def start_step(self, first: int | None) -> int:
+        """Return the step for the ``START`` of a session that begins with a step.
+
+        Readers drop the points from there on. Those that were added before the session belong to this
+        run, and are kept.
+        """
+        return first or 0 if self._started else max(first or 0, self._kept_step + 1)
 
     def session(self, writer: Any, session_log: SessionLog, step: int | None) -> None:
         """Follow a session log that was added."""

@@ -106,6 +106,8 @@ def _tags(summary: bytes) -> Iterator[str]:
 
 
 Policy = Literal["block", "drop_oldest", "coalesce"]
+MOST_PENDING = 500_000
+"""Entries that ``"block"`` keeps, some 100 MB."""
 
 
 class EventQueue:
@@ -113,7 +115,8 @@ class EventQueue:
 
     The queue is full when ``bound`` entries are pending while others are being written. Then
 
-    * ``"block"`` adds the entry even so: producers await ``drain()`` to limit the queue;
+    * ``"block"`` adds the entry even so: producers await ``drain()`` to limit the queue. Beyond
+      500,000 entries, as on a disk that is full for hours, it drops like the next policy;
     * ``"drop_oldest"`` drops the oldest value;
     * ``"coalesce"`` replaces the pending entry of the same tags, if any, so that the newest value of
       each tag is written.
@@ -134,9 +137,8 @@ class EventQueue:
         self.bound = bound
         self.busy = False
         self.dropped = 0
-        self._make_room = {"block": None, "drop_oldest": self._drop_oldest, "coalesce": self._coalesce}[
-            policy
-        ]
+        self._most = MOST_PENDING if policy == "block" else bound
+        self._make_room = self._coalesce if policy == "coalesce" else self._drop_oldest
         self._entries: deque[Entry] = deque()
         self._lock = threading.Lock()
 
@@ -147,7 +149,7 @@ class EventQueue:
         """Add an entry and return the number of pending entries."""
         with self._lock:
             entries = self._entries
-            if self._make_room is not None and self.busy and len(entries) >= self.bound:
+            if self.busy and len(entries) >= self._most:
                 self._make_room(entry)
             entries.append(entry)
             return len(entries)

@@ -50,6 +50,7 @@ from asyncmon.system import clock
 from asyncmon.system.files import FileCalls
 
 _CALLS = FileCalls()
+_NEVER = 1 << 63  # a step that is never reached
 
 
 class FileWriter:
@@ -82,7 +83,7 @@ class FileWriter:
         graph_def: a ``GraphDef``, serialized or not, instead of ``graph``.
         filename_suffix: the end of the file's name.
         session: must be None: events are not written by operations of a graph.
-        policy: applies if the disk is slow. ``"block"`` keeps all events, and ``await writer.drain()``
+        policy: applies if the disk is slow. ``"block"`` keeps 500,000 events; ``await writer.drain()``
             waits until no more than ``max_queue`` are pending; ``"drop_oldest"`` drops the oldest
             values; ``"coalesce"`` keeps the newest value of each tag. :attr:`dropped` and the scalar
             ``asyncmon/dropped_events`` count dropped events. Session logs and graphs are always kept.
@@ -245,12 +246,18 @@ class FileWriter:
             log.session(self, event.session_log, event.step)
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
-        """Add the start or stop of a session, or a checkpoint. TF1: same name."""
+        """Add the start or stop of a session, or a checkpoint. TF1: same name.
+
+        The step of a ``START`` is raised if it would discard events that were added before it.
+        """
         if not isinstance(session_log, SessionLog):
             raise TypeError(f"A SessionLog was expected, not {type(session_log).__name__}.")
-        self._put(None, delimited(SESSION_LOG, session_log.SerializeToString()), global_step)
-        if self._log is not None:
-            self._log.session(self, session_log, global_step)
+        log = self._attached()
+        if log is not None:
+            if session_log.status == SessionLog.START:
+                global_step = log.start_step(global_step)
+            self._put(None, delimited(SESSION_LOG, session_log.SerializeToString()), global_step)
+            log.session(self, session_log, global_step)
 
     def start(self, global_step: int | None = None) -> None:
         """Record the start of a session after ``global_step`` steps, once for all callers.
@@ -259,8 +266,8 @@ class FileWriter:
         added again after a recovery to an earlier step, so that TensorBoard discards the values of the
         lost steps. The last writer that recorded a start adds ``STOP`` when it is closed.
         """
-        log = self._attached()
-        if log is not None and (first := log.first_step(global_step)) is not None:
+        log, first = self._attached(), 0 if global_step is None else int(global_step) + 1
+        if log is not None and log.needs_start(first if global_step is not None else _NEVER):
             self.add_session_log(SessionLog(status=SessionLog.START), first)
 
     def add_graph(

@@ -179,3 +179,13 @@ async def test_a_checkpoint_hook_needs_no_event_writer_for_it(train: Train, tmp_
     ]
     await train(*hooks, runs=1, session=ScriptedSession(values={"a": 1.0}))
     assert [line.get("a") for line in read(tmp_path / "x")] == [None, 1.0]
+
+
+async def test_two_writers_of_a_file_do_not_mix_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    writers = JsonlWriter(tmp_path / "x"), JsonlWriter(tmp_path / "link" / "x")
+    for step in range(5_000):
+        for writer in writers:
+            writer.add_scalar("a", 1.0, step)
+    await asyncio.gather(*(writer.flush() for writer in writers))
+    assert sorted(line["step"] for line in read(tmp_path / "x")) == sorted([*range(5_000)] * 2)

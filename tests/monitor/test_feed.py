@@ -342,3 +342,23 @@ async def test_a_day_of_points_and_status_keeps_its_bounds() -> None:
             viewer.text = ""
     assert published.buffered_bytes <= feed.MOST_BYTES
     assert sum(len(data) for _, data in published.ring) == published.buffered_bytes
+
+
+async def test_a_run_that_cannot_be_read_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    run = ScriptedRun(poll_secs=1.0)
+    failing = True
+
+    async def refresh() -> None:
+        if failing:
+            raise OSError("Input/output error")
+
+    run.refresh = refresh  # type: ignore[method-assign]  # the error
+    async with viewing(am.monitor.create_app(run)) as viewer:
+        await viewer.until("runs")
+        await asyncio.sleep(20)
+        assert caplog.text.count("cannot read the run 'digits'") == 1
+        failing = False
+        await asyncio.sleep(2)
+        failing = True
+        await asyncio.sleep(5)
+        assert caplog.text.count("cannot read the run 'digits'") == 2

@@ -99,6 +99,17 @@ async def test_a_start_hides_no_point_that_was_written_before_the_session(
 
 @pytest.mark.asyncio
 @virtual
+async def test_a_start_of_a_supervisor_hides_no_earlier_point(tmp_path: Path) -> None:
+    async with FileWriter(tmp_path) as writer:
+        for step in range(20):
+            writer.add_scalar("a", 1.0, step)
+        writer.add_session_log(SessionLog(status=SessionLog.START), 0)
+        writer.add_scalar("b", 1.0, 1)
+    assert (shown(tmp_path, "a"), shown(tmp_path, "b")) == (list(range(20)), [1])
+
+
+@pytest.mark.asyncio
+@virtual
 async def test_a_start_after_a_recovery_hides_the_lost_steps_of_all_writers(tmp_path: Path) -> None:
     session, own = FileWriterCache.acquire(tmp_path), FileWriter(tmp_path)
     session.start(0)

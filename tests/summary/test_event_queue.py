@@ -60,3 +60,10 @@ def test_coalesce_replaces_the_same_tags_only() -> None:
 def test_put_says_how_many_wait() -> None:
     queue = EventQueue("block", 1)
     assert [queue.put((0.0, 0, "a", b"", as_is)) for _ in range(3)] == [1, 2, 3]
+
+
+def test_block_is_bounded_on_a_disk_that_stays_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncmon.summary.event_queue.MOST_PENDING", 3)
+    queue = filled("block", [None, "a", "b", "c", "d"])
+    assert taken(queue) == [(None, 0), ("c", 3), ("d", 4)]
+    assert queue.dropped == 2

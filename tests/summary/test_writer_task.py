@@ -139,6 +139,7 @@ async def test_a_writer_that_left_a_hung_disk_begins_a_new_file(
     await reopening
     writer.add_scalar("loss", 1.0, 1)
     await writer.close()
+    await wait_all_tasks_blocked()  # the abandoned thread has ended, too
     steps = [[event.step for event in summary_iterator(path)] for path in event_files()]
     assert steps == [[0, 0], [0, 1]]
 
