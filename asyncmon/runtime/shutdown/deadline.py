@@ -59,6 +59,9 @@ class Stage(Enum):
         self.share = share
 
 
+_AFTER_SAVE = (Stage.TASKS, Stage.JOIN, Stage.CLEANUP)
+
+
 class ProcessShutdown:
     """The shutdown of this process: the signal, the deadline, the sessions and the exit status.
 
@@ -138,7 +141,7 @@ class ProcessShutdown:
 
     def losses(self) -> list[str]:
         """Return a sentence for each session whose last state is lost if the process ends now."""
-        present = [one.unsaved() for one in list(self.sessions) if not one.loop.is_closed()]
+        present = [one.unsaved() for one in list(self.sessions) if one.is_alive]
         return [*self.lost, *filter(None, present)]
 
     def status(self) -> int:
@@ -198,7 +201,7 @@ class SessionShutdown:
         """Returns which state is lost if the process ends now, or None. Called in any thread."""
         self.close: Callable[[BaseException | None], Coroutine[Any, Any, Any]] | None = None
         """Closes the session, with the error of ``main``, if the program has not closed it."""
-        self.loop: asyncio.AbstractEventLoop
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._process = process
         self._own_grace = grace
         self._save_secs = 0.0
@@ -217,6 +220,11 @@ class SessionShutdown:
         if stopped:
             self._process.stopped = True
             self._process.lost += filter(None, [self.unsaved()])
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the session's event loop is not closed."""
+        return self.loop is not None and not self.loop.is_closed()
 
     @property
     def is_running(self) -> bool:
@@ -264,8 +272,20 @@ class SessionShutdown:
                 limit.reschedule(self.until(stage))
 
     def until(self, stage: Stage) -> float:
-        """Return the deadline of a stage on the loop's clock; ``math.inf`` without a signal."""
-        return self._deadline - self._left[stage]
+        """Return the deadline of a stage on the loop's clock; ``math.inf`` without a signal.
+
+        After its save, a session leaves other sessions of its loop, which may close after it, theirs.
+        """
+        end = self._deadline - self._left[stage]
+        if not self.is_running or stage not in _AFTER_SAVE:
+            return end
+        others = [
+            one.until(Stage.ENDS)
+            for one in self._process.sessions
+            if one.loop is self.loop and one.signalled and not one.is_closing
+        ]
+        least = clock.monotonic() + stage.share.secs(self.grace, 0.0)
+        return min(end, max(min(others, default=math.inf), least))
 
     def is_over(self, stage: Stage) -> bool:
         """Return whether the time of a stage is over."""

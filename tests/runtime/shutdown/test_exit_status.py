@@ -116,6 +116,30 @@ def test_a_supervisor_that_holds_the_loop_loses_its_state(tmp_path: Path) -> Non
     assert status == 1, err
 
 
+def test_a_cleanup_that_hangs_leaves_the_other_session_its_time_to_save(tmp_path: Path) -> None:
+    code = """
+        class Hangs(am.SessionRunHook):
+            async def cleanup(self, error):
+                await asyncio.sleep(3600)
+
+        class Slow(am.CheckpointSaverListener):
+            async def before_save(self, session, global_step_value):
+                await asyncio.sleep(1)
+
+        async def main():
+            slow = [Slow()]
+            saves = am.CheckpointSaverHook("outer", save_steps=1000, saver=am.Saver(), listeners=slow)
+            inner = session(checkpoint_dir="run", hooks=[Hangs()])
+            async with session(hooks=[saves]) as outer, inner as sess:
+                await outer.run("train")
+                await train_on(sess)
+        am.run(main, stop_grace_period_secs=8)
+    """
+    status, _, err = stopped(code, tmp_path)
+    assert status == 75, err
+    assert saved(tmp_path / "outer") == (1, 1)
+
+
 RECOVERING = """
     failures = 0
 
