@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from asyncmon.graph import get_global_step
@@ -189,6 +190,7 @@ class ProgressHook(SessionRunHook):
         self._display = (_Bar if interactive else _Lines)(description, console)
         self._every_secs = refresh_secs if interactive else line_secs
         self._diagnostics = Diagnostics("The progress")
+        self._is_closed = False  # the pipe of the console
         self._fetches: Mapping[str, Any]
         self._sampled: Mapping[str, Any] = {}
         self._rate: float | None = None
@@ -214,8 +216,7 @@ class ProgressHook(SessionRunHook):
         await self._show(session.global_step or 0)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        with self._diagnostics.tolerated("the console"):
-            await files.in_thread(self._display.stop)
+        await self._draw(self._display.stop)
 
     async def _sample(self, coord: Coordinator) -> None:
         async for values, _ in samples_every(coord, _SAMPLE_SECS, self._fetches):
@@ -228,8 +229,19 @@ class ProgressHook(SessionRunHook):
             self._rate = rate if self._rate is None else self._rate + _SMOOTHING * (rate - self._rate)
             self._mark = now, step
         last_step = self._last_step()
+        await self._draw(self._display.show, step, last_step, self._text(step, last_step))
+
+    async def _draw(self, draw: Callable[..., None], *args: Any) -> None:
         with self._diagnostics.tolerated("the console"):
-            await files.in_thread(self._display.show, step, last_step, self._text(step, last_step))
+            if not self._is_closed:
+                await files.in_thread(self._draw_now, draw, *args)
+
+    def _draw_now(self, draw: Callable[..., None], *args: Any) -> None:
+        try:
+            draw(*args)
+        except SystemExit:  # how rich reacts to a closed pipe, such as that of ``| head``
+            self._is_closed = True
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
 
     def _last_step(self) -> int | None:
         if self._given_last_step is not None:

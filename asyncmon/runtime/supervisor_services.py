@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from asyncmon.summary import SessionLog
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import clock
-from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger("asyncmon.supervisor")
@@ -54,6 +54,10 @@ class EventOutput:
         if reopen is not None:
             await reopen()
 
+    def tolerated(self) -> AbstractContextManager[None]:
+        """Log an ``OSError`` of the writer in a block, and suppress it."""
+        return self._output.tolerated()
+
     async def add_graph(self) -> None:
         """Write the graph once for each file, and as text beside it."""
         if self._operations is None or self._graph_added:
@@ -62,12 +66,13 @@ class EventOutput:
         if self._logdir is not None:
             await write_graph_text(self._logdir, self._operations())
         if self.writer is not None:
-            self.writer.add_graph(self._graph)
+            with self.tolerated():
+                self.writer.add_graph(self._graph)
 
     def start(self, step: int) -> None:
         """Write the start of a session at a step."""
         if self.writer is not None:
-            self.writer.add_session_log(SessionLog(status=SessionLog.START), step)
+            self._output.add_session_log(SessionLog(status=SessionLog.START), step)
             self._started = True
 
     async def close(self) -> None:
@@ -76,11 +81,11 @@ class EventOutput:
         if writer is None or members_of(WriterMembers, writer).closed:
             return
         if not self._started:  # else the writer does so when it closes
-            writer.add_session_log(SessionLog(status=SessionLog.STOP))
+            self._output.add_session_log(SessionLog(status=SessionLog.STOP), None)
         self._graph_added = self._started = False
         await self._output.close()
         if self._given is not None:
-            with Diagnostics("The events").tolerated(repr(writer)):
+            with self.tolerated():
                 await writer.close()
 
 
@@ -116,7 +121,8 @@ class SummaryService(_Service):
         step = None if step is None else int(np.asarray(step).item())
         logger.info("Recording summary at step %s.", step)
         if sv.summary_writer is not None:
-            sv.summary_writer.add_summary(summary, step)
+            with sv._output.tolerated():
+                sv.summary_writer.add_summary(summary, step)
 
 
 class StepCounterService(_Service):
@@ -135,7 +141,8 @@ class StepCounterService(_Service):
             return
         rate = (step - last_step) / (now - before)
         if self._sv.summary_writer is not None:
-            self._sv.summary_writer.add_scalar(self._tag, rate, step)
+            with self._sv._output.tolerated():
+                self._sv.summary_writer.add_scalar(self._tag, rate, step)
         logger.info("%s: %g", self._tag, rate)
 
 
@@ -187,4 +194,5 @@ async def _write_event(sv: Any, handle: Any) -> None:
     path = await handle
     if path is not None and handle.step is not None and sv.summary_writer is not None:
         log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=path)
-        sv.summary_writer.add_session_log(log, handle.step)
+        with sv._output.tolerated():
+            sv.summary_writer.add_session_log(log, handle.step)

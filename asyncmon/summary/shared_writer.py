@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
@@ -187,9 +188,13 @@ class SharedWriter:
         """Add the start or stop of a session, or a checkpoint, if there is a writer."""
         self._add(lambda writer: writer.add_session_log(session_log, global_step))
 
+    def tolerated(self) -> AbstractContextManager[None]:
+        """Log an ``OSError`` of the writer in a block, and suppress it."""
+        return self._diagnostics.tolerated(repr(self.writer))
+
     def _add(self, add: Callable[[SummaryWriter], None]) -> None:
         if self.writer is not None:
-            with self._diagnostics.tolerated(repr(self.writer)):
+            with self.tolerated():
                 add(self.writer)
 
     async def close(self) -> None:
@@ -199,5 +204,5 @@ class SharedWriter:
             with contextlib.suppress(OSError):  # its task has logged it
                 await FileWriterCache.release(shared)
         elif self._given is not None:
-            with self._diagnostics.tolerated(repr(self._given)):
+            with self.tolerated():
                 await self._given.flush()

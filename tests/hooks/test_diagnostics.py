@@ -6,6 +6,7 @@ import asyncio
 import errno
 import io
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -115,16 +116,34 @@ def _fill(directory: Path) -> None:
         (directory / f"timeline-{step}.json").symlink_to("/dev/full")
 
 
-async def test_progress(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_supervisor(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    with graph.Graph().as_default():
+        step = am.get_or_create_global_step()
+        train = graph.assign_add(step, 1)
+        own: dict[str, Any] = {"summary_writer": FileWriter(tmp_path / "own")} if given else {}
+        sv = am.Supervisor(logdir=str(tmp_path), saver=None, save_summaries_secs=1, **own)
+        async with sv.managed_session() as sess:
+            monkeypatch.setattr(FileCalls, "write", FullDisk.write)
+            for _ in range(20):
+                await sess.run(train)
+                await asyncio.sleep(1)
+    assert [text for text in errors(caplog) if "Events cannot be written" in text]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EPIPE])
+async def test_progress(caplog: pytest.LogCaptureFixture, code: int) -> None:
     console = pytest.importorskip("rich.console")
 
     class Full(io.StringIO):
         def write(self, text: str) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(code, os.strerror(code))
 
     for terminal in (True, False):
         caplog.clear()
         shown = console.Console(file=Full(), force_terminal=terminal)
         await run(am.ProgressHook(last_step=30, line_secs=5, console=shown))
         (reported,) = errors(caplog)
-        assert "The progress cannot be written to 'the console': No space left on device" in reported
+        assert f"The progress cannot be written to 'the console': {os.strerror(code)}" in reported
