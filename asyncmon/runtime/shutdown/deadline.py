@@ -87,7 +87,7 @@ class ProcessShutdown:
         self.stopped = False
         """Whether a signal stopped a session, here or elsewhere in its cluster."""
         self.timeouts: list[BaseException] = []
-        """The errors of hooks that exceeded the grace period. The status does not depend on them."""
+        """The errors of hooks that exceeded the grace period under ``am.run``, which are no failure."""
 
     def hold(
         self, first: Callable[[float], None], second: Callable[[int], None], secs: float | None
@@ -294,7 +294,8 @@ class SessionShutdown:
     def timeout(self, what: str) -> DeadlineExceededError:
         """Return the error of a hook that exceeded its stage."""
         error = DeadlineExceededError(f"{what} within the grace period after a signal.")
-        self._process.timeouts.append(error)
+        if self._process.end < math.inf:  # else nothing asks for it
+            self._process.timeouts.append(error)
         return error
 
     @contextlib.asynccontextmanager
