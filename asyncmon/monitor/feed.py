@@ -34,7 +34,7 @@ STREAM_SECS = 60.0
 
 MOST_BYTES = 1 << 20  # of the ring
 _MOST_PENDING = 2_000  # points sent as events; viewers fetch larger amounts
-_MOST_WOKEN = 50  # viewers per tick: each costs the loop of the training some 50 us
+_MOST_WOKEN = 25  # viewers per tick: each costs the loop of the training some 50 us
 _BREAK_SECS = 2.0  # between two resets caused by many points, as from a large file
 
 

@@ -1,9 +1,11 @@
-"""What the monitor takes of a core: 20 charts, 10 updates a second, 5 viewers.
+"""What the monitor takes of a core: 20 charts, 10 updates a second, 5 viewers; or 1,000 idle ones.
 
-Run by name: ``python tests/benchmarks/monitor.py [given] [files]``. The viewers are sockets of this
-process; the server is another one, of which processor time counts, all threads together: with five
-viewers, less what it takes with none. Updates are given to the run (``given``), as a session in the
-server's process would, or this process writes them to an event file (``files``).
+Run by name: ``python tests/benchmarks/monitor.py [given] [files] [idle]``. The viewers are sockets of
+this process; the server is another one, of which processor time counts, all threads together: with
+five viewers, less what it takes with none. Updates are given to the run (``given``), as a session in
+the server's process would, or this process writes them to an event file (``files``). ``idle`` compares
+steps of 12 ms alone with those beside 1,000 viewers, for which the limit of viewers is raised, by the
+processor time that each takes.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import resource
 import socket
 import statistics
 import subprocess
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING
 from harness import Row, chosen, show
 
 import asyncmon as am
+from asyncmon.monitor import feed
 from asyncmon.system import clock
 
 if TYPE_CHECKING:
@@ -152,9 +156,74 @@ def figures(name: str, given: bool) -> list[Row]:
     return [Row(name, said, "2 % at 10", share < 0.02 and updates > 9)]
 
 
+IDLE = 1_000
+VIEW = """if True:
+    import resource, select, socket, sys, time
+    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+    polled = select.poll()
+    viewers = {}
+    for _ in range(int(sys.argv[2])):
+        viewer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+        viewer.sendall(b"GET /api/events HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
+        viewers[viewer.fileno()] = viewer
+        polled.register(viewer, select.POLLIN)
+    while True:
+        for number, _ in polled.poll():
+            viewers[number].recv(1 << 16)
+"""
+
+
+async def processor_ms(sess: am.MonitoredSession, secs: float) -> float:
+    """Return the processor time of a step and what is done beside it."""
+    count, start, used = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - start < secs:
+        await sess.run("train")
+        await asyncio.sleep(0)
+        count += 1
+    return 1e3 * (time.process_time() - used) / count
+
+
+async def beside_idle_viewers() -> tuple[float, float]:
+    """Return the processor time of a step in ms, alone and beside the viewers."""
+    import uvicorn
+
+    program = am.programs.FunctionProgram(state={"steps": 0})
+
+    @program.step
+    async def train(state: dict[str, int]) -> None:
+        end = time.thread_time() + 0.012
+        while time.thread_time() < end:
+            state["steps"] += 1
+
+    sess = am.MonitoredTrainingSession(program=program, signals=None)
+    config = uvicorn.Config(am.monitor.create_app(sess), log_level="warning", access_log=False)
+    server = uvicorn.Server(config)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    async with sess:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        alone = await processor_ms(sess, SECS)
+        port = str(listener.getsockname()[1])
+        viewers = await asyncio.create_subprocess_exec(sys.executable, "-c", VIEW, port, str(IDLE))
+        await processor_ms(sess, 3)  # while they connect
+        beside = await processor_ms(sess, SECS)
+        viewers.kill()
+        server.should_exit = True
+        await asyncio.gather(viewers.wait(), serving)
+    return alone, beside
+
+
+def idle() -> list[Row]:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+    feed.MOST_VIEWERS = IDLE
+    alone, beside = asyncio.run(beside_idle_viewers())
+    said = f"{beside:.2f} ms a step, {alone:.2f} alone"
+    return [Row(f"a training beside {IDLE:,} idle viewers", said, "10 % more", beside < 1.1 * alone)]
+
+
 ROWS: dict[str, Callable[[], list[Row]]] = {
     "given": lambda: figures("points given by the session", True),
     "files": lambda: figures("points of another process's file", False),
+    "idle": idle,
 }
 
 
