@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from asyncmon.protobuf import delimited
 from asyncmon.summary.event_file import next_number, number_of
@@ -63,7 +63,7 @@ class EventLog:
 
     _lock: ClassVar[threading.RLock] = threading.RLock()
     _open: ClassVar[dict[str, EventLog]] = {}
-    _tapped: ClassVar[dict[str, WeakSet[Tap]]] = {}
+    _tapped: ClassVar[dict[str, tuple[ref[Tap], ...]]] = {}  # by directory, also without a log
     _kept: ClassVar[dict[str, int]] = {}  # of closed logs: the last step added outside a session
 
     def __init__(self, path: str, background: BackgroundWriter) -> None:
@@ -71,7 +71,7 @@ class EventLog:
         self.run_tags: set[str] = set()
         self.graph: tuple[Any, int] | None = None
         self._path = path
-        self._taps = self._tapped.setdefault(path, WeakSet())
+        self._taps = self._tapped.get(path, ())
         self._writers: WeakSet[Any] = WeakSet()
         self._starters: WeakSet[Any] = WeakSet()  # the writers that record a session
         self._started = False
@@ -102,14 +102,17 @@ class EventLog:
             if written is None:
                 return None
             tap = Tap(written, pending)
-            cls._tapped.setdefault(path, WeakSet()).add(tap)
+            taps = (*(one for one in cls._tapped.get(path, ()) if one() is not None), ref(tap))
+            cls._tapped[path] = taps
+            if log is not None:
+                log._taps = taps
             return tap
 
     def put(self, entry: Entry, raises: bool = True) -> None:
         """Add an entry, see :meth:`BackgroundWriter.put`."""
         self.background.put(entry, raises)
-        if self._taps:
-            for tap in self._taps:
+        for one in self._taps:
+            if (tap := one()) is not None:
                 tap.add(entry)
 
     def leave(self, writer: Any) -> None:

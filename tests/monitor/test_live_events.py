@@ -115,3 +115,20 @@ async def test_events_that_nobody_takes_are_read_from_the_files_again(
         assert await steps(run) == list(range(100))
         writer.add_scalar("loss", 1.0, 100)
         assert await steps(run) == list(range(101))
+
+
+async def test_threads_may_write_while_a_run_is_added(tmp_path: Path) -> None:
+    async with FileWriter(tmp_path) as writer:
+
+        def write() -> None:
+            for step in range(20_000):
+                writer.add_scalar("loss", 1.0, step)
+
+        writing = asyncio.ensure_future(asyncio.to_thread(write))
+        runs = []
+        while not writing.done():
+            runs.append(RunDirectory(tmp_path, live=True))
+            await runs[-1].refresh()
+        await writing
+        await runs[0].refresh()
+        assert (await steps(runs[0]))[-1] == 19_999
