@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.saveable_session import (
     SaveableSessionMembers,
     SnapshotMembers,
@@ -24,9 +26,10 @@ _numbers = itertools.count(1)
 class CapturedState:
     """A snapshot of a session, and the states of its hooks, data sources and other objects.
 
-    :meth:`Saver.capture` returns it. Both are ordered by the constructor. If a step is being applied
-    then, the snapshot has the state after that step, but the stateful objects returned theirs from
-    before it. In this case both are taken again until their steps agree.
+    :meth:`Saver.capture` returns it. Both are ordered by the constructor. If hooks have not seen the
+    last step yet, their states are taken at the end of its run. If a step is being applied, the
+    snapshot has the state after that step, but the stateful objects returned theirs from before it. In
+    this case both are taken again until their steps agree.
 
     Args:
         raw: the raw session.
@@ -40,12 +43,17 @@ class CapturedState:
         wall_time: the time of the capture, in seconds since 1970.
         program: a description of the program, as JSON values.
         step: the global step when the states were taken, or None.
-        states: the states as JSON values, by name; ``arrays`` are the arrays in them.
+        states: the states as JSON values, by name; ``arrays`` are the arrays in them. All three are set
+            once :meth:`snapshot` returns.
 
     Raises:
         ValueError: the saver and the session have objects of one name.
         TypeError: a state cannot be saved.
     """
+
+    step: int | None = None
+    states: Mapping[str, Any] = MappingProxyType({})
+    arrays: Mapping[str, Array] = MappingProxyType({})
 
     def __init__(
         self,
@@ -58,15 +66,19 @@ class CapturedState:
         self._members = members_of(SaveableSessionMembers, raw)
         self.number, self.wall_time = next(_numbers), clock.wall()
         self.program = describe(raw)
-        self._pack()
         self._snapshot: asyncio.Future[Mapping[str, Any]]
         if snapshot is not None:
+            self._pack()
             self._snapshot = asyncio.get_running_loop().create_future()
             self._snapshot.set_result(snapshot)
             return
-        self._snapshot = asyncio.ensure_future(order_snapshot(raw))
-        if self.states and self.step is not None and not self._members.shares_state:
-            self._snapshot = asyncio.ensure_future(self._matching(self._snapshot))
+        ordered, packed = asyncio.ensure_future(order_snapshot(raw)), self._packed()
+        may_differ = self.states or stateful_of(raw).boundary is not None
+        if packed is not None or (
+            may_differ and self.step is not None and not self._members.shares_state
+        ):
+            ordered = asyncio.ensure_future(self._matching(ordered, packed))
+        self._snapshot = ordered
 
     async def snapshot(self, *, pull: bool) -> Mapping[str, Any]:
         """Return the snapshot; with ``pull``, fetch the arrays that other processes hold."""
@@ -92,13 +104,33 @@ class CapturedState:
         states = objects.states() if self._session_states else {}
         self.states, self.arrays = pack_all(states | own.current())
 
-    async def _matching(self, ordered: asyncio.Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        snapshot = await ordered
-        while members_of(SnapshotMembers, snapshot).step not in (None, self.step):
+    def _packed(self) -> asyncio.Future[None] | None:
+        """Pack the states, now or at the end of the run whose step hooks have not seen."""
+        boundary = stateful_of(self.session).boundary
+        if boundary is not None and boundary.hooks_lag():
+            return boundary.call_after_run(self._pack)
+        self._pack()
+        return None
+
+    async def _matching(
+        self, ordered: asyncio.Future[Mapping[str, Any]], packed: asyncio.Future[None] | None
+    ) -> Mapping[str, Any]:
+        while True:
+            snapshot = await ordered
+            try:
+                if packed is not None:
+                    await packed
+            except BaseException:
+                release(snapshot)
+                raise
+            if (
+                self._members.shares_state
+                or self.step is None
+                or members_of(SnapshotMembers, snapshot).step in (None, self.step)
+            ):
+                return snapshot
             release(snapshot)
-            snapshot = await order_snapshot(self.session)
-            self._pack()
-        return snapshot
+            ordered, packed = asyncio.ensure_future(order_snapshot(self.session)), self._packed()
 
 
 def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:

@@ -209,6 +209,7 @@ class Saver:
         metrics: Mapping[str, float] | None = None,
         snapshot: Mapping[str, Any] | None = None,
         state: CapturedState | None = None,
+        when_busy: WhenBusy | None = None,
     ) -> SaveHandle:
         """Order a snapshot and write the checkpoint in the background.
 
@@ -217,13 +218,15 @@ class Saver:
         next one, which is expected after the time since the last call. With ``when_busy="coalesce"`` at
         most two snapshots exist.
 
-        A given ``snapshot`` of the current step is saved instead of a new one. A given ``state`` of
-        :meth:`capture` is saved whatever ``when_busy`` is, unless it would be deleted at once, as newer
-        checkpoints exist. In this case the handle gives None. Errors are raised by awaiting the handle,
-        or else by the next :meth:`raise_if_failed` or :meth:`drain`.
+        A given ``snapshot`` of the current step is saved instead of a new one, or a given ``state`` of
+        :meth:`capture`, unless it would be deleted at once, as newer checkpoints exist. In this case
+        the handle gives None. ``when_busy`` is that of the saver by default. Errors are raised by
+        awaiting the handle, or else by the next :meth:`raise_if_failed` or :meth:`drain`.
         """
-        may_replace = self._when_busy == "coalesce" and state is None
-        if self._when_busy == "skip" and state is None and self._queue.busy:
+        when_busy = when_busy or self._when_busy
+        if when_busy == "skip" and self._queue.busy:
+            if state is not None:
+                state.discard()
             handle = SaveHandle()
             handle.settle(None)
             return handle
@@ -236,7 +239,7 @@ class Saver:
             return self.capture(sess, snapshot) if state is None else state
 
         save = Save(raw_session(sess), *given, self._options, capture, Control(due))
-        self._queue.submit(save, coalesce=may_replace)
+        self._queue.submit(save, coalesce=when_busy == "coalesce")
         return save.handle
 
     def capture(self, sess: Any, snapshot: Mapping[str, Any] | None = None) -> CapturedState:

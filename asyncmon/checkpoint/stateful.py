@@ -18,6 +18,7 @@ is JSON. Types that JSON lacks are objects with one member:
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 import math
@@ -143,6 +144,16 @@ def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:
     return [_pack(item, f"{where}/{number}", arrays) for number, item in enumerate(values)]
 
 
+class Boundary(Protocol):
+    """The boundary between two steps of a session, including the calls of its hooks."""
+
+    def hooks_lag(self) -> bool:
+        """Return whether a step is committed that some hooks have not seen."""
+
+    def call_after_run(self, fn: Callable[[], None]) -> asyncio.Future[None]:
+        """Call a function once they have, before another step begins."""
+
+
 class StatefulObjects:
     """Stateful objects by name, and restored states of objects that are not registered yet.
 
@@ -153,6 +164,8 @@ class StatefulObjects:
     def __init__(self) -> None:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
+        self.boundary: Boundary | None = None
+        """Tells when the states of hooks belong to a step; None outside a monitored session."""
 
     @property
     def objects(self) -> Mapping[str, Stateful]:

@@ -31,7 +31,6 @@ from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system.functions import function_of
-from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -235,12 +234,20 @@ class CheckpointSaverHook(SessionRunHook):
             await self._save_between_steps(session)
 
     async def _save_between_steps(self, session: Session) -> SaveHandle | None:
-        if self._boundary.vetoed is not None:
+        if self._is_vetoed():
             return None
         await self._call_before_save(session, global_step_of(self, session))
-        handle = await self._boundary.call(lambda snapshot: self._start_save(session, snapshot))
-        if handle is not None:
-            self._saves.follow(handle)
+        state = self._saver.capture(session)
+        try:
+            await state.snapshot(pull=False)
+        except BaseException:
+            state.discard()
+            raise
+        if self._is_vetoed():
+            state.discard()
+            return None
+        handle = self._start_save(session, state)
+        self._saves.follow(handle)
         return handle
 
     async def _save_at(self, session: Session, step: int) -> SaveHandle:
@@ -256,13 +263,13 @@ class CheckpointSaverHook(SessionRunHook):
             await listener.before_save(session, step)
         self._saves.before_secs = time.perf_counter() - began
 
-    def _start_save(self, session: Session, snapshot: Snapshot | None = None) -> SaveHandle:
-        step = None if snapshot is None else snapshot.step
+    def _start_save(self, session: Session, state: CapturedState | None = None) -> SaveHandle:
+        step = None if state is None else state.step
         if step is None:
             step = global_step_of(self, session)
         metrics = self._metrics_of(step)
         handle = self._saver.start_save(
-            session, self._prefix, global_step=step, metrics=metrics, snapshot=snapshot
+            session, self._prefix, global_step=step, metrics=metrics, state=state
         )
         self._handle = handle
         self._schedule.done(step)
@@ -285,6 +292,9 @@ class CheckpointSaverHook(SessionRunHook):
             self._evaluation = evaluation
             evaluation.capture, evaluation.save_evaluated = self._saver.capture, self._save_evaluated
 
+    def _is_vetoed(self) -> bool:
+        return self._boundary.vetoed is not None
+
     def _has_metrics(self, step: int) -> bool:
         """Return whether there are metrics of this state that are to be saved and are not."""
         evaluation = self._evaluation if self._saver.keep_best is not None else None
@@ -298,18 +308,18 @@ class CheckpointSaverHook(SessionRunHook):
             return False
         await self._call_before_save(session, step)
         if state is None:
-            self._boundary.call_after_run(lambda _: self._save_measured(session, step))
+            self._boundary.call_after_run(lambda: self._save_measured(session, step))
             return False
         self._measured = step
         handle = self._saver.start_save(
-            session, self._prefix, global_step=step, metrics=metrics, state=state
+            session, self._prefix, global_step=step, metrics=metrics, state=state, when_busy="wait"
         )
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         self._saves.follow(handle)
         return True
 
     def _save_measured(self, session: Session, step: int) -> None:
-        if self._has_metrics(step):  # unless it was due anyway
+        if self._has_metrics(step) and self._boundary.vetoed is None:  # unless it was due anyway
             self._saves.follow(self._start_save(session))
 
     def _find_saver(self) -> Saver:

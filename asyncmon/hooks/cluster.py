@@ -139,7 +139,7 @@ class ClusterHook(SessionRunHook):
             if answer["stop"] is not None:
                 self._stop = answer["stop"]
                 # A run that fails now is recovered from, maybe at an earlier step, and may continue.
-                if created_session(coord).boundary.running:
+                if created_session(coord).boundary.run is not None:
                     await coord.wait_for_stop(_RUN_SECS)
                 coord.request_stop(reason=self._stop)
                 return

@@ -66,9 +66,9 @@ class Evaluations(SessionRunHook):
         self.name = name
         self.metrics = Metrics(self, None, {})
         """The metrics of the last evaluation; empty before the first one."""
-        self.capture: Callable[[Session, Snapshot | None], CapturedState]
-        """Captures the state of a concurrent evaluation between two steps. A given snapshot has it.
-        A hook that saves evaluated states sets this and ``save_evaluated``, in each session."""
+        self.capture: Callable[[Session], CapturedState]
+        """Captures the state of a concurrent evaluation. A hook that saves evaluated states sets this
+        and ``save_evaluated``, in each session."""
         self.save_evaluated: Callable[[Session, CapturedState | None], Awaitable[bool]] | None
         """Saves an evaluated state; None stands for the state after this run. Returns whether it takes
         the state over."""
@@ -220,7 +220,7 @@ class EvalHook(Evaluations):
         await super().after_create_session(session, coord)
         self._tick_passed = False
         self._seen: int | None = None  # the step of the newest evaluation that began
-        self._pending: asyncio.Future[CapturedState | None] | None = None
+        self._pending: asyncio.Future[CapturedState] | None = None
         if self._schedule is not None:
             self._schedule.start(global_step_of(self, session))
 
@@ -264,9 +264,7 @@ class EvalHook(Evaluations):
                 elif session.global_step != self._seen:
                     with log_errors(self, "an evaluation"):
                         async with self._evaluating:
-                            await self._evaluate_captured(
-                                self._boundary.call(partial(self.capture, session))
-                            )
+                            await self._evaluate_captured(self.capture(session))
         else:
             while await self._arrived.wait():
                 self._arrived.clear()
@@ -286,12 +284,9 @@ class EvalHook(Evaluations):
         async with self._evaluating:
             pending, self._pending = self._pending, None
             if pending is not None:
-                await self._evaluate_captured(pending)
+                await self._evaluate_captured(await pending)
 
-    async def _evaluate_captured(self, capturing: Awaitable[CapturedState | None]) -> None:
-        state = await capturing
-        if state is None:  # saving is vetoed: the state is not valid
-            return
+    async def _evaluate_captured(self, state: CapturedState) -> None:
         is_taken = False
         try:
             snapshot = cast("Snapshot", await state.snapshot(pull=True))
@@ -384,5 +379,5 @@ class InMemoryEvaluatorHook(Evaluations):
             return await self._evaluate_state(state)
 
 
-def _capture(session: Session, snapshot: Snapshot | None) -> CapturedState:
-    return CapturedState(session, StatefulObjects(), session_states=False, snapshot=snapshot)
+def _capture(session: Session) -> CapturedState:
+    return CapturedState(session, StatefulObjects(), session_states=False)

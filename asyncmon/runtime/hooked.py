@@ -96,7 +96,7 @@ class Hooked:
         context = SessionRunContext(args, self.raw, self._request_stop)
         token, outer = inside_run.set(context), scopes.run
         scopes.run = context
-        boundary.running = True
+        boundary.run = context
         boundary.began_at = self._step if before is None else before
         present, places = hooks.steps, [0] * len(calls)
         try:

@@ -190,6 +190,7 @@ class Lifecycle:
         if self._created is not None:
             self._created.samples.move_to(created.samples)
         self._created, self.coord = created, coord
+        self.stateful.boundary = created.boundary
         self.stops.adopt(coord._errors, coord._stop)
         return session
 

@@ -199,6 +199,5 @@ async def test_nothing_is_saved_after_a_veto(tmp_path: Path, caplog: pytest.LogC
         for _ in range(12):
             await sess.run("train")
     assert [path.rpartition("-")[2] for path in saver.last_checkpoints] == ["0"]
-    assert evaluation.step == 5
     reader = await load_checkpoint(tmp_path)
     assert reader.facts.step == 0

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from asyncmon.hooks import veto_saving
+from asyncmon.checkpoint import Saver
+from asyncmon.hooks import CheckpointSaverHook, veto_saving
 from asyncmon.hooks.hook_support import created_session
 from asyncmon.runtime import MonitoredSession, SessionRunHook
-from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
+from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
     from asyncmon.system.snapshot import Snapshot
@@ -33,6 +35,12 @@ class Counter(SessionRunHook):
         if self.seen == self.vetoes:
             veto_saving(self.coord, "it is bad")
 
+    def state_dict(self) -> dict[str, int]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.seen = state["seen"]
+
 
 async def slow_step() -> None:
     await asyncio.sleep(10)
@@ -42,19 +50,13 @@ def scripted(*hooks: SessionRunHook) -> MonitoredSession:
     return MonitoredSession(ScriptedCreator(ScriptedSession([slow_step] * 9)), hooks)
 
 
-async def call_at(sess: MonitoredSession, secs: float, hook: Counter) -> tuple[float, int, int] | None:
-    """Return when a call that is ordered at a time is made, for which step, and what the hook knows."""
-    loop = asyncio.get_running_loop()
+async def capture_at(sess: MonitoredSession, secs: float, hook: Counter) -> tuple[float, int, int]:
+    """Return when a state that is captured at a time is complete, its step, and what the hook knew."""
     await asyncio.sleep(secs)
-    assert sess.coord is not None
-    created = created_session(sess.coord)
-
-    def note(snapshot: Snapshot | None) -> tuple[float, int, int]:
-        step = created.raw.global_step if snapshot is None else snapshot.step
-        assert step is not None
-        return loop.time(), step, hook.seen
-
-    return await created.boundary.call(note)
+    state = Saver().capture(sess)
+    snapshot = cast("Snapshot", await state.snapshot(pull=False))
+    assert snapshot.step is not None
+    return asyncio.get_running_loop().time(), snapshot.step, state.states["hooks/Counter"]["seen"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ async def test_it_waits_for_the_hooks_of_a_committed_step_only(
     ordered: float, made: tuple[float, int, int]
 ) -> None:
     async with scripted(hook := Counter()) as sess:
-        call = asyncio.create_task(call_at(sess, ordered, hook))
+        call = asyncio.create_task(capture_at(sess, ordered, hook))
         await asyncio.sleep(0)
         for _ in range(2):
             await sess.run("a")
@@ -73,28 +75,55 @@ async def test_it_waits_for_the_hooks_of_a_committed_step_only(
         assert await call == made
 
 
-async def test_a_veto_ends_the_wait_and_all_calls_until_a_new_session() -> None:
-    async with scripted(hook := Counter(vetoes=1)) as sess:
-        calls = [asyncio.create_task(call_at(sess, secs, hook)) for secs in (5, 10.5, 15)]
-        for _ in range(2):
+async def test_the_next_run_begins_after_the_states_are_taken() -> None:
+    """Also where the body does not give way between two runs."""
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook := Counter()]) as sess:
+        run = asyncio.create_task(sess.run("a"))
+        again = asyncio.create_task(sess.run("a"))
+        call = asyncio.create_task(capture_at(sess, 0.5, hook))
+        assert await call == (1, 1, 1)
+        await run
+        await again
+
+
+@pytest.mark.parametrize("vetoes", [1, None])
+async def test_a_save_inside_a_run_does_not_wait_for_its_end(
+    tmp_path: Path, vetoes: int | None
+) -> None:
+    """In a hook, with the states that the hooks have then."""
+
+    class Saving(SessionRunHook):
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            await Saver().save(run_context.session, tmp_path / "m", run_values.step)
+
+    async with scripted(Counter(vetoes), Saving()) as sess:
+        await sess.run("a")
+        await Saver().save(sess, tmp_path / "n", 1)
+    assert (tmp_path / "m-1.json").exists()
+    assert (tmp_path / "n-1.json").exists()
+
+
+async def test_a_veto_prevents_saves_by_time_until_a_new_session(tmp_path: Path) -> None:
+    saver = Saver()
+    saves = CheckpointSaverHook(tmp_path, save_secs=3, saver=saver)
+    async with scripted(Counter(vetoes=3), saves) as sess:
+        for _ in range(4):
             await sess.run("a")
-        assert await asyncio.gather(*calls) == [(5, 0, 0), None, None]
+    assert [path.rpartition("-")[2] for path in saver.last_checkpoints] == ["0", "2"]
 
 
 async def test_an_error_goes_to_the_caller_and_a_cancelled_caller_is_skipped() -> None:
-    def fail(snapshot: Snapshot | None) -> None:
+    def fail() -> None:
         raise KeyError("x")
 
     async with scripted(hook := Counter()) as sess:
         run = asyncio.create_task(sess.run("a"))
         await asyncio.sleep(10.5)
         assert sess.coord is not None
-        call = created_session(sess.coord).boundary.call
-        failing, cancelled = asyncio.create_task(call(fail)), asyncio.create_task(call(fail))
-        await wait_all_tasks_blocked()
+        call = created_session(sess.coord).boundary.call_after_run
+        failing, cancelled = call(fail), call(fail)
         cancelled.cancel()
         with pytest.raises(KeyError):
             await failing
         await run
-        assert cancelled.cancelled()
         assert hook.seen == 1
