@@ -21,7 +21,7 @@ from asyncmon.checkpoint.retention import Decision, KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import STATE_NAME
-from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, stateful_of
+from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import DataLossError, NotFoundError
@@ -440,7 +440,7 @@ class Saver:
         self._own_objects.load(states)
         if self._session_states and self._sets_step(raw, reader):
             own = self._own_objects.objects
-            stateful_of(raw).load({name: states[name] for name in states if name not in own})
+            load_states(raw, {name: states[name] for name in states if name not in own})
         self.restored_path = reader.path
 
     def _sets_step(self, raw: Any, reader: CheckpointReader) -> bool:

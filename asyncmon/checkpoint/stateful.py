@@ -239,12 +239,19 @@ class StatefulObjects:
         self.load(restored._pending)
         return [obj for name, obj in self._registered.items() if name not in restored._pending]
 
+    def release(self) -> None:
+        """End the registration with all sessions, which are closed."""
+        _of_sessions.drop(self)
+
 
 class _ByIdentity:
-    """The stateful objects of sessions, which need not be hashable. An entry ends with its session."""
+    """The stateful objects of sessions, which need neither be hashable nor support weak references.
+
+    An entry ends with its session. One without weak references stays until it is dropped.
+    """
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[Any], StatefulObjects]] = {}
+        self._entries: dict[int, tuple[Callable[[], Any], StatefulObjects]] = {}
 
     def get(self, raw: Any) -> StatefulObjects | None:
         entry = self._entries.get(id(raw))
@@ -254,32 +261,34 @@ class _ByIdentity:
         key, entries = id(raw), self._entries
 
         def forget(reference: weakref.ref[Any]) -> None:
-            if entries[key][0] is reference:
+            if key in entries and entries[key][0] is reference:
                 del entries[key]
 
         try:
             entries[key] = weakref.ref(raw, forget), objects
         except TypeError:
-            raise TypeError(
-                f"A session must support weak references; {raw!r} does not. Add '__weakref__' to the"
-                f" __slots__ of {type(raw).__name__}."
-            ) from None
+            entries[key] = lambda: raw, objects
+
+    def drop(self, objects: StatefulObjects) -> None:
+        for key in [key for key, entry in self._entries.items() if entry[1] is objects]:
+            del self._entries[key]
 
 
 _of_sessions = _ByIdentity()
 
 
 def stateful_of(raw: Any) -> StatefulObjects:
-    """Return the stateful objects of a raw session, which each of its checkpoints includes.
+    """Return the stateful objects of a raw session, which each of its checkpoints includes."""
+    return _of_sessions.get(raw) or StatefulObjects()
 
-    Raises:
-        TypeError: the session does not support weak references.
-    """
+
+def load_states(raw: Any, states: Mapping[str, Any]) -> None:
+    """Load the states of a checkpoint that was restored into a raw session."""
     objects = _of_sessions.get(raw)
     if objects is None:
         objects = StatefulObjects()
         _of_sessions.set(raw, objects)
-    return objects
+    objects.load(states)
 
 
 def has_state(obj: Any) -> bool:

@@ -132,6 +132,7 @@ class Lifecycle:
             self._undo.callback(unfinalize)
         if creator.prepare is not None:
             creator.prepare()
+        self._undo.callback(self.stateful.release)
         self.save_states_of(self.hooks.hooks)
         await self.sessions.open()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, load_checkpoint
@@ -240,14 +241,28 @@ async def test_a_name_belongs_to_the_session_or_to_the_saver(world: World, tmp_p
             await saver.save(sess, tmp_path / "model.ckpt", 0)
 
 
-async def test_a_session_without_weak_references_is_named(tmp_path: Path) -> None:
+async def test_a_session_needs_no_weak_references(tmp_path: Path) -> None:
     class Slotted:
         __slots__ = ("values",)
+        graph = None
+
+        async def run(self, *_args: Any, **_options: Any) -> None: ...
 
         async def snapshot(self) -> dict[str, Any]:
-            return {}
+            return {"w": np.zeros(1)}
 
         async def load(self, values: Any) -> None: ...
 
-    with pytest.raises(TypeError, match="Add '__weakref__' to the __slots__ of Slotted"):
-        await Saver(allow_empty=True).save(Slotted(), tmp_path / "model.ckpt", 0)
+        async def close(self) -> None: ...
+
+    class Creator:
+        async def create_session(self) -> Any:
+            return Slotted()
+
+    async with MonitoredSession(cast("Any", Creator()), [counting := Counting()]) as sess:
+        await sess.run("a")
+        path = await Saver(allow_empty=True).save(sess, tmp_path / "model.ckpt", 0)
+        counting.runs = 7
+        await Saver(allow_empty=True).restore(sess, path)
+        assert counting.runs == 1
+    await Saver(allow_empty=True).save(Slotted(), tmp_path / "bare.ckpt", 0)
