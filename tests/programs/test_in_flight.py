@@ -95,7 +95,8 @@ async def test_a_session_that_resumes_submits_what_was_under_way_again(tmp_path:
             async for reply in sess.iterate(submitted(range(8), service.train, in_flight=4)):
                 await sess.run("train", {"reply": reply})
             total = await sess.raw_session().run("sum")
-    assert services[0].calls == [0, 1, 2, 3, 4]  # the sixth was cancelled before it began
+    # The sixth was cancelled, before it began or soon after that.
+    assert services[0].calls in ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5])
     assert services[0].under_way == 0  # cancelled
     assert services[1].calls == [3, 4, 5, 6, 7]
     assert total == sum(10.0 - n for n in range(8))

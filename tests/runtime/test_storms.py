@@ -112,7 +112,8 @@ class StormyCreator:
             await close()
             weather.strike("close")
 
-        raw.run, raw.snapshot, raw.close = stormy_run, stormy_snapshot, stormy_close  # type: ignore[method-assign]
+        raw.run, raw.close = stormy_run, stormy_close  # type: ignore[method-assign]
+        raw.snapshot = raw.snapshot_to_write = stormy_snapshot  # type: ignore[method-assign]
         weather.strike("restored")
         return raw
 
