@@ -59,6 +59,7 @@ def MonitoredTrainingSession(
     saver: Saver | None = None,
     save_on_cancel: bool = False,
     resume: str | os.PathLike[str] = "auto",
+    keep_live_variables: bool = True,
 ) -> MonitoredSession:
     """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
 
@@ -106,6 +107,8 @@ def MonitoredTrainingSession(
             and a path (``runs/1/model.ckpt-500``) with that one, even if the directory has newer ones,
             which ``max_to_keep`` deletes in time. Under a scheduler that restarts programs, only
             ``"auto"`` continues.
+        keep_live_variables: whether a chief that is started again in a cluster keeps the variables on
+            the servers if they are newer than the checkpoint; False restores it, as TF1 does.
 
     Raises:
         ValueError: both seconds and steps are given, for checkpoints or for summaries; or both a saver
@@ -166,7 +169,15 @@ def MonitoredTrainingSession(
             " save_checkpoint_steps: no checkpoints are saved without."
         )
     return MonitoredSession(
-        ChiefSessionCreator(scaffold, master, config, checkpoint_dir, program=program, resume=resume),
+        ChiefSessionCreator(
+            scaffold,
+            master,
+            config,
+            checkpoint_dir,
+            program=program,
+            resume=resume,
+            keep_live_variables=keep_live_variables,
+        ),
         [*chief_hooks, *hooks],
         stop_grace_period_secs,
         **policies,

@@ -202,20 +202,32 @@ async def _inspect(path: str) -> Inspected:
     return Inspected(path, facts, None)
 
 
-async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
+async def is_kept(live_step: int | None, checkpoint_prefix: str) -> bool:
+    """Return whether variables of a global step are kept, as the checkpoint is not newer."""
+    if live_step is None:
+        return False
+    async with await load_checkpoint(checkpoint_prefix) as reader:
+        return reader.facts.step is not None and reader.facts.step <= live_step
+
+
+async def restore_newest(
+    saver: Any, sess: Any, directory: str, live_step: int | None = None
+) -> str | None:
     """Restore the newest checkpoint that verifies, take over the directory's list, return the prefix.
 
     Works with any saver that has ``restore(sess, path)``. Returns None if there is no checkpoint.
+    Variables at ``live_step`` are kept if the checkpoint is not newer.
 
     Raises:
         ValueError: there are checkpoints, but none can be restored.
     """
     members, path = members_of(SaverMembers, saver), None
     if members.restore_latest is not None:
-        path = await members.restore_latest(sess, directory)
+        live = {} if live_step is None else {"live_step": live_step}
+        path = await members.restore_latest(sess, directory, **live)
     else:
         path = await latest_checkpoint(directory)
-        if path is not None:
+        if path is not None and not await is_kept(live_step, path):
             await saver.restore(sess, path)
     try:
         state = await get_checkpoint_state(directory)

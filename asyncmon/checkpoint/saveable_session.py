@@ -92,9 +92,11 @@ class SaverMembers:
     build: Callable[[], None] | None = None
     """Choose the variables, once the graph is complete. Called when a scaffold is finalized. None: the
     saver has chosen them already."""
-    restore_latest: Callable[[Any, str], Awaitable[str | None]] | None = None
-    """Restore a session from the newest valid checkpoint of a directory, and return its prefix or None.
-    Called at the start and after each failure. None: ``restore`` gets the newest one, unverified."""
+    restore_latest: Callable[..., Awaitable[str | None]] | None = None
+    """``async restore_latest(session, directory)``: restore the newest valid checkpoint of a directory,
+    and return its prefix or None. Called at the start and after each failure; with ``live_step`` if
+    variables on servers are kept unless the checkpoint has a later step. None: ``restore`` gets the
+    newest one, unverified."""
     continue_from: Callable[[str], Awaitable[None]] | None = None
     """Take over the list of checkpoints of a directory, so that old ones are deleted in time. Called
     after a restore. None: ``recover_last_checkpoints`` is called."""

@@ -397,11 +397,15 @@ class Saver:
         *,
         ignore_missing: bool = False,
         rename: Mapping[str, str] | None = None,
+        live_step: int | None = None,
     ) -> str | None:
         """Restore the newest checkpoint of a directory that verifies; return its prefix or None.
 
         Missing and damaged ones are skipped, and the reason is logged. If the state file is lost, the
         newest checkpoint in the directory that verifies is restored, with a warning.
+
+        Variables of the global step ``live_step`` are kept if the checkpoint is not newer: only the
+        states of hooks and data are loaded from it. The other arguments are those of :meth:`restore`.
         """
         self.build()
         if self._selection.is_empty:
@@ -414,7 +418,7 @@ class Saver:
                 logger.warning("%s", skip_message(path, error))
                 continue
             try:
-                await self._load(raw, reader, ignore_missing, rename)
+                await self._load(raw, reader, ignore_missing, rename, live_step)
             except DataLossError as error:
                 logger.warning("%s", skip_message(path, error))
             else:
@@ -429,16 +433,24 @@ class Saver:
         reader: CheckpointReader,
         ignore_missing: bool,
         rename: Mapping[str, str] | None,
+        live_step: int | None = None,
     ) -> None:
+        step = reader.facts.step
+        keeps = live_step is not None and step is not None and step <= live_step
         async with reader:
-            logger.info("Restoring parameters from %s", reader.path)
             states = await reader.states()
-            targets = find_targets(self._selection, reader, await state_spec(raw), rename or {})
-            await load_entries(
-                raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
-            )
+            if keeps:
+                logger.info(
+                    "Keeping the variables of step %d; %s has step %d", live_step, reader.path, step
+                )
+            else:
+                logger.info("Restoring parameters from %s", reader.path)
+                targets = find_targets(self._selection, reader, await state_spec(raw), rename or {})
+                await load_entries(
+                    raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
+                )
         self._own_objects.load(states)
-        if self._session_states and self._sets_step(raw, reader):
+        if self._session_states and (keeps or self._sets_step(raw, reader)):
             own = self._own_objects.objects
             load_states(raw, {name: states[name] for name in states if name not in own})
         self.restored_path = reader.path

@@ -17,8 +17,8 @@ from itertools import chain, count
 from time import monotonic
 from typing import Any
 
+from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
 from asyncmon.distributed.partition import Part, Partition, partition
-from asyncmon.distributed.peers import Peers
 from asyncmon.distributed.placement import OWN, Placement
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.update_barrier import LATE
@@ -33,6 +33,8 @@ from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
+
+_WAIT_SECS = 10.0  # of one request to the record of the run
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +60,7 @@ class PartitionedBackend:
     Args:
         graph: the graph.
         own: the backend of the session's own task; closed with this one.
-        peers: the list of sessions of the own task's server.
+        record: the record of the run on the own task's server.
         placement: of the graph's operations.
         connect: makes the backend of another place at its first use.
     """
@@ -69,13 +71,15 @@ class PartitionedBackend:
         self,
         graph: Graph,
         own: Backend,
-        peers: Peers,
+        record: RunRecord,
         placement: Placement,
         connect: Callable[[str], RemoteBackend],
     ) -> None:
         self._graph = graph
         self._own = own
-        self._peers = peers
+        self._record = record
+        self._members: set[str] = set()  # of that record
+        self.cluster_run = RemoteRun(self.ask_run, _WAIT_SECS)
         self._placement = placement
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
@@ -91,17 +95,23 @@ class PartitionedBackend:
     @property
     def global_step(self) -> int | None:
         """The committed global step; that of the last response if another task holds it."""
-        step = step_counter(self._graph)
-        place = OWN if step is None else self._placement.place(step.op)
-        found: int | None = self._part_at(place).global_step
+        found: int | None = self._part_at(self._step_place()).global_step
         return found
 
-    @property
-    def peers(self) -> Any:
-        """The sessions that train together, as the task with the global step lists them."""
+    async def ask_run(self, **request: Any) -> dict[str, Any]:
+        """Send a request to the record of the run, which is at the task with the global step."""
+        if request.get("task") == "":
+            request["task"] = self._placement.own_task
+        place = self._step_place()
+        if place != OWN:
+            return await self._part_at(place).ask_run(**request)  # type: ignore[no-any-return]
+        self._own.check_open()
+        self._members.add(str(request.get("name")))
+        return await self._record.answer(lambda: self._own.global_step, request)
+
+    def _step_place(self) -> str:
         step = step_counter(self._graph)
-        place = OWN if step is None else self._placement.place(step.op)
-        return self._peers if place == OWN else self._part_at(place).peers
+        return OWN if step is None else self._placement.place(step.op)
 
     def check_open(self) -> None:
         """Raise RuntimeError once it is closed."""
@@ -234,6 +244,8 @@ class PartitionedBackend:
 
     async def close(self) -> None:
         """Close all backends. An error is raised after all of them are closed."""
+        for name in self._members:
+            self._record.closed(name)
         parts = (*self._others.values(), self._own)
         ended = asyncio.gather(*[part.close() for part in parts], return_exceptions=True)
         for error in await completed(ended):

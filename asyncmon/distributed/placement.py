@@ -35,6 +35,7 @@ class Placement:
         self._graph = graph
         self._cluster = cluster
         self._own = (job, task)
+        self.own_task = f"/job:{job}/task:{task}"
         self._places: dict[str, str] = {"": OWN}
 
     def place(self, op: Operation) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
+from asyncmon.distributed.cluster_run import RemoteRun
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
 from asyncmon.distributed.job import off_loop
-from asyncmon.distributed.peers import RemotePeers
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError
 from asyncmon.graph.core.graph import Graph
@@ -92,7 +92,7 @@ class RemoteBackend:
         self.closed = False
         self.shares_state = not writes_files  # a process of our own writes our files
         self.global_step: int | None = None
-        self.peers: Any = RemotePeers(self.ask, timeout_secs / 3)
+        self.cluster_run = None if writes_files else RemoteRun(self.ask_run, timeout_secs / 3)
         self._target = target
         self._graph = graph
         self._config = config
@@ -190,6 +190,10 @@ class RemoteBackend:
         self.check_open()
         await self._send_graph()
         return await self._ask(Encoder().json({"do": do, **content, **self._session}))
+
+    async def ask_run(self, **request: Any) -> dict[str, Any]:
+        """Send a request to the record of the run: see :class:`.cluster_run.RunRecord`."""
+        return await self.ask("cluster_run", request=request)
 
     async def queues(self) -> list[QueueSize]:
         """Return the sizes of the queues on the server."""

@@ -172,7 +172,7 @@ class Server:
             return own
         placement = Placement(graph, cluster, self._def.job_name, self._def.task_index)
         return PartitionedBackend(
-            graph, own, self.service.peers, placement,
+            graph, own, self.service.run_record, placement,
             lambda place: self._connected(graph, placement.address(place)),
         )  # fmt: skip
 

@@ -19,10 +19,10 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import GraphReader
 from asyncmon.distributed.job import MANY, Job, current_job, off_loop
-from asyncmon.distributed.peers import Peers
 from asyncmon.distributed.update_barrier import UpdateBarrier
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import (
@@ -108,7 +108,7 @@ class _Served:
         self.answered = 0  # jobs below were answered, and are forgotten
         self.closed = False
         self.workers: set[str] = set()  # whose updates came through it
-        self.members: set[str] = set()  # of the list of peers
+        self.members: set[str] = set()  # of the run
 
     async def _call(self, number: int, *arrays: Any) -> Any:
         return await current_job.get().call(number, *arrays)
@@ -140,7 +140,7 @@ class SessionService:
         self.incarnation = os.urandom(8).hex()
         self._backend_of = backend_of
         self._part_backend_of = part_backend_of or backend_of
-        self.peers = Peers()
+        self.run_record = RunRecord()
         self._barrier = UpdateBarrier(lease_secs)
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
@@ -156,7 +156,7 @@ class SessionService:
             "hold": self._ask_barrier,
             "allow": self._ask_barrier,
             "release": self._ask_barrier,
-            "peers": self._ask_peers,
+            "cluster_run": self._ask_run,
             "close": self._close,
         }
 
@@ -271,22 +271,23 @@ class SessionService:
         del self._sessions[int(decoder.content["session"])]
         for worker in served.workers:
             self._barrier.forget(worker)
-        for name in served.members:
-            await self.peers.leave(name)
         await served.close()
+        for name in served.members:
+            self.run_record.closed(name)
         return answer({})
 
     async def _ask_barrier(self, decoder: Decoder) -> Message:
         self._served(decoder)
         return answer(await self._barrier.answer(decoder.content))
 
-    async def _ask_peers(self, decoder: Decoder) -> Message:
-        served, content = self._served(decoder), decoder.content
-        peers = getattr(served.backend, "peers", None) or self.peers
-        name, *args = content["args"]
-        served.members.add(name)
+    async def _ask_run(self, decoder: Decoder) -> Message:
+        served, request = self._served(decoder), decoder.content["request"]
+        ask = getattr(served.backend, "ask_run", None)
+        if ask is not None:
+            return answer(await ask(**request))
+        served.members.add(str(request.get("name")))
         step = partial(getattr, served.backend, "global_step")
-        return answer(await peers.answer(step, content["method"], name, *args))
+        return answer(await self.run_record.answer(step, request))
 
     # Jobs.
 
@@ -405,7 +406,6 @@ class SessionService:
         async def load() -> Message:
             await backend.load(await off_loop(len(values), decoder.decode, values))
             self._barrier.restored()
-            self.peers.restored()
             return results_of(backend, [])
 
         return load

@@ -19,7 +19,7 @@ from asyncmon.runtime import (
     SessionRunValues,
 )
 from asyncmon.runtime.program import global_step_fetch, step_fetch
-from asyncmon.runtime.protocols import Peers, SessionMembers
+from asyncmon.runtime.protocols import ClusterRun, SessionMembers
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -117,25 +117,28 @@ class ClusterHook(SessionRunHook):
         self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
         self._coord: Coordinator | None = None
         self._stop: str | None = None  # why another session stopped
+        self._rollback: tuple[int, int] | None = None  # by the chief, not logged yet
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Join the sessions of the cluster."""
-        self._coord, self._stop = coord, None
-        peers = members_of(SessionMembers, session).peers
-        if peers is not None:
-            await peers.join(self._name, self._is_chief)
+        self._coord, self._rollback = coord, None
+        run = members_of(SessionMembers, session).cluster_run
+        self._stop = None if run is None else await run.join(self._name, self._is_chief)
+        if self._stop is not None:
+            coord.request_stop(reason=self._stop)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Wait for a stop of another session."""
+        """Wait for a stop of another session, and for a restore by the chief."""
         members = members_of(SessionMembers, session)
-        peers = members.peers
-        while peers is not None and not members.closed:
+        run = members.cluster_run
+        while run is not None and not members.closed:
             try:
-                answer = await peers.watch(self._name, _POLL_SECS)
+                answer = await run.watch(self._name, _POLL_SECS)
             except (AbortedError, UnavailableError) as error:  # the next run recovers from it
                 logger.debug("The other sessions cannot be asked: %s", error)
                 await asyncio.sleep(_PAUSE_SECS)
                 continue
+            self._rollback = answer["rollback"] or self._rollback
             if answer["stop"] is not None:
                 self._stop = answer["stop"]
                 # A run that fails now is recovered from, maybe at an earlier step, and may continue.
@@ -145,35 +148,49 @@ class ClusterHook(SessionRunHook):
                 return
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Stop after a successful run if another session has stopped."""
+        """Log that the chief has set the variables back; stop if another session has stopped."""
+        if self._rollback is not None:
+            self._log_rollback()
         if self._stop is not None:
             run_context.request_stop(self._stop)
 
     async def end(self, session: Session) -> None:
         """Broadcast a stop; as the chief, wait for the other sessions."""
         members, coord = members_of(SessionMembers, session), self._coord
-        peers = members.peers
-        if peers is None or coord is None:
+        run = members.cluster_run
+        if run is None or coord is None:
             return
+        if self._rollback is not None:
+            self._log_rollback()
         try:
             if coord.should_stop():
                 reason = coord.stop_reason or f"{self._name} stopped"
-                await peers.stop(self._name, reason, members.global_step)
+                await run.stop(reason, members.global_step)
             if self._is_chief:
-                await self._wait_for_others(peers)
+                await self._wait_for_others(run)
                 fetch = step_fetch(session)
                 if fetch is not None:
                     await session.run(fetch)  # reads the last steps of the others
-            await peers.leave(self._name)
+            await run.leave(self._name)
         except (AbortedError, UnavailableError) as error:
             logger.warning("The other sessions of the cluster cannot be notified of the end: %s", error)
 
-    async def _wait_for_others(self, peers: Peers) -> None:
+    def _log_rollback(self) -> None:
+        """A run that fails instead is recovered from, which logs the lost steps."""
+        assert self._rollback is not None, "checked by the caller"
+        (before, after), self._rollback = self._rollback, None
+        logger.warning(
+            "The chief has set the variables of all sessions back from step %d to step %d: %d steps "
+            "were lost.",
+            before, after, before - after,
+        )  # fmt: skip
+
+    async def _wait_for_others(self, run: ClusterRun) -> None:
         loop = asyncio.get_running_loop()
         end, waited = loop.time() + self._wait_secs, 0.0
         others: list[str] = []
         while (left := end - loop.time()) > 0:
-            answer = await peers.watch(self._name, min(left, waited), len(others))
+            answer = await run.watch(self._name, min(left, waited), len(others))
             others = answer["others"]
             if not others:
                 return

@@ -100,23 +100,48 @@ class Program(Protocol):
 # -- optional members: the value of each is that of a missing one
 
 
-class Peers(Protocol):
-    """The sessions of a cluster that stop together, as one of them sees them."""
+class ClusterRun(Protocol):
+    """The run of a cluster as one of its sessions sees it: who trains together, until when.
 
-    async def join(self, name: str, is_chief: bool) -> None:
-        """Add a session. Called for each created session."""
+    A server has the record of it. Each method raises ``AbortedError`` or ``UnavailableError`` if the
+    record is lost or cannot be reached.
+    """
 
-    async def watch(self, name: str, wait: float, others: int | None = None) -> Mapping[str, Any]:
-        """Return ``stop``, the reason of a stop or None, and ``others``, the names of other sessions.
+    def continue_from(self, before: Any) -> None:
+        """Take part in the run of a session that this one replaces. Called with its ``cluster_run``."""
 
-        Waits up to ``wait`` seconds for a stop, or for a number of sessions that is not ``others``.
+    async def begin(self, directory: str) -> bool:
+        """Begin a run, or take part in the present one. Called for each session of the chief.
+
+        Args:
+            directory: the checkpoint directory, "" for none.
+
+        Returns:
+            Whether the variables belong to a run with this directory that has not ended.
         """
 
-    async def stop(self, name: str, reason: str, step: int | None = None) -> None:
-        """Broadcast a stop to the other sessions."""
+    async def restore(self) -> None:
+        """Note that the chief begins to set the variables."""
+
+    async def restored(self, before: int | None, after: int | None) -> None:
+        """Record that the chief has set the variables, from one step to another. None: unknown."""
+
+    async def join(self, name: str, is_chief: bool) -> str | None:
+        """Add a session, and return why its run has stopped, or None. Called for each created one."""
+
+    async def watch(self, name: str, wait: float, others: int | None = None) -> Mapping[str, Any]:
+        """Wait up to ``wait`` seconds for a stop or a restore, or until not ``others`` are left.
+
+        Returns:
+            ``stop``: the reason of a stop or None; ``others``: the names of the other sessions;
+            ``rollback``: the steps before and after a restore since the last call, or None.
+        """
+
+    async def stop(self, reason: str, step: int | None = None) -> None:
+        """Stop the run; at ``step``, if the variables were set back to an earlier one."""
 
     async def leave(self, name: str) -> None:
-        """Remove a session that has ended."""
+        """Note that a session ends. Others do not wait for it any more."""
 
 
 class SessionMembers(SaveableSessionMembers):
@@ -137,11 +162,11 @@ class SessionMembers(SaveableSessionMembers):
     repeat: Callable[[Any, Callable[[], bool]], Awaitable[None]] | None = None
     """Run an enqueue operation until a function returns true. Called by queue runners; may return
     earlier. None: ``run`` is called in a loop."""
-    peers: Peers | None = None
-    """The sessions of the cluster that stop together. Used by :class:`ClusterHook` for each created
-    session. None: the session is in no cluster."""
+    cluster_run: ClusterRun | None = None
+    """The run that the session takes part in. Used by a session manager and a :class:`ClusterHook` for
+    each created session. None: the session is in no cluster."""
     closed: bool = False
-    """Whether ``close`` was called. A :class:`ClusterHook` then stops watching its peers."""
+    """Whether ``close`` was called. A :class:`ClusterHook` then stops watching the run."""
 
 
 class ProgramMembers(DescribedProgramMembers):

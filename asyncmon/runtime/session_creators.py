@@ -84,6 +84,7 @@ class ChiefSessionCreator(_Prepared):
         program: the program. Default: the scaffold's program, or the default graph.
         resume: ``"never"`` to start without a checkpoint, or the prefix of a checkpoint to start with
             instead of the newest one. A recovery restores later checkpoints.
+        keep_live_variables: see :meth:`SessionManager.prepare_session`.
 
     Raises:
         ValueError: both a directory and a file are given.
@@ -104,6 +105,7 @@ class ChiefSessionCreator(_Prepared):
         *,
         program: Any = None,
         resume: str | os.PathLike[str] = "auto",
+        keep_live_variables: bool = True,
     ) -> None:
         if checkpoint_dir and checkpoint_filename_with_path:
             raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
@@ -112,6 +114,8 @@ class ChiefSessionCreator(_Prepared):
         path = checkpoint_filename_with_path
         self._checkpoint_filename_with_path = None if path is None else str(path)
         self._resume = os.fspath(resume)
+        self._keep_live_variables = keep_live_variables
+        self._is_recovery = False
         self._state_before: list[Any] = []  # of the directory, at the first creation
 
     async def create_session(self) -> Session:
@@ -129,7 +133,10 @@ class ChiefSessionCreator(_Prepared):
             config=self._config,
             init_feed_dict=self.scaffold.init_feed_dict,
             init_fn=self.scaffold.init_fn,
+            keep_live_variables=self._keep_live_variables
+            and (self._resume == "auto" or self._is_recovery),
         )
+        self._is_recovery = True
         continue_from = members_of(SaverMembers, self.scaffold.saver).continue_from
         if self._checkpoint_dir is not None and directory is None and continue_from is not None:
             await continue_from(self._checkpoint_dir)

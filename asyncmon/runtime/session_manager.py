@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from asyncmon.checkpoint.management import restore_newest
+from asyncmon.checkpoint.management import is_kept, restore_newest
 from asyncmon.checkpoint.saveable_session import FetchMembers, SaverMembers
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.observation import restore
 from asyncmon.runtime.program import as_program, global_step_fetch
-from asyncmon.runtime.protocols import Session, close_raw
+from asyncmon.runtime.protocols import ClusterRun, Session, SessionMembers, close_raw
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.members import members_of
@@ -75,6 +76,8 @@ class SessionManager:
         self._recovery_wait_secs = recovery_wait_secs
         self._local_init_run_options = local_init_run_options
         self._local_init_feed_dict = local_init_feed_dict
+        self._run: ClusterRun | None = None  # of the last session
+        self._is_recovery = False
 
     async def prepare_session(
         self,
@@ -88,12 +91,18 @@ class SessionManager:
         config: Any = None,
         init_feed_dict: Mapping[Any, Any] | None = None,
         init_fn: Callable[[Session], Awaitable[Any] | Any] | None = None,
+        *,
+        keep_live_variables: bool = True,
     ) -> Session:
         """Return a session, restored from a checkpoint or else initialised. TF1: same name.
 
         Without a checkpoint, ``init_op`` is run, then ``init_fn(session)``, plain or async. In both
         cases ``local_init_op`` follows, and a check that the session is ready. An initialisation that
         discards steps of other sessions is logged as a warning.
+
+        In a cluster whose run is under way, as when a chief is started again, the variables on the
+        servers are kept if all are initialised and not older than the checkpoint. Only the states of
+        hooks and data are then restored from it.
 
         Args:
             master: the target of the session; "" is this process.
@@ -103,6 +112,8 @@ class SessionManager:
             checkpoint_filename_with_path: a checkpoint to restore instead.
             wait_for_checkpoint: whether to wait for one, at most ``max_wait_secs``.
             config: for the session.
+            keep_live_variables: False restores or initialises also in a run that is under way, as TF1
+                does; the steps since the checkpoint are then lost for all sessions.
 
         Raises:
             RuntimeError: there is no operation to initialise with, or the session is not ready after
@@ -110,22 +121,32 @@ class SessionManager:
             ValueError: there are checkpoints, but none can be restored.
         """
         async with self._new_session(master, config) as session:
+            before = await _step(session)
+            live = None
+            run = self._run
+            if run is not None:
+                directory = checkpoint_dir or os.path.dirname(checkpoint_filename_with_path or "")
+                is_live = await run.begin(_location(directory)) and keep_live_variables
+                live = before if is_live and await self._is_initialised(session) else None
+                if live is None:
+                    await run.restore()
             restored = await self._restore(
                 session, saver, checkpoint_dir, checkpoint_filename_with_path,
-                wait_for_checkpoint, max_wait_secs,
+                wait_for_checkpoint, max_wait_secs, live,
             )  # fmt: skip
-            if restored is None:
+            if restored is None and live is None:
                 if init_op is None and init_fn is None and self._local_init_op is None:
                     raise RuntimeError(
                         "Model is not initialized and no init_op or init_fn or local_init_op was given"
                     )
                 if init_op is not None:
-                    await _warn_of_loss(session)
                     await session.run(init_op, init_feed_dict)
                 if init_fn is not None:
                     result = init_fn(session)
                     if inspect.isawaitable(result):
                         await result
+            if live is None:
+                await self._was_set(session, restored, before)
             error = await self._try_local_init(session)
             if error is not None:
                 raise RuntimeError(
@@ -138,6 +159,7 @@ class SessionManager:
                     f"Init operations did not make model ready.  Init op: {_name(init_op)}, init fn: "
                     f"{init_fn}, local_init_op: {_name(self._local_init_op)}, error: {error}"
                 )
+            self._is_recovery = True
             return session
 
     async def recover_session(
@@ -203,6 +225,10 @@ class SessionManager:
     async def _new_session(self, master: str, config: Any) -> AsyncIterator[Session]:
         """Create a session, and close it if the block fails."""
         session = self._program.create_session(master, config)
+        run, before = members_of(SessionMembers, session).cluster_run, self._run
+        if run is not None and before is not None:
+            run.continue_from(before)
+        self._run = run
         try:
             yield session
         except BaseException:
@@ -225,11 +251,17 @@ class SessionManager:
         filename: str | None,
         wait: bool,
         max_wait_secs: float,
+        live: int | None = None,
     ) -> str | None:
-        """Restore a checkpoint if there is one, and return its path."""
+        """Restore a checkpoint if there is one, and return its path.
+
+        Variables that are live at a step are kept if no checkpoint is newer.
+        """
         if saver is None or (not directory and not filename):
             return None
         if filename:
+            if await is_kept(live, filename):
+                return None
             with restore(filename):
                 await saver.restore(session, filename)
             return filename
@@ -238,7 +270,7 @@ class SessionManager:
         for pause in self._pauses(max_wait_secs if wait else 0):
             await asyncio.sleep(pause)
             with restore(directory) as span:
-                restored = await restore_newest(saver, session, directory)
+                restored = await restore_newest(saver, session, directory, live)
                 if span is not None and restored is not None:
                     span.name = restored
             if restored is not None:
@@ -246,6 +278,22 @@ class SessionManager:
             if wait:
                 logger.info("Waiting for checkpoint to be available.")
         return None
+
+    async def _was_set(self, session: Session, restored: str | None, before: int | None) -> None:
+        """Tell the other sessions of the cluster that the variables were restored or initialised."""
+        after = None if before is None and self._run is None else await _step(session)
+        if self._run is not None:
+            await self._run.restored(before, after)
+        if self._is_recovery or not before or after is None or after >= before:
+            return  # a recovery logs the steps that it has lost
+        if restored is None:
+            logger.warning("There is no checkpoint: %d steps are lost by an initialisation.", before)
+        else:
+            logger.warning(
+                "The variables of all sessions were set back from step %d to step %d of %s: %d steps "
+                "are lost.",
+                before, after, restored, before - after,
+            )  # fmt: skip
 
     async def _try_local_init(self, session: Session) -> str | None:
         """Run ``local_init_op`` if the session is ready for it, else return the reason."""
@@ -259,6 +307,11 @@ class SessionManager:
             )
             logger.info("Done running local_init_op.")
         return reason
+
+    async def _is_initialised(self, session: Session) -> bool:
+        """Return whether all variables but local ones have a value. False: it cannot be known."""
+        op = self._ready_op if self._ready_for_local_init_op is None else self._ready_for_local_init_op
+        return op is not None and await not_ready_reason(op, session, "Model not ready") is None
 
     async def _not_ready_reason(self, session: Session) -> str | None:
         return await not_ready_reason(self._ready_op, session, "Model not ready")
@@ -307,14 +360,20 @@ async def _drain_saves(saver: Any) -> None:
             logger.warning("A save failed before the session was created again.", exc_info=True)
 
 
-async def _warn_of_loss(session: Session) -> None:
-    """Log the step of other sessions' state that an initialisation discards."""
+async def _step(session: Session) -> int | None:
+    """Return the global step of the state, or None if it has no value yet."""
     fetch = global_step_fetch(session)
     if fetch is None:
-        return
-    with contextlib.suppress(FailedPreconditionError):  # it has no value yet
-        if step := int(await session.run(fetch)):
-            logger.warning("There is no checkpoint: %d steps are lost by an initialisation.", step)
+        return None
+    try:
+        return int(np.asarray(await session.run(fetch)).item())
+    except FailedPreconditionError:
+        return None
+
+
+def _location(directory: str) -> str:
+    """Return a path that does not depend on the working directory."""
+    return os.path.abspath(directory) if directory and "://" not in directory else directory
 
 
 def _name(op: Any) -> Any:

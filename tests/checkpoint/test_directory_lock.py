@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,8 +138,11 @@ async def test_a_saver_that_is_collected_gives_its_directory_back(
 ) -> None:
     saver = Saver()
     await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+    collected = weakref.ref(saver)
     del saver
-    gc.collect()
+    while collected() is not None:  # the worker thread of the save may still refer to it
+        gc.collect()
+        await asyncio.sleep(0)
     descriptor = os.open(tmp_path / ".asyncmon.lock", os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert json.loads(os.read(descriptor, 4096))["pid"] == os.getpid()

@@ -74,8 +74,8 @@ class InProcessCluster:
                 return RemoteBackend(place, graph, config, channel, 10.0, is_part=True)
 
             placement = Placement(graph, self.spec, job, task)
-            peers = self.services[f"/job:{job}/task:{task}"].peers
-            return PartitionedBackend(graph, SharedBackend(graph, own), peers, placement, connect)
+            record = self.services[f"/job:{job}/task:{task}"].run_record
+            return PartitionedBackend(graph, SharedBackend(graph, own), record, placement, connect)
 
         self.target = f"cluster{next(_numbers)}"
         register_session_factory(self.target, make)

@@ -17,7 +17,6 @@ import pytest
 
 import asyncmon as am
 from asyncmon import errors
-from asyncmon.distributed.peers import Peers
 from asyncmon.distributed.update_barrier import UpdateBarrier
 from tests.distributed import chaos_worker
 from tests.distributed.over_grpc import Proxy, free_port
@@ -242,36 +241,6 @@ async def test_a_restore_does_not_wait_for_a_snapshot_whose_release_was_lost() -
     assert await barrier.release("restore")
     assert await barrier.release("restore")  # a request that comes twice
     await other
-
-
-@pytest.mark.asyncio
-async def test_a_chief_that_restores_after_a_stop_is_not_told_of_it() -> None:
-    peers = Peers()
-    await peers.join("worker", False)
-    await peers.stop("worker", "the last step")
-    peers.restored()
-    await peers.join("chief", True)
-    assert (await peers.watch("chief", 0.0))["stop"] is None
-
-
-@pytest.mark.asyncio
-async def test_a_stop_at_a_step_that_a_restore_took_back_comes_when_it_is_reached_again() -> None:
-    peers, step = Peers(), 250
-    await peers.join("chief", True)
-    await peers.stop("worker", "the last step", 300, lambda: step)
-    assert (await peers.watch("chief", 0.0, None, lambda: step))["stop"] is None
-    step = 300
-    assert (await peers.watch("chief", 0.0, None, lambda: step))["stop"] == "the last step"
-
-
-@pytest.mark.asyncio
-async def test_a_stop_that_was_put_off_is_of_its_training_only() -> None:
-    peers = Peers()
-    await peers.join("chief", True)
-    await peers.stop("worker", "the last step", 300, lambda: 250)
-    await peers.leave("chief")
-    await peers.join("chief of another training", True)
-    assert (await peers.watch("chief of another training", 0.0, None, lambda: 300))["stop"] is None
 
 
 @pytest.mark.slow

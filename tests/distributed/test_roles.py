@@ -91,7 +91,7 @@ async def test_a_stop_of_one_reaches_all_and_the_chief_leaves_last(
     assert await saved.get_tensor("v") == await saved.get_tensor("global_step")
 
 
-async def test_a_chief_that_restores_after_a_stop_at_the_last_step_goes_on_to_it(
+async def test_a_chief_that_recovers_keeps_the_steps_of_others_and_learns_of_their_stop(
     cluster: InProcessCluster, tmp_path: Path
 ) -> None:
     ended = asyncio.Event()
@@ -112,9 +112,10 @@ async def test_a_chief_that_restores_after_a_stop_at_the_last_step_goes_on_to_it
 
     hooks = [Breaks(), am.StopAtStepHook(last_step=40)]
     chief = session(cluster, 0, add, checkpoint_dir=str(tmp_path), hooks=hooks)
-    await asyncio.wait_for(asyncio.gather(work(*chief), other()), 20)
+    reason, _ = await asyncio.wait_for(asyncio.gather(work(*chief), other()), 20)
+    assert "40" in reason
     saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
-    assert await saved.get_tensor("global_step") == 40
+    assert await saved.get_tensor("global_step") == 41  # and the interrupted run
 
 
 async def test_the_end_of_a_workers_data_stops_nobody_else(cluster: InProcessCluster) -> None:

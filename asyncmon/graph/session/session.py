@@ -119,9 +119,9 @@ class Session:
         return bool(getattr(self.backend, "shares_state", False))
 
     @property
-    def peers(self) -> Any:
-        """The sessions of the cluster that this one trains with, or None. For hooks."""
-        return getattr(self.backend, "peers", None)
+    def cluster_run(self) -> Any:
+        """The run of the cluster that this session takes part in, or None. For hooks."""
+        return getattr(self.backend, "cluster_run", None)
 
     async def run(
         self,

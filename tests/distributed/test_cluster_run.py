@@ -1,0 +1,325 @@
+"""The run of a cluster: who takes part, whether it has stopped, which variables it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+import asyncmon as am
+from asyncmon import errors
+from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
+from asyncmon.testing import wait_all_tasks_blocked
+from tests.distributed.in_process import InProcessCluster
+from tests.distributed.test_roles import CLUSTER, add, session, work
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.asyncio
+
+
+class Record:
+    """A record with sessions of several tasks."""
+
+    def __init__(self) -> None:
+        self.record = RunRecord()
+        self.step: int | None = None
+
+    def session(self, task: str = "") -> RemoteRun:
+        async def ask(**request: Any) -> dict[str, Any]:
+            if request.get("task") == "":
+                request["task"] = task
+            return await self.record.answer(lambda: self.step, request)
+
+        return RemoteRun(ask, 10.0)
+
+    async def joined(self, name: str, task: str = "", directory: str = "runs") -> RemoteRun:
+        run = self.session(task)
+        is_chief = name == "chief"
+        if is_chief:
+            await run.begin(directory)
+            await run.restore()
+            await run.restored(None, 0)
+        assert await run.join(name, is_chief) is None
+        return run
+
+    async def end(self, run: RemoteRun, name: str) -> None:
+        await run.leave(name)
+        self.record.closed(name)
+
+
+async def stop_of(run: RemoteRun, name: str) -> Any:
+    return (await run.watch(name, 0.0))["stop"]
+
+
+@pytest.mark.virtual_time
+async def test_a_session_that_returns_late_learns_of_the_stop_of_its_run() -> None:
+    at = Record()
+    chief, worker = await at.joined("chief"), await at.joined("worker")
+    await chief.stop("enough")
+    await at.end(chief, "chief")
+    await asyncio.sleep(3600.0)
+    assert await stop_of(worker, "worker") == "enough"
+    await at.joined("chief")  # of another run
+    assert await stop_of(worker, "worker") == "enough"
+    again = at.session()
+    again.continue_from(worker)
+    assert await again.join("worker", is_chief=False) == "enough"
+
+
+@pytest.mark.virtual_time
+async def test_a_suspended_session_is_lost_and_returns() -> None:
+    at = Record()
+    chief, worker = await at.joined("chief"), await at.joined("worker")
+    assert (await chief.watch("chief", 0.0))["others"] == ["worker"]
+    assert (await chief.watch("chief", 9.0, others=1))["others"] == []
+    assert await stop_of(worker, "worker") is None
+    assert (await chief.watch("chief", 0.0))["others"] == ["worker"]
+
+
+async def test_a_new_chief_begins_a_run_and_members_of_a_run_without_a_stop_go_on_in_it() -> None:
+    at = Record()
+    chief, worker = await at.joined("chief"), await at.joined("worker")
+    await at.end(chief, "chief")
+    assert await stop_of(worker, "worker") is None
+    other = await at.joined("chief")
+    assert await stop_of(worker, "worker") is None
+    await other.stop("enough")
+    assert await stop_of(worker, "worker") == "enough"
+
+
+async def test_a_late_worker_of_a_stopped_run_does_not_train_and_one_of_the_next_job_does() -> None:
+    at = Record()
+    chief = await at.joined("chief", "/job:worker/task:0")
+    first = await at.joined("first", "/job:worker/task:1")
+    await first.stop("enough")
+    await at.end(first, "first")
+    await at.end(chief, "chief")
+    assert await at.session("/job:worker/task:2").join("late", is_chief=False) == "enough"
+    assert await at.session("/job:worker/task:1").join("next", is_chief=False) is None
+
+
+async def test_a_worker_of_a_session_at_a_server_trains_after_a_clean_end_as_in_tf1() -> None:
+    at = Record()
+    chief = await at.joined("chief")
+    await chief.stop("enough")
+    assert await at.session().join("late", is_chief=False) == "enough"
+    await at.end(chief, "chief")
+    assert await at.session().join("evaluation", is_chief=False) is None
+
+
+@pytest.mark.parametrize(
+    ("directory", "is_live"), [("runs", True), ("others", False)], ids=["the same", "another"]
+)
+async def test_a_chief_that_is_started_again_finds_live_variables_of_its_directory(
+    directory: str, is_live: bool
+) -> None:
+    at = Record()
+    await at.joined("chief")
+    at.record.closed("chief")
+    assert await at.session().begin(directory) is is_live
+
+
+async def test_variables_are_not_live_after_an_end_or_half_a_restore() -> None:
+    at = Record()
+    assert not await at.session().begin("runs")
+    chief = await at.joined("chief")
+    again = at.session()
+    again.continue_from(chief)
+    assert await again.begin("runs")
+    await again.restore()
+    assert not await at.session().begin("runs")
+    await again.restored(None, 3)
+    assert await at.session().begin("runs")
+    await at.end(again, "chief")
+    assert not await at.session().begin("runs")
+
+
+async def test_a_chief_without_checkpoints_keeps_variables_that_others_train() -> None:
+    at = Record()
+    await at.joined("chief", directory="")
+    at.record.closed("chief")
+    assert not await at.session().begin("")
+    await at.joined("worker")
+    assert await at.session().begin("")
+
+
+async def test_a_chief_whose_run_was_replaced_by_another_chief_is_refused() -> None:
+    at = Record()
+    chief = await at.joined("chief")
+    await chief.stop("enough")
+    await at.joined("chief")
+    with pytest.raises(errors.FailedPreconditionError, match="another chief has begun a run"):
+        await chief.begin("runs")
+
+
+async def test_a_stop_at_a_step_that_a_restore_took_back_comes_when_it_is_reached_again() -> None:
+    at = Record()
+    chief, worker = await at.joined("chief"), await at.joined("worker")
+    at.step = 250
+    await worker.stop("the last step", 300)  # set back to 250 before
+    assert await stop_of(chief, "chief") is None
+    at.step = 300
+    assert await stop_of(chief, "chief") == "the last step"
+    at.step = 200
+    await chief.restored(300, 200)  # and after
+    assert await stop_of(chief, "chief") is None
+    at.step = 300
+    assert await stop_of(worker, "worker") == "the last step"
+
+
+async def test_a_stop_that_was_put_off_is_of_its_run_only() -> None:
+    at = Record()
+    chief = await at.joined("chief")
+    at.step = 250
+    await chief.stop("the last step", 300)
+    await at.end(chief, "chief")
+    other = await at.joined("chief")
+    at.step = 300
+    assert await stop_of(other, "chief") is None
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {}, {"method": "jump"}, {"method": "begin"}, {"method": "begin", "directory": 3},
+        {"method": "join", "name": [], "task": "", "is_chief": True, "number": None, "directory": ""},
+        {"method": "watch", "name": "x", "number": 3},
+    ],
+)  # fmt: skip
+async def test_a_malformed_request_is_an_invalid_argument(request_: dict[str, Any]) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="no request to the record"):
+        await RunRecord().answer(lambda: None, request_)
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[InProcessCluster]:
+    cluster = InProcessCluster(CLUSTER, lease_secs=2.0)
+    yield cluster
+    await cluster.close()
+
+
+class Crash:
+    """Ends a session like a crash, at a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    async def __call__(self) -> None:
+        self.left -= 1
+        if not self.left:
+            raise ValueError("crash")
+
+
+async def restarted_chief(
+    cluster: InProcessCluster,
+    directory: Path,
+    between: Callable[[], Awaitable[None]] | None = None,
+    **options: Any,
+) -> list[int]:
+    """Crash a chief at step 2, let a worker train to step 30, start the chief; return its steps."""
+    turn, ended = asyncio.Event(), asyncio.Event()
+    reached = 0
+
+    async def step() -> None:
+        nonlocal reached
+        reached += 1
+        if reached == 28:
+            turn.set()
+            await ended.wait()
+
+    args: dict[str, Any] = {"checkpoint_dir": str(directory), "save_checkpoint_steps": 1}
+    with pytest.raises(ValueError, match="crash"):
+        await work(*session(cluster, 0, add, **args), Crash(2))
+    other = asyncio.create_task(work(*session(cluster, 1, add), step))
+    await turn.wait()
+    if between is not None:
+        await between()
+    steps: list[int] = []
+
+    class Steps(am.SessionRunHook):
+        async def after_run(self, run_context: Any, run_values: am.SessionRunValues) -> None:
+            steps.append(run_values.step or 0)
+            if len(steps) == 1:
+                ended.set()
+                await wait_all_tasks_blocked()
+
+    hooks = [Steps(), am.StopAtStepHook(num_steps=40)]
+    await asyncio.wait_for(
+        asyncio.gather(work(*session(cluster, 0, add, hooks=hooks, **args, **options)), other), 20
+    )
+    return steps
+
+
+async def test_a_restarted_chief_keeps_newer_live_variables(
+    cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = await restarted_chief(cluster, tmp_path)
+    assert steps[0] == 31
+    assert not [one for one in caplog.messages if "set back" in one]
+    saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
+    assert await saved.get_tensor("v") == await saved.get_tensor("global_step")
+
+
+async def test_a_chief_restores_as_in_tf1_if_asked_and_each_session_logs_it_once(
+    cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = await restarted_chief(cluster, tmp_path, keep_live_variables=False)
+    assert steps[0] == 3
+    warnings = [one for one in caplog.messages if "set" in one and "back from step" in one]
+    assert len(warnings) == 2, warnings
+    assert all("from step 30 to step 2" in one for one in warnings)
+    assert all("28 steps" in one for one in warnings)
+
+
+async def test_a_chief_restores_where_a_server_has_lost_its_variables(
+    cluster: InProcessCluster, tmp_path: Path
+) -> None:
+    async def lose() -> None:
+        lost = cluster.executors["/job:ps/task:1"]
+        cluster.start("/job:ps/task:1")
+        await lost.close(errors.CancelledError("restarted"))
+
+    steps = await restarted_chief(cluster, tmp_path, lose)
+    assert steps[0] == 3
+
+
+async def test_a_run_in_a_new_directory_begins_anew_on_old_servers(
+    cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for name in ("first", "second"):
+        args: dict[str, Any] = {"checkpoint_dir": str(tmp_path / name)}
+        with pytest.raises(ValueError, match="crash"):
+            await work(*session(cluster, 0, add, **args), Crash(5))
+    assert "There is no checkpoint: 5 steps are lost by an initialisation." in caplog.messages
+
+
+async def test_a_restarted_chief_restores_the_states_of_its_hooks(
+    cluster: InProcessCluster, tmp_path: Path
+) -> None:
+    class Counts(am.SessionRunHook):
+        count = 0
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.count += 1
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"count": self.count}
+
+        def load_state_dict(self, state: Any) -> None:
+            self.count = state["count"]
+
+    args: dict[str, Any] = {"checkpoint_dir": str(tmp_path), "save_checkpoint_steps": 1}
+    with pytest.raises(ValueError, match="crash"):
+        await work(*session(cluster, 0, add, hooks=[Counts()], **args), Crash(5))
+    again = Counts()
+    hooks = [again, am.StopAtStepHook(num_steps=3)]
+    await work(*session(cluster, 0, add, hooks=hooks, **args))
+    saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
+    assert again.count == await saved.get_tensor("global_step") == 8
