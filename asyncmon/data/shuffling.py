@@ -7,7 +7,6 @@ in a recent snapshot, and the count of elements since. Resuming reads these elem
 
 from __future__ import annotations
 
-import random
 from array import array
 from collections import deque
 from typing import Any
@@ -28,6 +27,7 @@ from asyncmon.data.stage import (
     skipped,
     too_short,
 )
+from asyncmon.system.clock import random_seed
 from asyncmon.system.files import in_thread
 from asyncmon.system.loop_budget import LoopBudget
 
@@ -46,7 +46,7 @@ class Shuffle(Node):
         self.above = (above,)
         self._buffer = buffer
         self._given_seed = seed
-        self._seed = seed if seed is not None else random.SystemRandom().getrandbits(63)
+        self._seed = seed if seed is not None else random_seed()
 
     def __repr__(self) -> str:
         seed = "" if self._given_seed is None else f", seed={self._given_seed}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -292,7 +291,7 @@ class RunRecord:
             self._stopped[self._run.number] = self._run.stop
             while len(self._stopped) > _STOPPED:
                 del self._stopped[next(iter(self._stopped))]
-        self._run = _Run(number or os.urandom(8).hex())
+        self._run = _Run(number or clock.random_bytes(8).hex())
         self._changed.set()
         return self._run
 

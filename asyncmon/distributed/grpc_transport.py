@@ -14,7 +14,6 @@ import struct
 from typing import Any
 
 from asyncmon import errors
-from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.wire import frame, unframe
 from asyncmon.errors import InvalidArgumentError, OpError, ResourceExhaustedError, UnavailableError
 
@@ -28,8 +27,7 @@ except ModuleNotFoundError as error:
 from collections.abc import Iterator, Sequence
 
 from asyncmon.distributed.wire import Buffer, Message
-from asyncmon.graph.core.graph import Graph
-from asyncmon.session_config import RPCOptions, SessionConfig
+from asyncmon.session_config import RPCOptions
 
 CHUNK = 1 << 20
 """The maximum bytes of a message sent in one piece, and of a chunk of a larger one."""
@@ -288,16 +286,3 @@ class GrpcChannel:
         kind = _OWN.get(error.code().value[0], UnavailableError)
         made: OpError = kind(f"{self._address}: {error.details() or error.code().name}")
         return made
-
-
-def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
-    """Return the backend of a session for ``grpc://host:port``.
-
-    Raises:
-        InvalidArgumentError: a malformed target.
-    """
-    address = target.partition("://")[2]
-    if not address.rpartition(":")[2].isdecimal():
-        raise InvalidArgumentError(f"Expected a target 'grpc://host:port', got {target!r}.")
-    rpc = config.rpc_options
-    return RemoteBackend(target, graph, config, GrpcChannel(address, rpc), rpc.timeout_secs)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from time import monotonic
 from typing import Any
 
 from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
@@ -30,6 +28,7 @@ from asyncmon.graph.session.backend import Backend, QueueSize
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.system.cancellation import completed, outlast
+from asyncmon.system.clock import monotonic, random_bytes
 from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ class PartitionedBackend:
         self._placement = placement
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
-        self._name = os.urandom(6).hex()
+        self._name = random_bytes(6).hex()
         self._workers = count()  # the servers identify a sequence of steps by it
         self._idle_workers: list[tuple[str, int]] = []
 
@@ -307,7 +306,7 @@ async def _between_steps(
     Raises:
         AbortedError: updates continued before the call returned.
     """
-    token, held = os.urandom(6).hex(), []
+    token, held = random_bytes(6).hex(), []
     try:
         applied = {}
         for place, part in others.items():  # one after another, in order: two of these cannot block

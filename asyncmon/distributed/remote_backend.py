@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any, Protocol
 
 from asyncmon.distributed.cluster_run import RemoteRun
@@ -25,6 +24,7 @@ from asyncmon.graph.session.backend import QueueSize
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import outlast
+from asyncmon.system.clock import monotonic
 from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)

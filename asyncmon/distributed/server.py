@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -15,6 +14,7 @@ from asyncmon.distributed.placement import Placement
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.targets import servers_here
+from asyncmon.distributed.transport import transport
 from asyncmon.errors import (
     CancelledError,
     FailedPreconditionError,
@@ -29,6 +29,7 @@ from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import outlast
+from asyncmon.system.clock import random_seed
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Server:
         self._starts = start
         # Both are read by tests and tools.
         self.service = SessionService(self._backend_of, self._part_of)
-        self.executor = Executor(StateStore(random.SystemRandom().getrandbits(63)), self._config)
+        self.executor = Executor(StateStore(random_seed()), self._config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -178,12 +179,10 @@ class Server:
 
     def _connected(self, graph: Graph, address: str) -> RemoteBackend:
         """Return the part of a session at another task."""
-        from asyncmon.distributed.grpc_transport import GrpcChannel
-
         rpc = self._config.rpc_options
+        channel = transport.get().connect(address, rpc)
         return RemoteBackend(
-            f"grpc://{address}", graph, SessionConfig(), GrpcChannel(address, rpc), rpc.timeout_secs,
-            is_part=True,
+            f"grpc://{address}", graph, SessionConfig(), channel, rpc.timeout_secs, is_part=True
         )  # fmt: skip
 
     def _part_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
@@ -202,13 +201,12 @@ class Server:
         """Bind the port, and start the task that is the server's life."""
         if self._stopping.is_set():
             raise RuntimeError("The server was stopped. Make another one.")
-        from asyncmon.distributed.grpc_listener import Listener
-
         rpc = self._config.rpc_options
         is_local = self._host.strip("[]") in ("localhost", "::1") or self._host.startswith("127.")
         is_open = not (rpc.token or rpc.certificate)
         place = ("[::1]" if "::1" in self._host else "127.0.0.1") if is_local or is_open else "[::]"
-        self._listener = Listener(f"{place}:{self._port}", self.service.answer, rpc)
+        listen = transport.get().listen
+        self._listener = listen(self._host, f"{place}:{self._port}", self.service.answer, rpc)
         self._port = self._listener.port
         if is_open:
             logger.log(
@@ -221,7 +219,7 @@ class Server:
         self._ready = self._loop.create_future()
         self._task = _ServerTask(self._serve(), loop=self._loop, name=f"server {self.target}")
         self._task.on_cancel = self._listener.take_no_more
-        servers_here[self.target] = self._backend_here
+        servers_here.get()[self.target] = self._backend_here
 
     async def _serve(self) -> None:
         assert self._ready is not None, "set in _begin"
@@ -244,7 +242,7 @@ class Server:
             raise
         finally:
             self._stopping.set()
-            servers_here.pop(self.target, None)
+            servers_here.get().pop(self.target, None)
             if not self._ready.done():
                 self._ready.cancel()
             await self._end_sessions()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
@@ -36,6 +35,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.clock import random_bytes
 from asyncmon.system.snapshot import Snapshot
 
 
@@ -137,7 +137,7 @@ class SessionService:
         *,
         lease_secs: float = 30.0,
     ) -> None:
-        self.incarnation = os.urandom(8).hex()
+        self.incarnation = random_bytes(8).hex()
         self._backend_of = backend_of
         self._part_backend_of = part_backend_of or backend_of
         self.run_record = RunRecord()

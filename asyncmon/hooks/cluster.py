@@ -20,6 +20,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.program import global_step_fetch, step_fetch
 from asyncmon.runtime.protocols import ClusterRun, SessionMembers
+from asyncmon.system.clock import random_bytes
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class ClusterHook(SessionRunHook):
         self._is_chief = is_chief
         self._wait_secs = wait_secs
         role = "chief" if is_chief else "worker"
-        self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
+        self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{random_bytes(3).hex()}"
         self._coord: Coordinator | None = None
         self._stop: str | None = None  # why another session stopped
         self._rollback: tuple[int, int] | None = None  # by the chief, not logged yet

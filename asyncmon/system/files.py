@@ -19,8 +19,9 @@ from typing import TypeVar, TypeVarTuple
 import aiofiles
 import anyio.to_thread
 
-from asyncmon.system import portable
+from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import outlast
+from asyncmon.system.process import simulated
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -48,8 +49,7 @@ async def in_thread(
         lost: called with the result if the caller was cancelled, for example to close a file.
         on_cancel: called when the caller is cancelled, to make the function end early.
     """
-    work = anyio.to_thread.run_sync(fn, *args)
-    return await _to_the_end(asyncio.ensure_future(work), lost, on_cancel)
+    return await _to_the_end(asyncio.ensure_future(_worker(fn, *args)), lost, on_cancel)
 
 
 async def _to_the_end(
@@ -75,7 +75,13 @@ async def in_thread_abandonable(fn: Callable[[*Ts], T], *args: *Ts) -> T:
 
     For a disk that may hang. The function may still run after the caller has ended.
     """
-    return await anyio.to_thread.run_sync(fn, *args, abandon_on_cancel=True)
+    return await _worker(fn, *args, abandon=True)
+
+
+async def _worker(fn: Callable[[*Ts], T], *args: *Ts, abandon: bool = False) -> T:
+    if simulated.get() is not None:  # its loop orders the calls
+        return await asyncio.get_running_loop().run_in_executor(None, fn, *args)
+    return await anyio.to_thread.run_sync(fn, *args, abandon_on_cancel=abandon)
 
 
 async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = -1) -> bytes:
@@ -183,7 +189,7 @@ async def make_dirs(path: str | os.PathLike[str]) -> None:
 
 def beside(name: str) -> str:
     """Return the name of a temporary file beside its target."""
-    return f"{BESIDE}{os.urandom(4).hex()}-{name}"
+    return f"{BESIDE}{clock.random_bytes(4).hex()}-{name}"
 
 
 class FileCalls:

@@ -18,12 +18,14 @@ class LoopBudget:
     order of their pauses, one in each iteration of the loop, and then have the same time each.
     """
 
-    __slots__ = ("__weakref__", "_armed", "_loop", "_since", "_slice", "_waiting", "seconds")
+    __slots__ = ("__weakref__", "_armed", "_clock", "_loop", "_since", "_slice", "_waiting", "seconds")
 
     _budgets: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget]] = WeakKeyDictionary()
     _latest: ClassVar[LoopBudget | None] = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = 0.0006) -> None:
+        # A simulation counts time, so that a run can be repeated exactly.
+        self._clock = getattr(loop, "cpu_time", time.perf_counter)
         self._loop = ref(loop)  # a strong one would keep the loop alive through _budgets
         self._slice = seconds  # for a single task
         self.seconds = seconds  # for each task, while several wait
@@ -47,7 +49,7 @@ class LoopBudget:
     def spent(self) -> bool:
         """Return whether the loop has been held for longer than it should be."""
         if self._armed:
-            return time.perf_counter() - self._since > self.seconds
+            return self._clock() - self._since > self.seconds
         self._begin()
         return False
 
@@ -62,7 +64,7 @@ class LoopBudget:
         self._begin()
 
     def _begin(self) -> None:
-        self._since = time.perf_counter()
+        self._since = self._clock()
         if not self._armed:
             self._armed = True
             self._running_loop().call_soon(self._next_iteration)

@@ -112,9 +112,9 @@ async def test_start_by_hand() -> None:
     with pytest.raises(errors.FailedPreconditionError, match="not started"):
         await server.join()
     await server.start()
-    assert server.target in targets.servers_here
+    assert server.target in targets.servers_here.get()
     await server.stop()
-    assert server.target not in targets.servers_here
+    assert server.target not in targets.servers_here.get()
 
 
 def test_a_program_that_never_stops_its_server_ends_orderly() -> None:

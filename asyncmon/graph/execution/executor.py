@@ -188,6 +188,7 @@ class Executor:
                     "asyncio.run_coroutine_threadsafe(session.run(...), loop)."
                 )
             self._loop, self._budget = loop, LoopBudget.of_running_loop()
+            self.limit = getattr(loop, "inline_secs", self.limit)  # of a simulation
         return self._budget
 
     async def close(self, error: Exception, only: dict[Any, Any] | None = None) -> None:

@@ -7,7 +7,6 @@ the scheme of their targets, ``"grpc"`` of ``"grpc://host:port"``.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -28,6 +27,7 @@ from asyncmon.graph.queues.core import QueueCore
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.clock import random_seed
 from asyncmon.system.snapshot import Snapshot
 
 QueueSize = tuple[str, int, int | None]
@@ -255,7 +255,7 @@ def backend_for(target: str, graph: Graph, config: SessionConfig) -> Backend:
         NotFoundError: no factory is registered for the target.
     """
     if not target:
-        return DirectBackend(graph, Executor(StateStore(random.SystemRandom().getrandbits(63)), config))
+        return DirectBackend(graph, Executor(StateStore(random_seed()), config))
     factory = _factories.get(target.partition("://")[0])
     if factory is None:
         known = ", ".join(repr(scheme) for scheme in ("", *_factories))
