@@ -1,0 +1,90 @@
+"""The events of a simulation: what happens to its processes, its network and its disk, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True)
+class Action:
+    """What happens at a time of a simulation. Made by the functions of this module.
+
+    Attributes:
+        text: the line of the log.
+        apply: does it in the :class:`.world.World` of a simulation.
+        starts: the name of the process that it starts.
+    """
+
+    text: str
+    apply: Callable[[Any], None]
+    starts: str | None = None
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Event(NamedTuple):
+    """An action at a time, in seconds since the beginning of the simulation."""
+
+    time: float
+    action: Action
+
+
+def at(secs: float, action: Action) -> Event:
+    """Schedule an action for a time in virtual seconds since the beginning."""
+    return Event(secs, action)
+
+
+def kill(name: str, restart_secs: float | None = None) -> Action:
+    """End a process at once, as SIGKILL does. Files keep what it wrote.
+
+    Args:
+        name: the process.
+        restart_secs: start it again after this time. None: it stays dead.
+    """
+    return Action(_ends("kill", name, restart_secs), lambda world: world.end(name, False, restart_secs))
+
+
+def crash(name: str, restart_secs: float | None = None) -> Action:
+    """Cut the power of a process's machine. Its unsynced writes are lost, and it answers nothing.
+
+    Args:
+        name: the process.
+        restart_secs: start it again after this time. None: it stays dead.
+    """
+    return Action(_ends("crash", name, restart_secs), lambda world: world.end(name, True, restart_secs))
+
+
+def _ends(what: str, name: str, restart_secs: float | None) -> str:
+    return f"{what} {name}" + ("" if restart_secs is None else f", start again in {restart_secs:g} s")
+
+
+def start(name: str) -> Action:
+    """Start a process that is dead or has ended."""
+    return Action(f"start {name}", lambda world: world.start(name), name)
+
+
+def suspend(name: str, secs: float) -> Action:
+    """Stop a process for some time, as SIGSTOP and SIGCONT do."""
+    return Action(f"suspend {name} for {secs:g} s", lambda world: world.suspend(name, secs))
+
+
+def partition(names: str | set[str], secs: float, others: set[str] | None = None) -> Action:
+    """Lose all messages between processes for some time.
+
+    Args:
+        names: a process, or several.
+        secs: the duration.
+        others: the processes on the other side. Default: all others.
+    """
+    some = frozenset({names} if isinstance(names, str) else names)
+    text = f"cut {', '.join(sorted(some))} off for {secs:g} s"
+    rest = None if others is None else frozenset(others)
+    return Action(text, lambda world: world.cut(some, rest, secs))
+
+
+def jump_clock(name: str, secs: float) -> Action:
+    """Move the wall clock of a machine. The monotonic clock does not jump."""
+    return Action(f"move the clock of {name} by {secs:g} s", lambda world: world.jump(name, secs))

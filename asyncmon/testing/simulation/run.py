@@ -1,0 +1,167 @@
+"""Run programs in a simulation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from asyncmon.testing.simulation.actions import Action, Event
+from asyncmon.testing.simulation.loop import SimulationLoop
+from asyncmon.testing.simulation.network import current_process
+from asyncmon.testing.simulation.process import Main, Process
+from asyncmon.testing.simulation.world import World
+
+_STOP_SECS = 60.0  # for services to end
+_LINES = 60  # of the log in an error
+
+
+@dataclass
+class Report:
+    """What happened in a simulation.
+
+    Attributes:
+        seed: the seed, which repeats it exactly.
+        results: what the programs returned, by name.
+        ends: the virtual times of their ends.
+        log: the events, one line each.
+        secs: the virtual duration.
+        messages: the number of messages on the network.
+    """
+
+    seed: int
+    results: dict[str, Any] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    secs: float = 0.0
+    messages: int = 0
+
+
+class SimulationError(AssertionError):
+    """A program of a simulation did not end in time, or left something behind."""
+
+
+def simulate(
+    programs: Mapping[str, Main],
+    schedule: Iterable[Event] = (),
+    *,
+    seed: int = 0,
+    services: Mapping[str, Main] | None = None,
+    deadline_secs: float = 3600.0,
+) -> Report:
+    """Run programs as processes of a simulated cluster.
+
+    Returns:
+        The report of the run.
+
+    Raises:
+        SimulationError: a program did not end in time, or left something behind.
+        Exception: that of a program, with the seed and the log in a note.
+    """
+    report = Report(seed)
+    with _collected_afterwards():
+        loop = SimulationLoop(seed)
+        world = World(loop, {**(services or {}), **programs})
+        try:
+            loop.run_until_complete(
+                _run(world, report, programs, services or {}, schedule, deadline_secs)
+            )
+        except Exception as error:
+            error.add_note(_described(report))
+            raise
+        finally:
+            _dispose(world)
+            loop.close()
+    return report
+
+
+def inject(action: Action) -> None:
+    """Execute an action now. For a program of a simulation, or for its hooks.
+
+    Raises:
+        RuntimeError: the caller is not part of a simulation.
+    """
+    world: World = current_process().locals["world"]
+    world.do(action)
+
+
+async def _run(
+    world: World,
+    report: Report,
+    programs: Mapping[str, Main],
+    services: Mapping[str, Main],
+    schedule: Iterable[Event],
+    deadline_secs: float,
+) -> None:
+    report.log = world.log
+    for event in schedule:
+        world.schedule(event.time, event.action)
+    for name in (*services, *programs):
+        world.start(name)
+    try:
+        async with asyncio.timeout(deadline_secs):
+            while not all(map(world.is_over, programs)):
+                world.changed.clear()
+                await world.changed.wait()
+        for name in services:
+            await _stop(world.process(name))
+        left = [task for process in world.lives if not process.is_dead for task in process.tasks()]
+        if left:
+            raise SimulationError("left behind:\n" + "\n".join(f"  {task!r}" for task in left))
+        for name in programs:
+            process = world.process(name)
+            if not process.is_dead:
+                report.results[name] = process.task.result()
+                report.ends[name] = process.ended
+    except TimeoutError:
+        late = [name for name in programs if not world.is_over(name)]
+        raise SimulationError(f"{', '.join(late)} did not end within {deadline_secs:g} s.") from None
+    finally:
+        report.secs, report.messages = world.loop.time(), world.network.sent
+
+
+async def _stop(process: Process) -> None:
+    """Cancel a service, as Ctrl-C does, and wait for its end."""
+    if process.is_dead or process.task.done():
+        return
+    process.task.cancel()
+    done, _ = await asyncio.wait([process.task], timeout=_STOP_SECS)
+    if not done:
+        raise SimulationError(f"{process.name} did not end within {_STOP_SECS:g} s.")
+
+
+@contextlib.contextmanager
+def _collected_afterwards() -> Iterator[None]:
+    """Collect garbage after the block, because finalizers would run at any time during it."""
+    collects = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():  # of coroutines of dead processes
+            warnings.simplefilter("ignore")
+            gc.collect()
+        gc.unfreeze()
+        if collects:
+            gc.enable()
+
+
+def _dispose(world: World) -> None:
+    """End the processes that are left, without executing more of their code than ``finally``."""
+    for process in world.lives:
+        if not process.is_dead:
+            process.kill()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for process in world.lives:
+            process.dispose()
+
+
+def _described(report: Report) -> str:
+    lines = "\n".join(report.log[-_LINES:])
+    return f"Simulation with seed {report.seed}, {report.secs:g} s:\n{lines}"

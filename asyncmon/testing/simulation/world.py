@@ -1,0 +1,138 @@
+"""The running simulation: its processes, and the actions on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from contextvars import Context
+from typing import Any
+
+from asyncmon.distributed.transport import transport
+from asyncmon.testing.simulation.actions import Action, start
+from asyncmon.testing.simulation.loop import SimulationLoop
+from asyncmon.testing.simulation.network import Network
+from asyncmon.testing.simulation.process import Main, Process
+
+
+class World:
+    """The processes of a simulation by name, with their network.
+
+    Attributes:
+        log: the lines of the log.
+        lives: all processes that were started, in order.
+        ended: completed when a program ends.
+    """
+
+    def __init__(self, loop: SimulationLoop, mains: Mapping[str, Main]) -> None:
+        self.loop = loop
+        self.log: list[str] = []
+        self.lives: list[Process] = []
+        self.network = Network(loop, self.note)
+        self._mains = mains
+        self._current: dict[str, Process] = {}
+        self._offsets: dict[str, float] = {}
+        self._starts: Counter[str] = Counter()  # that are scheduled
+        self.changed = asyncio.Event()
+
+    def note(self, text: str) -> None:
+        """Add a line to the log."""
+        self.log.append(f"{self.loop.time():10.4f} s  {text}")
+
+    def process(self, name: str) -> Process:
+        """Return the current or last life of a process."""
+        return self._current[name]
+
+    def do(self, action: Action) -> None:
+        """Execute an action now."""
+        self.note(action.text)
+        action.apply(self)
+
+    def schedule(self, secs: float, action: Action) -> None:
+        """Execute an action after some time."""
+        self._starts[action.starts or ""] += 1
+        self.later(secs, self._due, action)
+
+    def _due(self, action: Action) -> None:
+        self._starts[action.starts or ""] -= 1
+        self.do(action)
+        self.changed.set()
+
+    def start(self, name: str) -> None:
+        """Start a process, unless it runs."""
+        if name in self._current and not self.has_ended(name):
+            return
+        process = Process(name, self._mains[name], self.loop, self._offsets.get(name, 0.0))
+        process.locals["world"] = self
+        process.locals[transport] = self.network.transport_of(process)
+        self._current[name] = process
+        self.lives.append(process)
+        self.network.start_of(process)
+        process.start()
+        process.task.add_done_callback(lambda _task: self._ended(process), context=Context())
+
+    def has_ended(self, name: str) -> bool:
+        """Return whether a process has ended or is dead."""
+        process = self._current[name]
+        return process.is_dead or process.task.done()
+
+    def is_over(self, name: str) -> bool:
+        """Return whether a process has ended or is dead, and is not started again."""
+        return self.has_ended(name) and not self._starts[name]
+
+    def end(self, name: str, power: bool, restart_secs: float | None) -> None:
+        """Kill a process, or cut the power of its machine."""
+        if not self.has_ended(name):
+            process = self._current[name]
+            process.kill()
+            self.network.end_of(process, silent=power)
+            self.changed.set()
+        if restart_secs is not None:
+            self.schedule(restart_secs, start(name))
+
+    def suspend(self, name: str, secs: float) -> None:
+        """Suspend a process for some time."""
+        process = self._current[name]
+        if process.is_running and not self.has_ended(name):
+            process.suspend()
+            self.later(secs, self._resume, process)
+
+    def cut(self, some: frozenset[str], others: frozenset[str] | None, secs: float) -> None:
+        """Lose the messages between processes."""
+        if others is None:
+            others = frozenset(self._mains.keys() - some)
+        heal = self.network.cut(some, others)
+
+        def end() -> None:
+            self.note(f"{', '.join(sorted(some))} can be reached again")
+            heal()
+
+        self.later(secs, end)
+
+    def jump(self, name: str, secs: float) -> None:
+        """Move the wall clock of a machine."""
+        offset = self._offsets[name] = self._offsets.get(name, 0.0) + secs
+        self._current[name].clock_offset = offset
+
+    def later(self, secs: float, do: Any, *args: Any) -> None:
+        """Call a function after some time, outside of all processes."""
+        self.loop.call_later(secs, do, *args, context=Context())
+
+    def _resume(self, process: Process) -> None:
+        if not process.is_dead:
+            self.note(f"{process.name} continues")
+            process.resume()
+
+    def _ended(self, process: Process) -> None:
+        if process.is_dead:
+            return
+        process.ended = self.loop.time()
+        if process.task.cancelled():
+            found = "was cancelled"
+        elif (error := process.task.exception()) is not None:
+            found = f"failed: {error!r}"
+        else:
+            found = "ended"
+        self.note(f"{process.name} {found}")
+        self.network.end_of(process, silent=False)
+        self.changed.set()
