@@ -113,6 +113,8 @@ class SessionConfig:
         inter_op_parallelism_threads: TF1's name of ``workers``; overrides it unless 0.
         operation_timeout_in_ms: the default ``timeout_in_ms`` of runs; 0 is no limit.
         rpc_options: options of the connection to the process of a target.
+        isolate_session_state: give the session a state of its own on the server of its target, and on
+            each task of its cluster, which ends with the session.
         kernels: ``"torch"`` computes convolution, pooling, their gradients and large products with
             PyTorch (extra ``torch``), on ``intra_op_parallelism_threads`` threads; results may differ
             in rounding. ``"numpy"`` uses this engine.
@@ -188,7 +190,7 @@ class SessionConfig:
 
 _ENGINE = {
     "inline_ms", "workers", "intra_op_parallelism_threads", "inter_op_parallelism_threads",
-    "operation_timeout_in_ms", "kernels",
+    "operation_timeout_in_ms", "kernels", "isolate_session_state",
 }  # fmt: skip
 _USED = _ENGINE | {
     f"rpc_options.{name}"

@@ -106,6 +106,8 @@ class _Cut:
         self.inputs = [op for op in self.ops if op.op_def.awaits and waits[op] == BEFORE_LOCK]
         """The awaited operations that do not depend on the state, on all servers."""
         self.places = {op: placement.place(op) for op in self.ops}
+        for op in needed:
+            placement.check(op)
         self.pulled = {
             x.op.attrs["variable"]: x.op
             for op in self.ops

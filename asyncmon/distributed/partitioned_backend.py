@@ -62,9 +62,8 @@ class PartitionedBackend:
         record: the record of the run on the own task's server.
         placement: of the graph's operations.
         connect: makes the backend of another place at its first use.
+        shares_state: whether other sessions change the same variables.
     """
-
-    shares_state = True
 
     def __init__(
         self,
@@ -73,12 +72,15 @@ class PartitionedBackend:
         record: RunRecord,
         placement: Placement,
         connect: Callable[[str], RemoteBackend],
+        *,
+        shares_state: bool = True,
     ) -> None:
+        self.shares_state = shares_state
         self._graph = graph
         self._own = own
         self._record = record
         self._members: set[str] = set()  # of that record
-        self.cluster_run = RemoteRun(self.ask_run, _WAIT_SECS)
+        self.cluster_run = RemoteRun(self.ask_run, _WAIT_SECS) if shares_state else None
         self._placement = placement
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}

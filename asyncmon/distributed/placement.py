@@ -65,6 +65,10 @@ class Placement:
                 op = next((x.op for x in op.inputs if x.op.type == "VariableV2"), op)
         return self._of_device(op)
 
+    def check(self, op: Operation) -> None:
+        """Raise InvalidArgumentError if the device of an operation is no task of the cluster."""
+        self._of_device(op)
+
     def variable_place(self, name: str) -> str:
         """Return the place of a variable."""
         return self._of_device(self._graph.get_operation_by_name(name))

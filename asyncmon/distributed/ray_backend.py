@@ -20,13 +20,15 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
-from asyncmon.distributed.wire import Message, frame, unframe
+from asyncmon.distributed.shared_state import SharedState
+from asyncmon.distributed.wire import Decoder, Encoder, Message, frame, unframe
 from asyncmon.errors import (
     AbortedError,
     FailedPreconditionError,
@@ -37,8 +39,6 @@ from asyncmon.errors import (
     UnavailableError,
 )
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.execution.executor import Executor
-from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.daemon_executor import DaemonExecutor
@@ -176,15 +176,22 @@ class ServiceActor:
     """The actor of the service. Restarted, it is empty; clients see a new incarnation."""
 
     def __init__(self) -> None:
-        self._executor: Executor | None = None
+        self._state: SharedState | None = None
         self._service = SessionService(self._backend_of)
+        self._service.add_method("reset", self._reset)
 
     def _backend_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
-        """Return the backend of a session; all share the variables and the threads of the first one."""
-        if self._executor is None:
-            self._executor = Executor(StateStore(int.from_bytes(os.urandom(7))), config)
-        timeout = config.operation_timeout_in_ms
-        return DirectBackend(graph, self._executor, shares=True, timeout_in_ms=timeout)
+        """Return the backend of a session; all use the threads of the first one."""
+        if self._state is None:
+            shared = replace(config, isolate_session_state=False, operation_timeout_in_ms=0)
+            self._state = SharedState(shared)
+        return self._state.backend(graph, config)
+
+    async def _reset(self, decoder: Decoder) -> Message:
+        if self._state is not None:
+            await self._state.reset(decoder.content["containers"])
+        await self._service.close()
+        return Encoder().message({})
 
     async def answer(self, request: Any) -> Any:
         """Return the response to a message: bytes, or a list with the reference of a large one."""

@@ -90,9 +90,9 @@ class RemoteBackend:
         writes_files: bool = False,
     ) -> None:
         self.closed = False
-        self.shares_state = not writes_files  # a process of our own writes our files
+        self.shares_state = not (writes_files or config.isolate_session_state)
         self.global_step: int | None = None
-        self.cluster_run = None if writes_files else RemoteRun(self.ask_run, timeout_secs / 3)
+        self.cluster_run = RemoteRun(self.ask_run, timeout_secs / 3) if self.shares_state else None
         self._target = target
         self._graph = graph
         self._config = config
@@ -194,6 +194,12 @@ class RemoteBackend:
     async def ask_run(self, **request: Any) -> dict[str, Any]:
         """Send a request to the record of the run: see :class:`.cluster_run.RunRecord`."""
         return await self.ask("cluster_run", request=request)
+
+    async def reset(self, containers: Sequence[str], *, is_part: bool = False) -> None:
+        """Clear the state of the server; unless ``is_part``, also of the other tasks of its cluster."""
+        await self._ask(
+            Encoder().json({"do": "reset", "containers": list(containers), "part": is_part})
+        )
 
     async def queues(self) -> list[QueueSize]:
         """Return the sizes of the queues on the server."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
@@ -13,18 +13,19 @@ from asyncmon.distributed.partitioned_backend import PartitionedBackend
 from asyncmon.distributed.placement import Placement
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
+from asyncmon.distributed.shared_state import SharedState
 from asyncmon.distributed.targets import servers_here
 from asyncmon.distributed.transport import transport
+from asyncmon.distributed.wire import Decoder, Encoder, Message
 from asyncmon.errors import (
-    CancelledError,
     FailedPreconditionError,
     InternalError,
     InvalidArgumentError,
     NotFoundError,
+    UnavailableError,
 )
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.executor import Executor
-from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
@@ -89,9 +90,10 @@ class Server:
         self._config.check()
         self._host, self._port = _address(self._def)
         self._starts = start
-        # Both are read by tests and tools.
-        self.service = SessionService(self._backend_of, self._part_of)
-        self.executor = Executor(StateStore(random_seed()), self._config)
+        # All three are read by tests and tools.
+        self.service = SessionService(self.backend, self._part_of)
+        self.service.add_method("reset", self._answer_reset)
+        self.state = SharedState(self._config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -166,36 +168,79 @@ class Server:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
 
-    def _backend_of(self, graph: Graph, config: SessionConfig) -> Backend:
+    @property
+    def executor(self) -> Executor:
+        """Executes the runs of the sessions that share their state."""
+        return self.state.executor
+
+    def backend(self, graph: Graph, config: SessionConfig) -> Backend:
         """Return the backend of a session: of this task, and of the tasks of its devices."""
-        own, cluster = self._part_of(graph, config), ClusterSpec(self._def.cluster)
-        if sum(map(cluster.num_tasks, cluster.jobs)) == 1:
-            return own
+        cluster = ClusterSpec(self._def.cluster)
         placement = Placement(graph, cluster, self._def.job_name, self._def.task_index)
+        if sum(map(cluster.num_tasks, cluster.jobs)) == 1:
+            return self.state.backend(graph, config, placement.check)
+        own = self._part_of(graph, config)
+        isolated = config.isolate_session_state
         return PartitionedBackend(
             graph, own, self.service.run_record, placement,
-            lambda place: self._connected(graph, placement.address(place)),
+            lambda place: self._connected(graph, placement.address(place), isolated),
+            shares_state=not isolated,
         )  # fmt: skip
 
-    def _connected(self, graph: Graph, address: str) -> RemoteBackend:
+    async def reset(self, containers: Sequence[str]) -> None:
+        """Clear the state of the server and of the other tasks of its cluster.
+
+        See :meth:`asyncmon.graph.Session.reset`.
+
+        Raises:
+            UnavailableError: a task cannot be reached. The others are cleared.
+        """
+        await self._reset_here(containers)
+        own, cluster = (self._def.job_name, self._def.task_index), ClusterSpec(self._def.cluster)
+        places = [(job, task) for job in cluster.jobs for task in cluster.task_indices(job)]
+        addresses = [cluster.task_address(*place) for place in places if place != own]
+        others = [self._connected(Graph(), address, False) for address in addresses]
+        try:
+            ended = [other.reset(containers, is_part=True) for other in others]
+            found = await asyncio.gather(*ended, return_exceptions=True)
+        finally:
+            for other in others:
+                await other.close()
+        lost = {a: error for a, error in zip(addresses, found, strict=True) if error is not None}
+        if lost:
+            raise UnavailableError(
+                f"The state of {', '.join(lost)} was not cleared, that of the other tasks was: "
+                f"{next(iter(lost.values()))}"
+            )
+
+    async def _answer_reset(self, decoder: Decoder) -> Message:
+        content = decoder.content
+        await (self._reset_here if content["part"] else self.reset)(content["containers"])
+        return Encoder().message({})
+
+    async def _reset_here(self, containers: Sequence[str]) -> None:
+        await self.state.reset(containers)
+        await self.service.close()
+        self.service.run_record.restore()
+
+    def _connected(self, graph: Graph, address: str, isolated: bool) -> RemoteBackend:
         """Return the part of a session at another task."""
-        rpc = self._config.rpc_options
+        rpc, config = self._config.rpc_options, SessionConfig(isolate_session_state=isolated)
         channel = transport.get().connect(address, rpc)
         return RemoteBackend(
-            f"grpc://{address}", graph, SessionConfig(), channel, rpc.timeout_secs, is_part=True
+            f"grpc://{address}", graph, config, channel, rpc.timeout_secs, is_part=True
         )  # fmt: skip
 
     def _part_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
         """Return what computes of a session here: the variables of the server, queues of its own."""
-        timeout = config.operation_timeout_in_ms
-        return DirectBackend(graph, self.executor, shares=True, timeout_in_ms=timeout)
+        return self.state.backend(graph, config)
 
-    def _backend_here(self, graph: Graph, config: SessionConfig) -> Backend | None:
-        try:
-            is_own = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            is_own = False
-        return self._backend_of(graph, config) if is_own else None
+    @property
+    def is_of_this_loop(self) -> bool:
+        """Whether the running event loop is the server's."""
+        with contextlib.suppress(RuntimeError):
+            return asyncio.get_running_loop() is self._loop
+        return False
 
     def _begin(self) -> None:
         """Bind the port, and start the task that is the server's life."""
@@ -219,7 +264,7 @@ class Server:
         self._ready = self._loop.create_future()
         self._task = _ServerTask(self._serve(), loop=self._loop, name=f"server {self.target}")
         self._task.on_cancel = self._listener.take_no_more
-        servers_here.get()[self.target] = self._backend_here
+        servers_here.get()[self.target] = self
 
     async def _serve(self) -> None:
         assert self._ready is not None, "set in _begin"
@@ -251,7 +296,7 @@ class Server:
         try:
             async with asyncio.timeout(_STOP_SECS):
                 await self.service.close()
-                await self.executor.close(CancelledError("The server was stopped."))
+                await self.state.close("The server of this session was stopped.")
         except TimeoutError:
             logger.error(
                 "Server %s: its sessions did not end within %g s: %s.",

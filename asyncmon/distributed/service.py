@@ -405,7 +405,8 @@ class SessionService:
 
         async def load() -> Message:
             await backend.load(await off_loop(len(values), decoder.decode, values))
-            self._barrier.restored()
+            if getattr(backend, "shares_state", False):
+                self._barrier.restored()
             return results_of(backend, [])
 
         return load

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.session.backend import Backend, register_session_factory
@@ -17,26 +18,53 @@ _MODULES = {
 }
 """By the first part of targets. Each module has ``backend(target, graph, config)``."""
 
-servers_here: ProcessLocal[dict[str, Callable[[Graph, SessionConfig], Backend | None]]] = ProcessLocal(
-    dict
-)
-"""What makes the backends of sessions for servers of this process, by target.
 
-None where the server is of another event loop.
-"""
+
+class ServerHere(Protocol):
+    """A server of this process."""
+
+    @property
+    def is_of_this_loop(self) -> bool:
+        """Whether the running event loop is the server's."""
+
+    def backend(self, graph: Graph, config: SessionConfig) -> Backend:
+        """Return the backend of a session in the server's event loop."""
+
+    async def reset(self, containers: Sequence[str]) -> None:
+        """Clear the state of the server and of its cluster."""
+
+
+servers_here: ProcessLocal[dict[str, ServerHere]] = ProcessLocal(dict)
+"""The servers of this process, by target."""
 
 
 def _register(scheme: str, module: str) -> None:
     def factory(target: str, graph: Graph, config: SessionConfig) -> Backend:
-        here = servers_here.get().get(target)
-        if here is not None and not config.rpc_options.use_rpc_for_inprocess_master:
-            found = here(graph, config)
-            if found is not None:
-                return found
+        here = _here(target, config)
+        if here is not None:
+            return here.backend(graph, config)
         made: Backend = importlib.import_module(module).backend(target, graph, config)
         return made
 
-    register_session_factory(scheme, factory)
+    async def reset(target: str, containers: Sequence[str], config: SessionConfig) -> None:
+        here = _here(target, config)
+        if here is not None:
+            await here.reset(containers)
+            return
+        backend = importlib.import_module(module).backend(target, Graph(), config)
+        try:
+            await backend.reset(containers)
+        finally:
+            await backend.close()
+
+    register_session_factory(scheme, factory, None if scheme == "local" else reset)
+
+
+def _here(target: str, config: SessionConfig) -> ServerHere | None:
+    """Return the server that sessions of this event loop use without messages."""
+    found = servers_here.get().get(target)
+    is_used = found is not None and not config.rpc_options.use_rpc_for_inprocess_master
+    return found if is_used and found is not None and found.is_of_this_loop else None
 
 
 for _scheme, _module in _MODULES.items():

@@ -23,9 +23,9 @@ import typing as _typing
 # isort: off
 from asyncmon.graph import layers as layers, nn as nn, train as train
 from asyncmon.graph.core.build import (
-    add_to_collection, add_to_collections, colocate_with, control_dependencies, convert_to_tensor,
-    create_op, create_operation, create_ops, device, get_collection, get_collection_ref,
-    get_default_graph, name_scope, reset_default_graph, set_random_seed,
+    add_to_collection, add_to_collections, colocate_with, container, control_dependencies,
+    convert_to_tensor, create_op, create_operation, create_ops, device, get_collection,
+    get_collection_ref, get_default_graph, name_scope, reset_default_graph, set_random_seed,
 )
 from asyncmon.graph.core.convert import is_tensor_like, is_tensor_like as is_tensor
 from asyncmon.graph.core.gradients import gradients, hessians
@@ -125,7 +125,7 @@ __all__ = [
     "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",
     "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm",
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with", "complex64", "complex128",
-    "concat", "cond", "conj", "constant", "constant_initializer", "control_dependencies",
+    "concat", "cond", "conj", "constant", "constant_initializer", "container", "control_dependencies",
     "convert_to_tensor", "cos", "cosh", "create_global_step", "create_op", "create_operation",
     "create_ops", "cumprod", "cumsum", "device", "dimension_at_index", "dimension_value", "div",
     "div_no_nan", "divide", "double", "einsum", "equal", "erf", "erfc", "exp", "expand_dims",

@@ -53,7 +53,7 @@ class InProcessCluster:
         """Start a task, with nothing in its state."""
         executor = self.executors[place] = Executor(StateStore(1), SessionConfig())
         self.services[place] = SessionService(
-            lambda graph, _config: SharedBackend(graph, executor), lease_secs=lease_secs
+            lambda graph, _config: DirectBackend(graph, executor, shares=True), lease_secs=lease_secs
         )
         for channel in self.channels[place]:
             channel.service = self.services[place]
@@ -75,18 +75,11 @@ class InProcessCluster:
 
             placement = Placement(graph, self.spec, job, task)
             record = self.services[f"/job:{job}/task:{task}"].run_record
-            return PartitionedBackend(graph, SharedBackend(graph, own), record, placement, connect)
+            return PartitionedBackend(graph, DirectBackend(graph, own, shares=True), record, placement, connect)
 
         self.target = f"cluster{next(_numbers)}"
         register_session_factory(self.target, make)
         return Session(self.target, config=config)
-
-
-class SharedBackend(DirectBackend):
-    """One of several on one state: closing it leaves that alone."""
-
-    async def close(self) -> None:
-        pass
 
 
 class InProcessChannel:

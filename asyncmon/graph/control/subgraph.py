@@ -19,7 +19,7 @@ from asyncmon.graph.core.build import (
     get_default_graph,
 )
 from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.graph import BuildContext, Graph, building, entered
+from asyncmon.graph.core.graph import Graph, building, entered
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef
 from asyncmon.graph.core.shape import Shape
@@ -144,7 +144,7 @@ def traced(
     graph = SubGraph(get_default_graph())
     context = building.get()
     assert context is not None, "set in get_default_graph"
-    inside = BuildContext(graph, devices=context.devices, variable_scope=context.variable_scope)
+    inside = context._replace(graph=graph, scope="", control=())
     with entered(inside):
         result = build(*[graph.parameter(tensor, shape) for tensor, shape in likes])
         graph.targets += map(_target, nest.flatten(result))

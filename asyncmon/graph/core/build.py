@@ -266,6 +266,14 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextMana
     return get_default_graph().colocate_with(op, ignore_existing)
 
 
+def container(container_name: str) -> AbstractContextManager[str]:
+    """Put the variables and queues built inside ``with`` into a container. TF1: ``tf.container``.
+
+    See :meth:`Graph.container`.
+    """
+    return get_default_graph().container(container_name)
+
+
 def set_random_seed(seed: int | None) -> None:
     """Set the seed of the default graph, from which ops derive theirs. TF1: same name."""
     get_default_graph().seed = seed

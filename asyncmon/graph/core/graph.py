@@ -30,9 +30,16 @@ class BuildContext(NamedTuple):
     control: tuple[Operation, ...] = ()
     devices: tuple[Any, ...] = ()
     variable_scope: Any = None
+    container: str = ""
 
 
 building: ContextVar[BuildContext | None] = ContextVar("asyncmon_building", default=None)
+
+
+def current_container() -> str:
+    """Return the container of the next variable, queue or accumulator."""
+    context = building.get()
+    return "" if context is None else context.container
 
 
 @contextmanager
@@ -95,7 +102,7 @@ class Graph:
             inferred = op_def.infer(*specs, **attrs)
         except (ValueError, TypeError) as error:
             raise error_at(error, name or type, type, specs) from error
-        _, scope, control, devices, _ = self._context()
+        _, scope, control, devices, *_ = self._context()
         full_name = self._op_name(name or type, scope)
         number, values = len(self._operations), tuple(inputs)
         op = Operation(self, number, full_name, op_def, values, control, dict(attrs))
@@ -274,6 +281,18 @@ class Graph:
         devices = with_colocation(self._context().devices, op, ignore_existing)
         with entered(self._context()._replace(devices=devices)):
             yield
+
+    @contextmanager
+    def container(self, container_name: str) -> Iterator[str]:
+        """Put the variables, queues and accumulators built inside into a container. TF1: same name.
+
+        On a server, those of one name in two containers are different, and ``Session.reset`` clears
+        single containers. ``""`` is the default container, which ``reset`` calls ``"localhost"``.
+        """
+        if not isinstance(container_name, str):
+            raise TypeError(f"container_name must be a string, got {container_name!r}.")
+        with entered(self._context()._replace(container=container_name)):
+            yield container_name
 
     def _context(self) -> BuildContext:
         context = building.get()

@@ -57,7 +57,8 @@ def compile_plan(
         outer: for the plan of a subgraph, the facts of the outer plan about its inputs.
 
     Raises:
-        InvalidArgumentError: a placeholder is needed and not fed.
+        InvalidArgumentError: a placeholder is needed and not fed, or a variable has another dtype or
+            shape in the state.
     """
     return _Compiler(store, targets, frozenset(fed), frozenset(done), outer).compile(targets, fed)
 
@@ -219,8 +220,12 @@ class _Compiler:
         """Return the register of a variable's version for a node."""
         write = self.versions.before.get((op, name))
         if write is None:
-            return self.values.variable(self.store.slot(name), required=required)
+            return self.values.variable(self._slot(op, name), required=required)
         return self.written[write, name]
+
+    def _slot(self, op: Operation, name: str) -> int:
+        """Return the slot of a variable that a node accesses."""
+        return self.store.slot(op.graph.root.get_operation_by_name(name))
 
     def _emit_write(self, op: Operation, op_def: VariableOpDef) -> None:
         values = self.values
@@ -235,7 +240,7 @@ class _Compiler:
         inputs = values.all_of(op.inputs[op_def.refs :])
         as_built = all(self.facts[x].shape == x.spec.shape for x in self.facts.disproved & {*op.inputs})
         if update is not None and as_built and op not in self.versions.materialised:
-            slots = tuple(self.store.slot(name) for name in names)
+            slots = tuple(self._slot(op, name) for name in names)
             function = _with_attrs(update, op)
             self.updates.append(Update(op, function, slots, inputs, op_def.blockwise))
             return
@@ -264,7 +269,7 @@ class _Compiler:
         plan.uses_run = True
         reads, writes = self.versions.access.get(op, ((), ()))
         state = [
-            (self.store.slot(name), self._version(op, name, required=False))
+            (self._slot(op, name), self._version(op, name, required=False))
             for name in (*reads, *writes)
         ]
         plans, fed, live = [], self.fed - self.outer.variables.keys(), self.live[op]
@@ -287,7 +292,7 @@ class _Compiler:
         written = []
         for name in writes:
             register = self.written[op, name] = values.new()
-            written.append((self.store.slot(name), register))
+            written.append((self._slot(op, name), register))
         used = (*inputs, *(register for _, register in state))
         produced = (*outputs, *(register for _, register in written))
         values.external.update(dict.fromkeys(produced, frozenset[int]()))
@@ -332,7 +337,7 @@ class _Compiler:
             register = self.written.get((op, name))
             if register is None:
                 continue  # an update in place
-            slot = self.store.slot(name)
+            slot = self._slot(op, name)
             plan.versions[slot] = register
             if not self.embedded:
                 dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
@@ -363,7 +368,7 @@ class _Compiler:
         name = target.op.attrs["variable"]
         register = self.written.get((write, name))
         if register is None:
-            self.plan.late += ((len(self.plan.fetches), self.store.slot(name)),)
+            self.plan.late += ((len(self.plan.fetches), self.store.slot(target.op)),)
         return register
 
     def _tidy(self, kept: set[int]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from asyncmon.errors import AbortedError
 from asyncmon.graph.execution.commit import LateReads, commit
 from asyncmon.graph.execution.cost import CostModel, thread_clock, wall_clock
 from asyncmon.graph.execution.memory import ArenaPool
@@ -35,11 +36,13 @@ class Executor:
         store: the state; ``resources`` are other objects of the session (queues), by name.
         limit: seconds; a plan that takes less on average runs inline.
         closed: whether :meth:`close` was called.
+        ended: why the state has ended for all sessions that share it; "" if their session closes it.
     """
 
     def __init__(self, store: StateStore, config: SessionConfig) -> None:
         self.limit = config.inline_ms / 1000
         self.closed = False
+        self.ended = ""
         self.store = store
         self.resources: dict[Any, Any] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -150,8 +153,8 @@ class Executor:
         held = self.resources if resources is None else resources
         return Run(held, state, self._compute_stage, self._in_worker, size, self.limit)
 
-    async def load(self, values: Callable[[], list[tuple[str, Any]]]) -> None:
-        """Replace values by name, under the lock. They are computed in a worker."""
+    async def load(self, values: Callable[[], list[tuple[int, Any]]]) -> None:
+        """Replace values by slot, under the lock. They are computed in a worker."""
         self.bind_loop()
         run = Run(self.resources, self.store.values[0])
         self._runs.add(run)
@@ -160,14 +163,20 @@ class Executor:
             try:
                 new = await self._in_worker(values, run)
                 run.check()
-                self.store.publish([(self.store.slot(name), value) for name, value in new])
+                self.store.publish(new)
             finally:
                 self._release_lock()
         finally:
             self._end(run)
 
     def check_open(self) -> None:
-        """Raise RuntimeError once the session is closed, InternalError once its state is broken."""
+        """Raise RuntimeError once the session is closed, InternalError once its state is broken.
+
+        Raises:
+            AbortedError: the state has ended, not the session.
+        """
+        if self.ended:
+            raise AbortedError(self.ended)
         if self.closed:
             raise RuntimeError("Attempted to use a closed Session.")
         if self.store.broken is not None:

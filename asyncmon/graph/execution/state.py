@@ -20,7 +20,9 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.core.shape import TensorShape
+from asyncmon.graph.core.node import Operation
+from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core.shape import TensorShape, as_shape
 
 T = TypeVar("T")
 Slots = tuple[int, ...]
@@ -81,7 +83,8 @@ class StateStore:
         self.flat_arrays: dict[Slots, FlatArray] = {}
         """The flat arrays of variables that are updated together, unless assigned separately since."""
         self.broken: Exception | None = None
-        self._slots: dict[str, int] = {RANDOM_STATE: 0}
+        self._slots: dict[tuple[str, str], int] = {("", RANDOM_STATE): 0}  # by container and name
+        self._specs: dict[int, Spec] = {}  # of variables, from their first use
         self._mutex = threading.Lock()
         self._writing: frozenset[int] = frozenset()  # slots being written in place
         self._waiting: list[tuple[Callable[[Pin], object], Collection[int] | None]] = []
@@ -90,18 +93,44 @@ class StateStore:
         self._reads: dict[Slots, _Often] = {}  # beside steps, by slots
         self.free_arrays: dict[Slots, list[FlatArray]] = {}
 
-    def slot(self, name: str) -> int:
-        """Return the slot of a variable, a new one at the first call. Thread-safe."""
-        slot = self._slots.get(name)
+    def slot(self, variable: Operation) -> int:
+        """Return the slot of a variable, a new one at the first call. Thread-safe.
+
+        Raises:
+            InvalidArgumentError: another graph has used the name with another dtype or shape.
+        """
+        attrs = variable.attrs
+        key = attrs.get("container", ""), attrs["variable"]
+        spec = Spec(attrs["dtype"], as_shape(attrs["shape"]))
+        slot = self._slots.get(key)
         if slot is None:
             with self._mutex:
-                slot = self._slots.get(name)
+                slot = self._slots.get(key)
                 if slot is None:
                     slot = len(self.values)
-                    self.names.append(name)
+                    self.names.append(key[1])
                     self.values.append(None)
-                    self._slots[name] = slot
+                    self._specs[slot] = spec
+                    self._slots[key] = slot
+        found = self._specs[slot]
+        if found != spec:
+            raise InvalidArgumentError(
+                f"Variable {key[1]!r} is {_described(spec)} in this graph, and {_described(found)} in "
+                "the state that its session shares. Rename it, put it into another container(), or end "
+                "the old state by Session.reset()."
+            )
         return slot
+
+    def without(self, containers: Collection[str], seed: int) -> StateStore:
+        """Return a new store with the initialised variables of the other containers."""
+        kept = StateStore(seed)
+        for (container, name), slot in self._slots.items():
+            if slot and container not in containers and self.values[slot] is not None:
+                kept._slots[container, name] = len(kept.values)
+                kept._specs[len(kept.values)] = self._specs[slot]
+                kept.names.append(name)
+                kept.values.append(self.values[slot])
+        return kept
 
     # Reading one version.
 
@@ -226,13 +255,13 @@ class StateStore:
             self.free_arrays = {}
 
 
-def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return names and copied arrays for values by name. Thread-safe.
+def checked_values(store: StateStore, graph: Graph, values: Mapping[str, Any]) -> list[tuple[int, Any]]:
+    """Return slots and copied arrays for values by name. Thread-safe.
 
     Raises:
         InvalidArgumentError: values do not fit; the error lists all of them.
     """
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[int, Any]] = []
     problems: list[str] = []
     operations = {op.name: op for op in graph.get_operations() if op.type == "VariableV2"}
     for name, value in values.items():
@@ -255,7 +284,12 @@ def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, A
         elif not shape.is_compatible_with(array.shape):
             problems.append(f"{name!r} has shape {shape}, the value {array.shape}")
         else:
-            found.append((name, np.array(array, order="C")))
+            slot = 0 if name == RANDOM_STATE else store.slot(operations[name])
+            found.append((slot, np.array(array, order="C")))
     if problems:
         raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
     return found
+
+
+def _described(spec: Spec) -> str:
+    return f"{spec.dtype.name} of shape {TensorShape(spec.shape)}"

@@ -34,7 +34,8 @@ def _report(*initialized: Any, names: tuple[str, ...]) -> Array:
     return np.array(missing, dtype=object)
 
 
-register(VariableOpDef("VariableV2", None, lambda *, variable, dtype, shape: Spec(dtype, shape),
+register(VariableOpDef("VariableV2", None,
+    lambda *, variable, dtype, shape, container="": Spec(dtype, shape),
     refs=0, changes=False))  # fmt: skip
 register(VariableOpDef("ReadVariable", None, like_first, SAME, changes=False))
 register(VariableOpDef("InitializedValue", lambda value, initial: initial if value is None else value,

@@ -33,6 +33,7 @@ from asyncmon.graph.core.build import (
     create_operation,
 )
 from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.graph import current_container
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, OpDef, Spec, register
@@ -55,6 +56,7 @@ class AccumulatorSpec:
     shape: Shape
     reduction_type: str
     shared_name: str | None = None
+    container: str = ""
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.name!r}"
@@ -65,7 +67,7 @@ class AccumulatorSpec:
         Raises:
             InvalidArgumentError: a different one has the same ``shared_name``.
         """
-        key = ("accumulator", self.shared_name) if self.shared_name else self.name
+        key = ("accumulator", self.container, self.shared_name) if self.shared_name else self.name
         found = run.resource(key, lambda: Accumulator(self))
         for what in ("kind", "dtype", "shape", "reduction_type"):
             other, own = getattr(found.spec, what), getattr(self, what)
@@ -118,7 +120,13 @@ class ConditionalAccumulatorBase:
         self._base = self.name.rsplit("/", 1)[-1]
         own = resource_name(self.accumulator_ref)
         self._spec = AccumulatorSpec(
-            self._kind, own, self.dtype, as_shape(shape), reduction_type, shared_name
+            self._kind,
+            own,
+            self.dtype,
+            as_shape(shape),
+            reduction_type,
+            shared_name,
+            current_container(),
         )
 
     def __repr__(self) -> str:

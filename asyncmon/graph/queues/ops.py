@@ -28,8 +28,9 @@ closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error
 class QueueSpec:
     """The data shared by the ops of one queue. Each session makes its own queue from it.
 
-    ``pads`` fills the elements of a batch up to the largest one. Queues with one ``shared_name`` are
-    one queue of the session, and so are those with one ``name``, see :func:`resource_name`.
+    ``pads`` fills the elements of a batch up to the largest one. Queues with one ``shared_name`` in one
+    container are one queue of the session, and so are those with one ``name``, see
+    :func:`resource_name`.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class QueueSpec:
     pads: bool = False
     seed: int | None = None
     shared_name: str | None = None
+    container: str = ""
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.name!r}"
@@ -52,7 +54,7 @@ class QueueSpec:
         """
         if not self.shared_name:
             return run.resources.get(self.name) or run.resource(self.name, self._make)
-        core = run.resource(("queue", self.shared_name), self._make)
+        core = run.resource(("queue", self.container, self.shared_name), self._make)
         if core.spec is not self:
             self._check_same(core.spec)
         return core

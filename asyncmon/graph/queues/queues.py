@@ -27,7 +27,7 @@ from asyncmon.graph.core.build import (
     create_operation,
 )
 from asyncmon.graph.core.dtypes import as_dtype, int64
-from asyncmon.graph.core.graph import building
+from asyncmon.graph.core.graph import building, current_container
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, Spec
 from asyncmon.graph.core.shape import TensorShape, as_shape
@@ -72,7 +72,15 @@ class QueueBase:
         self.shapes = [TensorShape(spec.shape) for spec in components]
         self.names = None if names is None else list(names)
         self._spec = QueueSpec(
-            kind, resource_name(self.queue_ref), components, capacity, minimum, pads, seed, shared_name
+            kind,
+            resource_name(self.queue_ref),
+            components,
+            capacity,
+            minimum,
+            pads,
+            seed,
+            shared_name,
+            current_container(),
         )
 
     def __repr__(self) -> str:

@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from asyncmon.errors import AbortedError, CancelledError, NotFoundError
+from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import Spec
 from asyncmon.graph.core.shape import as_shape
+from asyncmon.graph.execution.analysis import needed_ops
 from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.feeds import Feed
@@ -134,10 +135,17 @@ class DirectBackend:
         shares: whether sessions share the executor. Each then has its own queues and readers, except
             those with a ``shared_name``, and its :meth:`close` leaves the executor open.
         timeout_in_ms: the timeout of runs without options, with a shared executor.
+        check: called with the operations of each new plan.
     """
 
     def __init__(
-        self, graph: Graph, executor: Executor, *, shares: bool = False, timeout_in_ms: int = 0
+        self,
+        graph: Graph,
+        executor: Executor,
+        *,
+        shares: bool = False,
+        timeout_in_ms: int = 0,
+        check: Callable[[Operation], object] | None = None,
     ) -> None:
         self.graph = graph
         self.executor = executor
@@ -147,6 +155,7 @@ class DirectBackend:
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
         self._own: _OwnResources | None = None
         self._closed = False
+        self._check = check
         self.shares_state = shares
         if shares:
             self._own = _OwnResources(executor)
@@ -167,7 +176,7 @@ class DirectBackend:
         if known is None or known[0] != self.graph.version:
             step = step_counter(self.graph)
             is_variable = step is not None and step.op.type == "VariableV2"
-            slot = self.store.slot(step.op.name) if is_variable else 0
+            slot = self.store.slot(step.op) if is_variable else 0
             known = self._step_slot = (self.graph.version, slot)
         value = self.store.values[known[1]] if known[1] else None
         return None if value is None else value.item()
@@ -179,6 +188,9 @@ class DirectBackend:
         done: Sequence[Operation] = (),
     ) -> Plan:
         """Compile a plan."""
+        if self._check is not None:
+            for op in needed_ops(fetches, frozenset(fed)):
+                self._check(op)
         plan = compile_plan(self.store, fetches, fed, done=done)
         plan.resources = self._own
         return plan
@@ -196,7 +208,7 @@ class DirectBackend:
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set variables by op name."""
         self.check_open()
-        await self.executor.load(lambda: checked_values(self.graph, values))
+        await self.executor.load(lambda: checked_values(self.store, self.graph, values))
 
     async def queues(self) -> list[QueueSize]:
         """Return the sizes of the queues used so far."""
@@ -218,8 +230,6 @@ class DirectBackend:
     def _check_shared(self) -> None:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
-        if self.executor.closed:
-            raise AbortedError("The server of this session was stopped.")
         self.executor.check_open()
 
     async def _repeat_shared(self, plan: Plan, until: Callable[[], bool]) -> None:
@@ -238,14 +248,22 @@ class DirectBackend:
         """Return None: a run with a timeout is not executed at once."""
 
 
+Reset = Callable[[str, Sequence[str], SessionConfig], Awaitable[None]]
+
 _factories: dict[str, Any] = {}
+_resets: dict[str, Reset] = {}
 
 
 def register_session_factory(
-    scheme: str, factory: Callable[[str, Graph, SessionConfig], Backend]
+    scheme: str, factory: Callable[[str, Graph, SessionConfig], Backend], reset: Reset | None = None
 ) -> None:
-    """Register a factory of backends for targets ``scheme`` or ``scheme://...``."""
+    """Register a factory of backends for targets ``scheme`` or ``scheme://...``.
+
+    ``reset`` clears the state that sessions of a target share; None: they share none.
+    """
     _factories[scheme] = factory
+    if reset is not None:
+        _resets[scheme] = reset
 
 
 def backend_for(target: str, graph: Graph, config: SessionConfig) -> Backend:
@@ -256,14 +274,29 @@ def backend_for(target: str, graph: Graph, config: SessionConfig) -> Backend:
     """
     if not target:
         return DirectBackend(graph, Executor(StateStore(random_seed()), config))
-    factory = _factories.get(target.partition("://")[0])
-    if factory is None:
+    backend: Backend = _factories[_scheme(target)](target, graph, config)
+    return backend
+
+
+async def reset_target(target: str, containers: Sequence[str], config: SessionConfig) -> None:
+    """Clear the state that sessions of a target share, see :meth:`asyncmon.graph.Session.reset`."""
+    reset = _resets.get(_scheme(target)) if target else None
+    if reset is None:
+        raise InvalidArgumentError(
+            f"Session.reset() clears the state of a server; each session of target {target!r} has a "
+            "state of its own, which ends with it."
+        )
+    await reset(target, containers, config)
+
+
+def _scheme(target: str) -> str:
+    scheme = target.partition("://")[0]
+    if scheme not in _factories:
         known = ", ".join(repr(scheme) for scheme in ("", *_factories))
         raise NotFoundError(
             f"No session factory registered for target {target!r}; there are those for {known}."
         )
-    backend: Backend = factory(target, graph, config)
-    return backend
+    return scheme
 
 
 def order_reads(store: StateStore, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
@@ -300,10 +333,12 @@ def saved_spec(graph: Graph) -> dict[str, Spec]:
 
 
 def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
-    names = [variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)]
+    saved = [variable.op for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)]
+    found = {op.name: pin.values.get(store.slot(op)) for op in saved}
     if graph.random_ops:
-        names.append(RANDOM_STATE)
-    values = {name: value for name in names if (value := pin.values.get(store.slot(name))) is not None}
+        found[RANDOM_STATE] = pin.values[0]
+    values = {name: value for name, value in found.items() if value is not None}
     counter = step_counter(graph)
-    step = None if counter is None else pin.values.get(store.slot(counter.op.name))
+    is_variable = counter is not None and counter.op.type == "VariableV2"
+    step = pin.values.get(store.slot(counter.op)) if is_variable else None
     return Snapshot(values, None if step is None else step.item(), partial(store.unpin, pin))

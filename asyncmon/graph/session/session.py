@@ -19,7 +19,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.op import Spec
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
-from asyncmon.graph.session.backend import Prepared, QueueSize, backend_for, saved_spec
+from asyncmon.graph.session.backend import Prepared, QueueSize, backend_for, reset_target, saved_spec
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
@@ -299,8 +299,32 @@ class Session:
         self._calls.clear()
         self._plans.clear()
 
+    @staticmethod
+    async def reset(
+        target: str, containers: Sequence[str] | None = None, config: SessionConfig | None = None
+    ) -> None:
+        """Clear the state of a server, and of the other tasks of its cluster. TF1: same name, sync.
+
+        Variables lose their values, dtypes and shapes, and shared queues their elements. All sessions
+        of these servers end: their runs raise ``AbortedError``, from which monitored sessions recover.
+
+        Args:
+            target: the server, as for a session.
+            containers: the names of the containers to clear, see :meth:`Graph.container`;
+                ``"localhost"`` is the default one. None or none clears all.
+            config: the options of the connection.
+
+        Raises:
+            InvalidArgumentError: sessions of this target share no state.
+            UnavailableError: a task cannot be reached. The others are cleared.
+            NotFoundError: a target of another form.
+        """
+        if isinstance(containers, str):
+            raise TypeError(f"containers must be a list of names, not the string {containers!r}.")
+        await reset_target(target, list(containers or ()), config or SessionConfig())
+
     partial_run, partial_run_setup = MissingMember(), MissingMember()
-    list_devices, reset, sess_str = MissingMember(), MissingMember(), MissingMember()
+    list_devices, sess_str = MissingMember(), MissingMember()
 
     def __enter__(self) -> NoReturn:
         raise TypeError("A Session is awaited: write `async with`, or `with session.as_default()`.")

@@ -329,7 +329,7 @@ def _find_or_create(
             "Did you mean to set reuse=AUTO_REUSE in VarScope?"
         )
     initial, wanted = _initial_value(name, shape, wanted, initializer, scope.dtype)
-    with entered(BuildContext(graph, devices=_context().devices, variable_scope=scope)):
+    with entered(_context()._replace(graph=graph, scope="", control=())):
         variable = Variable(initial, name=name, dtype=wanted, expected_shape=shape, **settings)
         variables[name] = variable
         if regularizer is not None:

@@ -22,7 +22,7 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.dtypes import DType
-from asyncmon.graph.core.graph import BuildContext, Graph, building, entered
+from asyncmon.graph.core.graph import BuildContext, Graph, building, current_container, entered
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Operators, Tensor
 from asyncmon.graph.core.shape import TensorShape, as_shape
@@ -152,6 +152,8 @@ class Variable(Operators):
                 "dtype": initial.dtype,
                 "shape": as_shape(found) if validate_shape else None,
             }
+            if container := current_container():
+                attrs["container"] = container
             self._ref: Tensor = create_op("VariableV2", (), attrs, scope)
             self.op: Operation = self._ref.op
             for op in made:
@@ -311,7 +313,7 @@ def _outside_control_flow(graph: Graph) -> BuildContext:
     assert context is not None, "set in get_default_graph"
     if context.graph is graph:
         return context._replace(control=())
-    return BuildContext(graph, devices=context.devices, variable_scope=context.variable_scope)
+    return context._replace(graph=graph, scope="", control=())
 
 
 def _with_initialized_reads(initial: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class Counters:
         self.step = tf.train.GradientDescentOptimizer(1.0).apply_gradients(ones)
         self.session = tf.Session()
         self.store = self.session.backend.store
-        self.slots = tuple(self.store.slot(v.op.name) for v in self.variables)
+        self.slots = tuple(self.store.slot(v.op) for v in self.variables)
 
     async def __aenter__(self) -> Counters:
         await self.session.run(tf.global_variables_initializer())

@@ -50,25 +50,30 @@ async def test_a_snapshot_keeps_its_version_while_steps_go_on() -> None:
         assert (await sess.run(v))[0] == 3
 
 
+def stored(sess: tf.Session, variable: tf.Variable) -> Any:
+    store = sess.backend.store
+    return store.values[store.slot(variable.op)]
+
+
 async def test_a_snapshot_shares_until_it_is_released() -> None:
     v = tf.Variable(np.zeros(10_000), name="v")
     step = v.assign_add(tf.ones([10_000], tf.float64)).op
     async with tf.Session() as sess:
         await sess.run(v.initializer)
-        before = sess.backend.store.values[sess.backend.store.slot("v")]
+        before = stored(sess, v)
         snapshot = await sess.snapshot()
         assert np.shares_memory(snapshot["v"], before)
         await sess.run(step)
-        after = sess.backend.store.values[sess.backend.store.slot("v")]
+        after = stored(sess, v)
         assert after is not before
         snapshot.release()
         await sess.run(step)
-        assert sess.backend.store.values[sess.backend.store.slot("v")] is after  # in place again
+        assert stored(sess, v) is after  # in place again
         snapshot = await sess.snapshot()
         del snapshot
         gc.collect()
         await sess.run(step)
-        assert sess.backend.store.values[sess.backend.store.slot("v")] is after
+        assert stored(sess, v) is after
 
 
 async def test_a_snapshot_is_ordered_at_the_call() -> None:
