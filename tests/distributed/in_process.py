@@ -75,7 +75,9 @@ class InProcessCluster:
 
             placement = Placement(graph, self.spec, job, task)
             record = self.services[f"/job:{job}/task:{task}"].run_record
-            return PartitionedBackend(graph, DirectBackend(graph, own, shares=True), record, placement, connect)
+            return PartitionedBackend(
+                graph, DirectBackend(graph, own, shares=True), record, placement, connect
+            )
 
         self.target = f"cluster{next(_numbers)}"
         register_session_factory(self.target, make)

@@ -11,10 +11,10 @@ import pytest_asyncio
 
 import asyncmon as am
 from asyncmon import errors, graph
-from asyncmon.graph.session.backend import register_session_factory
+from asyncmon.graph.session.backend import DirectBackend, register_session_factory
 from asyncmon.system import clock
 from asyncmon.testing import wait_all_tasks_blocked
-from tests.distributed.in_process import InProcessCluster, SharedBackend
+from tests.distributed.in_process import InProcessCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -272,9 +272,9 @@ async def test_a_server_that_is_back_after_a_minute_is_used_within_seconds(
         async def before_run(self, run_context: Any) -> None:
             check()
 
-    def make(_target: str, own: graph.Graph, _config: Any) -> SharedBackend:
+    def make(_target: str, own: graph.Graph, _config: Any) -> DirectBackend:
         check()
-        return SharedBackend(own, cluster.executors["/job:ps/task:0"])
+        return DirectBackend(own, cluster.executors["/job:ps/task:0"], shares=True)
 
     register_session_factory("sometimes", make)
     add = am.get_or_create_global_step().assign_add(1)
