@@ -30,7 +30,6 @@ from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import outlast
-from asyncmon.system.clock import random_seed
 
 logger = logging.getLogger(__name__)
 

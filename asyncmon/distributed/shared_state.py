@@ -46,7 +46,9 @@ class SharedState:
             return DirectBackend(
                 graph, self.executor, shares=True, timeout_in_ms=timeout, check=check
             )  # fmt: skip
-        own = Executor(StateStore(random_seed()), replace(self._config, operation_timeout_in_ms=timeout))
+        own = Executor(
+            StateStore(random_seed()), replace(self._config, operation_timeout_in_ms=timeout)
+        )
         backend = DirectBackend(graph, own, check=check)
         self._isolated = {one for one in self._isolated if not one.closed} | {backend}
         return backend
@@ -68,7 +70,9 @@ class SharedState:
             for key in kept:
                 del ended.resources[key]
             await self.close("The state of this session was reset.")
-            store = ended.store.without(cleared, random_seed()) if containers else StateStore(random_seed())
+            store = (
+                ended.store.without(cleared, random_seed()) if containers else StateStore(random_seed())
+            )
             self.executor = Executor(store, self._config)
             self.executor.resources.update(kept)
 

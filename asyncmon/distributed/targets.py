@@ -19,7 +19,6 @@ _MODULES = {
 """By the first part of targets. Each module has ``backend(target, graph, config)``."""
 
 
-
 class ServerHere(Protocol):
     """A server of this process."""
 
