@@ -18,7 +18,7 @@ from typing import Any
 from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
 from asyncmon.distributed.partition import Part, Partition, partition
 from asyncmon.distributed.placement import OWN, Placement
-from asyncmon.distributed.remote_backend import RemoteBackend
+from asyncmon.distributed.remote_backend import RemoteBackend, lost_with
 from asyncmon.distributed.update_barrier import LATE
 from asyncmon.errors import AbortedError, DeadlineExceededError
 from asyncmon.graph.core.graph import Graph
@@ -76,6 +76,7 @@ class PartitionedBackend:
         shares_state: bool = True,
     ) -> None:
         self.shares_state = shares_state
+        self.closed = False
         self._graph = graph
         self._own = own
         self._record = record
@@ -87,11 +88,6 @@ class PartitionedBackend:
         self._name = random_bytes(6).hex()
         self._workers = count()  # the servers identify a sequence of steps by it
         self._idle_workers: list[tuple[str, int]] = []
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._own.closed
 
     @property
     def global_step(self) -> int | None:
@@ -245,6 +241,7 @@ class PartitionedBackend:
 
     async def close(self) -> None:
         """Close all backends. An error is raised after all of them are closed."""
+        self.closed = True
         for name in self._members:
             self._record.closed(name)
         parts = (*self._others.values(), self._own)
@@ -278,6 +275,10 @@ class PartitionedBackend:
             idle.append((worker, number + 1))
 
     async def _snapshot(self) -> Snapshot:
+        with lost_with(self):
+            return await self._between_two_steps()
+
+    async def _between_two_steps(self) -> Snapshot:
         places = {self._placement.place(v.op) for v in self._graph.get_collection("variables")}
         others = {place: self._part_at(place) for place in sorted(places - {OWN})}
         if len(others) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,6 +47,17 @@ class Channel(Protocol):
 
     async def close(self) -> None:
         """Close the connection. Pending calls fail. A second call does nothing."""
+
+
+@contextlib.contextmanager
+def lost_with(session: Any) -> Iterator[None]:
+    """Raise ``AbortedError`` for a snapshot whose session is closed before it is saved."""
+    try:
+        yield
+    except (RuntimeError, CancelledError) as error:
+        if not session.closed:
+            raise
+        raise AbortedError("The session was closed before its snapshot was saved.") from error
 
 
 @dataclass(slots=True, eq=False)
@@ -243,13 +254,8 @@ class RemoteBackend:
         self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
     ) -> dict[str, Any]:
         """Execute a job of a snapshot, which is lost if the session is closed during it."""
-        try:
+        with lost_with(self):
             return await self.job(request, encoder, sent)
-        except (RuntimeError, CancelledError) as error:
-            if not self.closed:
-                raise
-            lost = "The session was closed before its snapshot was saved."
-            raise AbortedError(lost) from error
 
     async def job(
         self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None

@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 import asyncmon as am
-from asyncmon import errors
+from asyncmon import errors, graph
 from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
+from asyncmon.distributed.wire import Decoder
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
 from tests.distributed.test_roles import CLUSTER, add, session, work
@@ -19,6 +20,8 @@ from tests.distributed.test_roles import CLUSTER, add, session, work
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
+
+    from asyncmon.distributed.wire import Message
 
 pytestmark = pytest.mark.asyncio
 
@@ -323,3 +326,60 @@ async def test_a_restarted_chief_restores_the_states_of_its_hooks(
     await work(*session(cluster, 0, add, hooks=hooks, **args))
     saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
     assert again.count == await saved.get_tensor("global_step") == 8
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("request_", ["hold", "allow", "release"])
+async def test_a_chief_recovers_during_a_snapshot_and_ends_well(
+    cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, request_: str
+) -> None:
+    reached = asyncio.Event()
+
+    class Fails(am.SessionRunHook):
+        failed = False
+
+        async def before_run(self, run_context: Any) -> None:
+            if not self.failed and run_context.session.global_step == 5:
+                self.failed = True
+                await reached.wait()
+                raise errors.UnavailableError("cut off")
+
+    class Delays(am.SessionRunHook):
+        """Answers a request of the snapshot at step 5 when the session is closed."""
+
+        async def before_run(self, run_context: Any) -> None:
+            if run_context.session.global_step != 4:
+                return
+            for channel in cluster.channels["/job:ps/task:1"]:
+                self._delay(channel)
+
+        def _delay(self, channel: Any) -> None:
+            deliver, close, closed = channel.call, channel.close, asyncio.Event()
+
+            async def delayed(request: Message, timeout: float) -> Message:
+                if Decoder(request).content["do"] == request_ and not reached.is_set():
+                    reached.set()
+                    await closed.wait()
+                return await deliver(request, timeout)  # type: ignore[no-any-return]
+
+            async def close_after() -> None:
+                await close()
+                closed.set()
+
+            channel.call, channel.close = delayed, close_after
+
+    with graph.Graph().as_default() as own:
+        with graph.device(am.replica_device_setter(cluster=CLUSTER)):
+            step = am.get_or_create_global_step()
+            variables = [graph.get_variable(name, initializer=0.0) for name in ("u", "v", "w")]
+        op = graph.group(step.assign_add(1), *[one.assign_add(1.0) for one in variables])
+        cluster.session("worker", 0)
+        hooks = [Delays(), Fails(), am.StopAtStepHook(last_step=9)]
+        monitored = am.MonitoredTrainingSession(
+            cluster.target, checkpoint_dir=str(tmp_path), hooks=hooks, save_checkpoint_steps=5
+        )
+    await asyncio.wait_for(work(own, op, monitored), 20)
+    assert reached.is_set()
+    saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
+    assert await saved.get_tensor("w") == await saved.get_tensor("global_step")
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 import asyncmon as am
 from asyncmon import errors, graph
+from asyncmon.distributed.wire import Decoder
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
 
@@ -338,6 +340,47 @@ async def test_a_snapshot_has_each_step_on_all_servers_or_on_none(start: Start) 
         done = sum(await asyncio.gather(*workers))
         assert done > 20
         assert (await chief.run(a))[0] == (await chief.run(b))[0] == done
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("request_", "server", "cause"),
+    [
+        case
+        for case in itertools.product(
+            ["hold", "allow", "start", "release"], [0, 1], ["closed", "restored"]
+        )
+        if case != ("hold", 0, "restored")  # before the snapshot begins
+    ],
+)
+async def test_a_snapshot_that_a_recovery_supersedes_is_aborted_at_each_request(
+    start: Start, request_: str, server: int, cause: str
+) -> None:
+    cluster = start(CLUSTER)
+    one_on_each_server(0.0)
+    async with cluster.session("worker", 1) as other:
+        await other.run(graph.global_variables_initializer())
+        chief = cluster.session("worker", 0)
+        with await chief.snapshot():
+            pass
+        channel = cluster.channels[f"/job:ps/task:{server}"][-1]
+        deliver = channel.call
+
+        async def superseded(request: Message, timeout: float) -> Message:
+            if Decoder(request).content["do"] != request_:
+                return await deliver(request, timeout)
+            channel.call = deliver  # type: ignore[method-assign]
+            if cause == "closed":
+                await chief.close()
+            else:
+                await other.load({"a": np.float32(1.0), "b": np.float32(1.0)})
+            return await deliver(request, timeout)
+
+        channel.call = superseded  # type: ignore[method-assign]
+        with pytest.raises(errors.AbortedError), await chief.snapshot():
+            pass
+        await chief.close()
+        await other.run(graph.global_variables_initializer())  # nothing is held
 
 
 @pytest.mark.asyncio
