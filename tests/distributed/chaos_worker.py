@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 import uuid
@@ -58,6 +59,10 @@ async def main(cluster: Any, task: int, directory: str, last: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
     config = am.SessionConfig()
     config.rpc_options.timeout_secs = 2.0
+    if certificates := os.environ.get("CERTIFICATES"):
+        config.rpc_options.certificate = f"{certificates}/server.pem"
+        config.rpc_options.private_key = f"{certificates}/server.key"
+        config.rpc_options.authority = f"{certificates}/authority.pem"
     async with am.Server(cluster, "worker", task, config=config) as server:
         train, placeholder = build(cluster, task)
         label = 0

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,7 @@ import asyncmon as am
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def rpc_config(**options: Any) -> am.SessionConfig:
@@ -85,14 +87,38 @@ class ServerProcess:
         await self.killed()
 
 
+def make_certificates(place: Path) -> None:
+    """Write two authorities, and a server's and a client's certificate of the first."""
+
+    def openssl(command: str) -> None:
+        subprocess.run(["openssl", *command.split()], cwd=place, check=True, capture_output=True)
+
+    curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    for name in ("authority", "stranger"):
+        openssl(f"req -x509 {curve} -keyout {name}.key -out {name}.pem -subj /CN={name} -days 2")
+    (place / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    for name in ("server", "client"):
+        openssl(f"req {curve} -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        openssl(
+            f"x509 -req -in {name}.csr -CA authority.pem -CAkey authority.key -CAcreateserial "
+            f"-out {name}.pem -days 2 -extfile names",
+        )
+
+
 class Proxy:
-    """Carries bytes to a port until it is cut, from when on it drops them in silence."""
+    """Carries bytes to a port until it is cut, from when on it drops them in silence.
+
+    Attributes:
+        is_cut: whether it drops them.
+        flips: the number of next pieces of which it changes a byte.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writers: list[asyncio.StreamWriter] = []
         self.is_cut = False
+        self.flips = 0
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -124,6 +150,9 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
                 if not self.is_cut:
+                    if self.flips:
+                        self.flips -= 1
+                        data = bytes([data[0] ^ 1]) + data[1:]
                     writer.write(data)
                     await writer.drain()
         if not self.is_cut:

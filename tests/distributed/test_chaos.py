@@ -19,16 +19,20 @@ import asyncmon as am
 from asyncmon import errors
 from asyncmon.distributed.update_barrier import UpdateBarrier
 from tests.distributed import chaos_worker
-from tests.distributed.over_grpc import Proxy, free_port
+from tests.distributed.over_grpc import Proxy, free_port, make_certificates
 
 LAST_STEP = 300
 _SILENT_SECS = 3.0  # longer than the 2 s of rpc_options.timeout_secs
+_SUSPENDED_SECS = 7.0  # longer than the 5 s after which a session is not waited for
 _ROUND_SECS = 90.0
 
 TASKS = [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)]
-FAULTS = [(kind, task) for kind in ("kill", "stop") for task in TASKS] + [
-    ("cut", task) for task in TASKS[:2]
-]
+FAULTS = (
+    [(kind, task) for kind in ("kill", "stop") for task in TASKS]
+    + [(kind, task) for kind in ("cut", "flip") for task in TASKS[:2]]
+    + [("suspend", task) for task in TASKS[2:]]
+    + [("kill", ("worker", 0))]
+)
 
 
 class Cluster:
@@ -46,6 +50,7 @@ class Cluster:
         self.faults = [(found.randrange(20, 280), *found.choice(FAULTS)) for _ in range(3)]
         self._left = sorted(self.faults)
         self._silent: set[asyncio.Task[None]] = set()
+        make_certificates(directory)  # without them changed bytes may go unnoticed
         addresses = [proxy.target.removeprefix("grpc://") for proxy in proxies]
         workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         self._cluster = json.dumps({"ps": addresses, "worker": workers})
@@ -55,6 +60,9 @@ class Cluster:
             return [
                 *("-m", "asyncmon", "server", "--job", job, "--task", str(task)),
                 *("--cluster", self._cluster, "--port", str(self._ports[task]), "--timeout-secs", "2"),
+                *("--certificate", str(self.directory / "server.pem")),
+                *("--private-key", str(self.directory / "server.key")),
+                *("--authority", str(self.directory / "authority.pem")),
             ]
         path = str(Path(chaos_worker.__file__))
         return [path, self._cluster, str(task), str(self.directory / "model"), str(LAST_STEP)]
@@ -66,6 +74,7 @@ class Cluster:
                 child = await asyncio.create_subprocess_exec(
                     sys.executable,
                     *self._command(job, task),
+                    env={**os.environ, "CERTIFICATES": str(self.directory)},
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
                 )
@@ -96,6 +105,8 @@ class Cluster:
                 continue
             if kind == "kill":
                 self.running[name].kill()
+            elif kind == "flip":
+                self._proxies[name[1]].flips = 3
             else:
                 silent = asyncio.create_task(self._silence(kind, name))
                 self._silent.add(silent)
@@ -110,7 +121,7 @@ class Cluster:
             return
         child = self.running[name]
         child.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(_SILENT_SECS)
+        await asyncio.sleep(_SUSPENDED_SECS if kind == "suspend" else _SILENT_SECS)
         if child.returncode is None:
             child.send_signal(signal.SIGCONT)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from asyncmon import errors, graph
 from asyncmon.distributed.server import Server
-from tests.distributed.over_grpc import rpc_config
+from tests.distributed.over_grpc import make_certificates, rpc_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,25 +19,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
 
 
-def openssl(place: Path, command: str) -> None:
-    subprocess.run(["openssl", *command.split()], cwd=place, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with two authorities, and a server's and a client's certificate of the first."""
     place = tmp_path_factory.mktemp("certificates")
-    curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
-    for name in ("authority", "stranger"):
-        openssl(place, f"req -x509 {curve} -keyout {name}.key -out {name}.pem -subj /CN={name} -days 2")
-    (place / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    for name in ("server", "client"):
-        openssl(place, f"req {curve} -keyout {name}.key -out {name}.csr -subj /CN={name}")
-        openssl(
-            place,
-            f"x509 -req -in {name}.csr -CA authority.pem -CAkey authority.key -CAcreateserial "
-            f"-out {name}.pem -days 2 -extfile names",
-        )
+    make_certificates(place)
     return place
 
 
