@@ -37,7 +37,14 @@ from asyncmon.checkpoint.state_file import is_state
 from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
-from asyncmon.system.files import BESIDE, FileCalls, NotRegularFileError, beside, is_file_name
+from asyncmon.system.files import (
+    BESIDE,
+    FileCalls,
+    NotRegularFileError,
+    beside,
+    is_file_name,
+    system_calls,
+)
 from asyncmon.system.snapshot import HeldArray, Holder
 
 logger = logging.getLogger(__name__)
@@ -163,7 +170,7 @@ class Claims:
     """
 
     def __init__(self, calls: FileCalls | None) -> None:
-        self._calls = calls or FileCalls()
+        self._calls = calls or system_calls.get()
         self._locks: set[DirectoryLock] = set()
         self._holder = object()
         weakref.finalize(self, _release, self._locks, self._holder)

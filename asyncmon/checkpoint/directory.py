@@ -6,7 +6,9 @@ import contextlib
 import logging
 import os
 import re
+import stat
 from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from asyncmon.checkpoint import locations
@@ -19,7 +21,7 @@ from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
 from asyncmon.errors import DataLossError, NotFoundError
-from asyncmon.system.files import BESIDE, in_thread
+from asyncmon.system.files import BESIDE, in_thread, system_calls
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +116,10 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
 
 
 def _is_directory(path: str) -> bool:
-    return bool(locations.open_store(path).names()) if locations.is_url(path) else os.path.isdir(path)
+    if locations.is_url(path):
+        return bool(locations.open_store(path).names())
+    calls, place = system_calls.get(), Path(path)
+    return calls.exists(place) and stat.S_ISDIR(calls.stat(place).st_mode)
 
 
 async def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:

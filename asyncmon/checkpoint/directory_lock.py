@@ -23,6 +23,7 @@ from typing import ClassVar
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
 from asyncmon.system.files import FileCalls
+from asyncmon.system.process import ProcessLocal
 
 LOCK_NAME = ".asyncmon.lock"
 
@@ -38,7 +39,7 @@ class DirectoryLock:
         readers: keys of the readers of this process to the objects that they have open.
     """
 
-    _known: ClassVar[dict[str, DirectoryLock]] = {}
+    _known: ClassVar[ProcessLocal[dict[str, DirectoryLock]]] = ProcessLocal(dict)
     _registry: ClassVar[threading.Lock] = threading.Lock()
     _forgets_at_fork: ClassVar[bool] = False
 
@@ -49,6 +50,7 @@ class DirectoryLock:
         self._path = None if "://" in directory else Path(directory, LOCK_NAME)
         self._owner: Callable[[], object] = lambda: None
         self._descriptor: int | None = None
+        self._calls = FileCalls()  # that opened it
         self._holders: set[object] = set()
         self._changing = threading.Lock()
 
@@ -61,7 +63,7 @@ class DirectoryLock:
                 # A forked child shares the open file and its lock, but does not own it.
                 portable.after_fork_in_child(cls._forget)
                 cls._forgets_at_fork = True
-            return cls._known.setdefault(key, cls(key))
+            return cls._known.get().setdefault(key, cls(key))
 
     def own(self, owner: object) -> bool:
         """Register the one object of this process that decides when to save into the directory.
@@ -98,6 +100,7 @@ class DirectoryLock:
         with self._changing:
             if not self._is_held():
                 self._drop()
+                self._calls = calls
                 self._descriptor = None if self._path is None else _take(self._path, calls)
                 try:
                     clean_up()
@@ -119,7 +122,7 @@ class DirectoryLock:
             return bool(self._holders)
         try:
             return self._descriptor is not None and os.path.samestat(
-                os.fstat(self._descriptor), os.stat(self._path)
+                self._calls.fstat(self._descriptor), self._calls.stat(self._path)
             )
         except OSError:
             return False
@@ -127,14 +130,14 @@ class DirectoryLock:
     def _drop(self) -> None:
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
-                os.close(self._descriptor)
+                self._calls.close(self._descriptor)
             self._descriptor = None
 
     @classmethod
     def _forget(cls) -> None:
-        for lock in cls._known.values():
+        for lock in cls._known.get().values():
             lock._drop()
-        cls._known = {}
+        cls._known.set({})
         cls._registry = threading.Lock()
 
 
@@ -143,16 +146,16 @@ def _take(path: Path, calls: FileCalls) -> int:
     flags = os.O_RDWR | os.O_CREAT | portable.NO_FOLLOW | portable.NO_WAIT
     descriptor = calls.open(path, flags)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if not stat.S_ISREG(calls.fstat(descriptor).st_mode):
             raise OSError(errno.EEXIST, "not a regular file", str(path))
         _lock(descriptor, path, calls)
     except BaseException:
-        os.close(descriptor)
+        calls.close(descriptor)
         raise
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
     with contextlib.suppress(OSError):  # the text is only for the error message of other processes
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps(holder).encode() + b"\n")
+        calls.truncate(descriptor, 0)
+        calls.write_all(descriptor, json.dumps(holder).encode() + b"\n")
     return descriptor
 
 
@@ -160,7 +163,7 @@ def _lock(descriptor: int, path: Path, calls: FileCalls) -> None:
     try:
         calls.lock(descriptor)
     except BlockingIOError:
-        holder = os.read(descriptor, 4096).decode(errors="replace").strip()
+        holder = calls.read(descriptor, 0, 4096).decode(errors="replace").strip()
         raise FailedPreconditionError(
             f"Another process saves checkpoints into {str(path.parent)!r}: {holder or 'unknown'}."
             " Two of them would delete each other's: save into another directory, or stop that process."

@@ -7,8 +7,6 @@ files and directories survive a crash of the machine.
 from __future__ import annotations
 
 import contextlib
-import mmap
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,7 @@ import numpy as np
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.os_errors import describe
 from asyncmon.checkpoint.store import Piece
-from asyncmon.system import portable
-from asyncmon.system.files import FileCalls, content_of, in_thread, is_file_name, open_regular
+from asyncmon.system.files import FileCalls, in_thread, is_file_name
 
 _CHUNK = 1 << 20
 
@@ -39,7 +36,7 @@ class LocalFiles:
 
     def content(self, name: str, begins: bytes = b"") -> bytes:
         with _no_such_file():
-            return content_of(self._path / name, begins)
+            return self._calls.content(self._path / name, begins)
 
     def names(self) -> list[str]:
         try:
@@ -48,11 +45,11 @@ class LocalFiles:
             return []
 
     def mtime(self, name: str) -> float:
-        return os.stat(self._path / name).st_mtime
+        return self._calls.stat(self._path / name).st_mtime
 
     def fingerprint(self, names: Sequence[str]) -> Any:
         try:
-            found = [os.stat(self._path / name) for name in names]
+            found = [self._calls.stat(self._path / name) for name in names]
         except OSError:
             return None
         return tuple((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found)
@@ -61,22 +58,22 @@ class LocalFiles:
         return describe(self._path)
 
     def open(self, name: str) -> MappedFile:
-        return MappedFile(self._at(name))
+        return MappedFile(self._at(name), self._calls)
 
     def is_read(self, name: str) -> bool:
         """Return whether a reader in any process holds its shared lock on a file."""
         try:
-            descriptor = open_regular(self._at(name))
+            descriptor = self._calls.open_regular(self._at(name))
         except OSError:
             return False
         try:
-            portable.lock(descriptor)
+            self._calls.lock(descriptor)
         except BlockingIOError:
             return True
         except OSError:  # a file system without locks: an open file stays readable
             return False
         finally:
-            os.close(descriptor)
+            self._calls.close(descriptor)
         return False
 
     def make(self) -> None:
@@ -121,19 +118,18 @@ class MappedFile:
         FileNotFoundError: there is no such file, or another process is deleting it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, calls: FileCalls) -> None:
         self.name = path.name
         self._path = path
+        self._calls = calls
         self._descriptor = -1
-        self._descriptor = open_regular(path)
+        self._descriptor = calls.open_regular(path)
         try:
             self._share()
-            self.size = os.fstat(self._descriptor).st_size
+            self.size = calls.fstat(self._descriptor).st_size
             self._bytes = np.empty(0, np.uint8)
             if self.size:
-                self._bytes = np.frombuffer(
-                    mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ), np.uint8
-                )
+                self._bytes = np.frombuffer(calls.map(self._descriptor), np.uint8)
         except BaseException:
             self.close()
             raise
@@ -148,15 +144,15 @@ class MappedFile:
             with contextlib.suppress(
                 OSError
             ):  # else arrays in use would keep the lock by their mapping
-                portable.unlock(descriptor)
-            os.close(descriptor)
+                self._calls.unlock(descriptor)
+            self._calls.close(descriptor)
 
     def __del__(self) -> None:
         self.close()
 
     def _share(self) -> None:
         try:
-            portable.lock(self._descriptor, shared=True)
+            self._calls.lock(self._descriptor, shared=True)
         except BlockingIOError:
             raise FileNotFoundError(f"{str(self._path)!r} is being deleted") from None
         except OSError:
@@ -169,7 +165,7 @@ class MappedFile:
         checksum = 0
         position = start
         while position < end:
-            count = portable.read_at(self._descriptor, scratch[: end - position].data, position)
+            count = self._calls.read_at(self._descriptor, scratch[: end - position].data, position)
             if count == 0:
                 break  # the file was truncated: its checksum will not match
             checksum = google_crc32c.extend(checksum, scratch[:count])

@@ -8,7 +8,7 @@ from typing import cast
 
 from asyncmon.checkpoint.local_files import LocalFiles
 from asyncmon.checkpoint.store import Store
-from asyncmon.system.files import FileCalls
+from asyncmon.system.files import FileCalls, system_calls
 
 
 def is_url(path: str) -> bool:
@@ -25,7 +25,7 @@ def open_store(directory: str, calls: FileCalls | None = None) -> Store:
     if is_url(directory):
         module = importlib.import_module("asyncmon.checkpoint.cloud")
         return cast("Store", module.ObjectStore(directory))
-    return LocalFiles(directory, calls or FileCalls())
+    return LocalFiles(directory, calls or system_calls.get())
 
 
 def split(prefix: str | os.PathLike[str]) -> tuple[str, str]:

@@ -19,7 +19,7 @@ import safetensors
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
 from asyncmon.checkpoint.manifest_reader import Contents, Facts
 from asyncmon.errors import DataLossError
-from asyncmon.system.files import in_thread, open_regular
+from asyncmon.system.files import FileCalls, in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class PlainContents(Contents):
         """
         try:
             if data is None:
-                os.close(open_regular(path))  # the library would wait for a pipe
+                os.close(FileCalls().open_regular(Path(path)))  # the library would wait for a pipe
             else:
                 found = {key: (one["dtype"], one["shape"]) for key, one in _deserialized(data)}
                 return cls(path, name, len(data), _entries(found, path), data)

@@ -15,13 +15,14 @@ from asyncmon.summary.events import SessionLog, Summary, Value
 from asyncmon.system import clock, files
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.diagnostics import Diagnostics
+from asyncmon.system.process import ProcessLocal
 
 _STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKPOINT: "checkpoint"}
 
 # one writer at a time appends to a file: the others could take half a line for that of a crash
-_writing: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
-    WeakKeyDictionary()
-)
+_writing: ProcessLocal[
+    WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]]
+] = ProcessLocal(WeakKeyDictionary)
 
 
 class JsonlWriter:
@@ -119,7 +120,7 @@ class JsonlWriter:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the timer and the lock belong to an earlier loop
             self._loop, self._timer = loop, None
-            locks = _writing.setdefault(loop, WeakValueDictionary())
+            locks = _writing.get().setdefault(loop, WeakValueDictionary())
             self._writing = locks.setdefault(os.path.realpath(self._path), asyncio.Lock())
         return loop
 

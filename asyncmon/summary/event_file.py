@@ -20,7 +20,6 @@ from pathlib import Path
 from asyncmon.protobuf.tfrecord import frame
 from asyncmon.summary.event_queue import Entry, encode_entry
 from asyncmon.summary.events import Event
-from asyncmon.system import portable
 from asyncmon.system.diagnostics import free_space
 from asyncmon.system.files import FileCalls
 
@@ -144,7 +143,7 @@ class EventFile:
                         self._encoded.append(frame(data))
 
     def _open_if_needed(self, now: float) -> None:
-        if self._descriptor is not None and self.path is not None and not os.path.exists(self.path):
+        if self._descriptor is not None and not self._exists():
             logger.error("The event file %s has disappeared; a new one is begun.", self.path)
             self._close()
         if self._descriptor is None:
@@ -163,6 +162,9 @@ class EventFile:
             self._write_out(
                 frame(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
             )
+
+    def _exists(self) -> bool:
+        return self.path is not None and self._calls.exists(Path(self.path))
 
     def _warn_of(self, others: list[str]) -> None:
         """Lock the new file, and warn if another process holds the lock of one of the others."""
@@ -187,7 +189,7 @@ class EventFile:
         except OSError:
             return False
         try:
-            portable.lock(descriptor, shared=True)
+            self._calls.lock(descriptor, shared=True)
         except BlockingIOError:
             return True
         except OSError:

@@ -16,6 +16,7 @@ from asyncmon.summary.event_queue import SESSION_LOG, Entry, as_is
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.writer_task import BackgroundWriter
 from asyncmon.system import clock
+from asyncmon.system.process import ProcessLocal
 
 _MOST_TAPPED = 50_000  # entries that nobody takes
 
@@ -62,30 +63,32 @@ class EventLog:
     """
 
     _lock: ClassVar[threading.RLock] = threading.RLock()
-    _open: ClassVar[dict[str, EventLog]] = {}
-    _tapped: ClassVar[dict[str, tuple[ref[Tap], ...]]] = {}  # by directory, also without a log
-    _kept: ClassVar[dict[str, int]] = {}  # of closed logs: the last step added outside a session
+    _open: ClassVar[ProcessLocal[dict[str, EventLog]]] = ProcessLocal(dict)
+    # By directory, also without a log.
+    _tapped: ClassVar[ProcessLocal[dict[str, tuple[ref[Tap], ...]]]] = ProcessLocal(dict)
+    # Of closed logs: the last step added outside a session.
+    _kept: ClassVar[ProcessLocal[dict[str, int]]] = ProcessLocal(dict)
 
     def __init__(self, path: str, background: BackgroundWriter) -> None:
         self.background = background
         self.run_tags: set[str] = set()
         self.graph: tuple[Any, int] | None = None
         self._path = path
-        self._taps = self._tapped.get(path, ())
+        self._taps = self._tapped.get().get(path, ())
         self._writers: WeakSet[Any] = WeakSet()
         self._starters: WeakSet[Any] = WeakSet()  # the writers that record a session
         self._started = False
         self._last_step = -1  # the largest one since the last START
-        self._kept_step = self._kept.pop(path, -1)  # the largest one outside a session
+        self._kept_step = self._kept.get().pop(path, -1)  # the largest one outside a session
 
     @classmethod
     def join(cls, writer: Any, directory: str, make: Callable[[], BackgroundWriter]) -> EventLog:
         """Return the log of a directory for one more writer; a new one if none is open."""
         path = os.path.realpath(directory)
         with cls._lock:
-            log = cls._open.get(path)
+            log = cls._open.get().get(path)
             if log is None:
-                log = cls._open[path] = EventLog(path, make())
+                log = cls._open.get()[path] = EventLog(path, make())
             log._writers.add(writer)
             return log
 
@@ -97,13 +100,13 @@ class EventLog:
         """
         path = os.path.realpath(directory)
         with cls._lock:
-            log = cls._open.get(path)
+            log = cls._open.get().get(path)
             written, pending = ({}, []) if log is None else log.background.progress()
             if written is None:
                 return None
             tap = Tap(written, pending)
-            taps = (*(one for one in cls._tapped.get(path, ()) if one() is not None), ref(tap))
-            cls._tapped[path] = taps
+            taps = (*(one for one in cls._tapped.get().get(path, ()) if one() is not None), ref(tap))
+            cls._tapped.get()[path] = taps
             if log is not None:
                 log._taps = taps
             return tap
@@ -124,10 +127,10 @@ class EventLog:
                 self._started = False
                 stop = delimited(SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
                 self.put((clock.wall(), 0, None, stop, as_is), raises=False)
-            if not self._writers and self._open.get(self._path) is self:
-                del self._open[self._path]
+            if not self._writers and self._open.get().get(self._path) is self:
+                del self._open.get()[self._path]
                 if self._kept_step >= 0:
-                    self._kept[self._path] = self._kept_step
+                    self._kept.get()[self._path] = self._kept_step
 
     @property
     def is_shared(self) -> bool:
@@ -172,8 +175,8 @@ class EventLog:
     def _forked(cls) -> None:
         """Start with new files in a child process; the pending events are the parent's."""
         cls._lock = threading.RLock()  # a thread of the parent may hold it
-        cls._kept.clear()
-        for log in cls._open.values():
+        cls._kept.get().clear()
+        for log in cls._open.get().values():
             log.background.forked()
             log.run_tags.clear()
             log.graph, log._started, log._last_step, log._kept_step = None, False, -1, -1

@@ -15,7 +15,7 @@ from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.protobuf.step_stats import RunMetadataProto, step_stats_of
 from asyncmon.system.diagnostics import Diagnostics
-from asyncmon.system.files import FileCalls, in_thread
+from asyncmon.system.files import in_thread, system_calls
 
 
 @runtime_checkable
@@ -53,7 +53,7 @@ async def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
 
 def write_graph_file(directory: str, name: str, data: bytes) -> None:
     """Write a file into a directory, which is made if it is missing. Blocking."""
-    calls, path = FileCalls(), Path(directory)
+    calls, path = system_calls.get(), Path(directory)
     calls.make_dirs(path)
     calls.put_files(path, {name: data})
 

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.writer import FileWriter
 from asyncmon.system.diagnostics import Diagnostics
+from asyncmon.system.process import ProcessLocal
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +38,8 @@ class FileWriterCache:
         await FileWriterCache.release(writer)
     """
 
-    _loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Entry]]] = (
-        WeakKeyDictionary()
+    _loops: ClassVar[ProcessLocal[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Entry]]]] = (
+        ProcessLocal(WeakKeyDictionary)
     )
 
     @classmethod
@@ -72,7 +73,7 @@ class FileWriterCache:
             ValueError: the writer is not acquired.
             OSError: the remaining events were not written. The writer is closed even so.
         """
-        entries = cls._loops.get(asyncio.get_running_loop(), {})
+        entries = cls._loops.get().get(asyncio.get_running_loop(), {})
         for path, entry in entries.items():
             if entry.writer is writer:
                 entry.users -= 1
@@ -87,7 +88,7 @@ class FileWriterCache:
 
     @classmethod
     def _entry(cls, logdir: str | os.PathLike[str]) -> _Entry:
-        entries = cls._loops.setdefault(asyncio.get_running_loop(), {})
+        entries = cls._loops.get().setdefault(asyncio.get_running_loop(), {})
         path = os.path.realpath(logdir)
         entry = entries.get(path)
         if entry is None or entry.writer.closed:
@@ -98,7 +99,7 @@ class FileWriterCache:
     @classmethod
     async def clear(cls) -> None:
         """Close and remove all writers of the running loop. TF1: same name."""
-        entries = cls._loops.pop(asyncio.get_running_loop(), {})
+        entries = cls._loops.get().pop(asyncio.get_running_loop(), {})
         for entry in entries.values():
             await entry.writer.close()
 

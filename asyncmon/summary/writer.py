@@ -47,9 +47,8 @@ from asyncmon.summary.values import (
 )
 from asyncmon.summary.writer_task import BackgroundWriter, State
 from asyncmon.system import clock
-from asyncmon.system.files import FileCalls
+from asyncmon.system.files import FileCalls, system_calls
 
-_CALLS = FileCalls()
 _NEVER = 1 << 63  # a step that is never reached
 
 
@@ -110,7 +109,7 @@ class FileWriter:
         session: Any = None,
         *,
         policy: Policy = "block",
-        calls: FileCalls = _CALLS,
+        calls: FileCalls | None = None,
     ) -> None:
         if graph is not None and graph_def is not None:
             raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
@@ -127,7 +126,7 @@ class FileWriter:
         self._directory = os.path.abspath(self._logdir)
         self._raises = policy == "block"
         self._make = lambda: BackgroundWriter(
-            EventFile(self._directory, filename_suffix or "", calls),
+            EventFile(self._directory, filename_suffix or "", calls or system_calls.get()),
             EventQueue(policy, max_queue),
             flush_secs,
         )

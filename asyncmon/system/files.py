@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +22,7 @@ import anyio.to_thread
 
 from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import outlast
-from asyncmon.system.process import simulated
+from asyncmon.system.process import ProcessLocal, simulated
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -101,57 +102,6 @@ class NotRegularFileError(OSError):
     """A directory, pipe, socket or device is in the place of a file."""
 
 
-def open_regular(path: str | os.PathLike[str]) -> int:
-    """Return a new descriptor to read a regular file. Blocking, but never waits for a pipe.
-
-    A lack of descriptors or memory may be short: it is tried again for a second.
-
-    Raises:
-        NotRegularFileError: the path is not that of a regular file.
-        OSError: any other error of the system.
-    """
-    try:
-        descriptor = portable.open_retrying(path, os.O_RDONLY | portable.NO_WAIT)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        raise NotRegularFileError(error.errno, "not a regular file", str(path)) from error  # a socket
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        reason = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "not a regular file"
-        raise NotRegularFileError(errno.EISDIR, reason, str(path))
-    return descriptor
-
-
-def content_of(path: str | os.PathLike[str], begins: bytes = b"") -> bytes:
-    """Return the content of a regular file of at most a GiB. Blocking.
-
-    A failing disk is tried three times.
-
-    Args:
-        path: the file.
-        begins: return only the first bytes of a file that does not begin with these.
-
-    Raises:
-        NotRegularFileError: the path is not that of a regular file.
-        OSError: the file is too large, or any other error of the system.
-    """
-    for attempt in range(3):
-        with open(open_regular(path), "rb", closefd=True) as file:
-            try:
-                head = file.read(len(begins))
-                if head != begins:
-                    return head
-                if (size := os.fstat(file.fileno()).st_size) > _LARGEST:
-                    raise OSError(errno.EFBIG, f"{size} bytes, of at most {_LARGEST}", str(path))
-                return head + file.read()
-            except OSError as error:
-                if error.errno != errno.EIO or attempt == 2:
-                    raise
-    raise AssertionError("the last attempt returns or raises")
-
-
 async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sync: bool) -> None:
     """Append lines to a file, which is created with its directory if it is missing.
 
@@ -163,16 +113,8 @@ async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sy
         lines: without their line ends.
         sync: return when the lines are durable.
     """
-    await make_dirs(Path(path).parent)
-    async with aiofiles.open(path, "ab+") as file:
-        if await file.tell():
-            await file.seek(-1, os.SEEK_END)
-            if await file.read(1) != b"\n":
-                await file.write(b"\n")
-        await file.write("".join(f"{line}\n" for line in lines).encode())
-        if sync:
-            await file.flush()
-            await in_thread(os.fsync, file.fileno())
+    data = "".join(f"{line}\n" for line in lines).encode()
+    await in_thread(system_calls.get().append, Path(path), data, sync)
 
 
 def is_file_name(name: object) -> bool:
@@ -180,11 +122,6 @@ def is_file_name(name: object) -> bool:
     if not isinstance(name, str) or name in {"", os.curdir, os.pardir}:
         return False
     return not any(one in name for one in (os.sep, os.altsep or os.sep, "/", "\0"))
-
-
-async def make_dirs(path: str | os.PathLike[str]) -> None:
-    """Create a directory and its missing parents."""
-    await in_thread(lambda: Path(path).mkdir(parents=True, exist_ok=True))
 
 
 def beside(name: str) -> str:
@@ -201,14 +138,116 @@ class FileCalls:
 
     def make_dirs(self, path: Path) -> None:
         """Create a directory and its missing parents durably."""
-        missing = [one for one in (path, *path.parents) if not one.exists()]
-        path.mkdir(parents=True, exist_ok=True)
+        missing = [one for one in (path, *path.parents) if not self.exists(one)]
+        self.make_dirs_nowait(path)
         for one in missing:
             self.sync_directory(one.parent)
+
+    def make_dirs_nowait(self, path: Path) -> None:
+        """Create a directory and its missing parents, which a crash may lose."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file or directory."""
+        return path.exists()
+
+    def stat(self, path: Path) -> os.stat_result:
+        """Return the facts of the file at a path."""
+        return os.stat(path)
+
+    def fstat(self, descriptor: int) -> os.stat_result:
+        """Return the facts of an open file."""
+        return os.fstat(descriptor)
 
     def open(self, path: Path, flags: int) -> int:
         """Return a new descriptor that child processes do not inherit."""
         return portable.open_file(path, flags)
+
+    def open_regular(self, path: Path) -> int:
+        """Return a new descriptor to read a regular file. Never waits for a pipe.
+
+        A lack of descriptors or memory may be short: it is tried again for a second.
+
+        Raises:
+            NotRegularFileError: the path is not that of a regular file.
+            OSError: any other error of the system.
+        """
+        try:
+            descriptor = portable.retrying(self.open, path, os.O_RDONLY | portable.NO_WAIT)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            raise NotRegularFileError(
+                error.errno, "not a regular file", str(path)
+            ) from error  # a socket
+        mode = self.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            self.close(descriptor)
+            reason = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "not a regular file"
+            raise NotRegularFileError(errno.EISDIR, reason, str(path))
+        return descriptor
+
+    def content(self, path: Path, begins: bytes = b"") -> bytes:
+        """Return the content of a regular file of at most a GiB.
+
+        A failing disk is tried three times.
+
+        Args:
+            path: the file.
+            begins: return only the first bytes of a file that does not begin with these.
+
+        Raises:
+            NotRegularFileError: the path is not that of a regular file.
+            OSError: the file is too large, or any other error of the system.
+        """
+        for attempt in range(3):
+            descriptor = self.open_regular(path)
+            try:
+                head = self.read(descriptor, 0, len(begins))
+                if head != begins:
+                    return head
+                if (size := self.fstat(descriptor).st_size) > _LARGEST:
+                    raise OSError(errno.EFBIG, f"{size} bytes, of at most {_LARGEST}", str(path))
+                return self.read(descriptor, 0, size)
+            except OSError as error:
+                if error.errno != errno.EIO or attempt == 2:
+                    raise
+            finally:
+                self.close(descriptor)
+        raise AssertionError("the last attempt returns or raises")
+
+    def read(self, descriptor: int, start: int, count: int) -> bytes:
+        """Return up to ``count`` bytes of an open file from a position."""
+        buffer = bytearray(count)
+        done = 0
+        while done < count:
+            more = self.read_at(descriptor, memoryview(buffer)[done:], start + done)
+            if more == 0:
+                break
+            done += more
+        return bytes(buffer[:done])
+
+    def read_at(self, descriptor: int, buffer: memoryview, position: int) -> int:
+        """Read into a buffer from a position of a file, and return the number of bytes read."""
+        return portable.read_at(descriptor, buffer, position)
+
+    def map(self, descriptor: int) -> mmap.mmap | bytes:
+        """Return the content of an open file that is not empty, in memory and read-only."""
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+
+    def append(self, path: Path, data: bytes, sync: bool) -> None:
+        """Append lines to a file, see :func:`append_lines`."""
+        self.make_dirs_nowait(path.parent)
+        descriptor = self.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        try:
+            size = self.fstat(descriptor).st_size
+            if size and self.read(descriptor, size - 1, 1) != b"\n":
+                data = b"\n" + data
+            self.write_all(descriptor, data)
+            if sync:
+                self.fsync(descriptor)
+        finally:
+            self.close(descriptor)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         """Write bytes and return the number written."""
@@ -257,9 +296,13 @@ class FileCalls:
         """Return the names in a directory."""
         return os.listdir(path)
 
-    def lock(self, descriptor: int) -> None:
-        """Lock an open file exclusively, or raise BlockingIOError. See :func:`portable.lock`."""
-        portable.lock(descriptor)
+    def lock(self, descriptor: int, *, shared: bool = False) -> None:
+        """Lock an open file, or raise BlockingIOError. See :func:`portable.lock`."""
+        portable.lock(descriptor, shared=shared)
+
+    def unlock(self, descriptor: int) -> None:
+        """Release the lock of an open file."""
+        portable.unlock(descriptor)
 
     def write_file(self, path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
         """Write a new file durably, except for its directory entry. An error removes the file."""
@@ -299,3 +342,7 @@ class FileCalls:
                 with contextlib.suppress(OSError):
                     self.unlink(path)
             raise
+
+
+system_calls: ProcessLocal[FileCalls] = ProcessLocal(FileCalls)
+"""The calls of this process, unless an object has its own."""

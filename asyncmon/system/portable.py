@@ -67,16 +67,16 @@ def open_file(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | _BINARY, 0o666)
 
 
-def open_retrying(path: str | os.PathLike[str], flags: int) -> int:
-    """Call :func:`open_file`, and again for a second if there are no descriptors or no memory."""
+def retrying(call: Callable[[Path, int], int], path: Path, flags: int) -> int:
+    """Open a file, and try again for a second if there are no descriptors or no memory."""
     for _ in range(_ATTEMPTS):
         try:
-            return open_file(path, flags)
+            return call(path, flags)
         except OSError as error:
             if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
                 raise
             time.sleep(_PAUSE_SECS)
-    return open_file(path, flags)
+    return call(path, flags)
 
 
 def lock(descriptor: int, *, shared: bool = False) -> None:

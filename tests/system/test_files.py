@@ -66,8 +66,8 @@ async def test_a_cancel_scope_is_left_when_the_thread_is_done_and_its_error_is_d
 
 
 async def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
-    await files.make_dirs(tmp_path / "a" / "b")
-    await files.make_dirs(tmp_path / "a" / "b")
+    await files.in_thread(files.FileCalls().make_dirs, tmp_path / "a" / "b")
+    await files.in_thread(files.FileCalls().make_dirs, tmp_path / "a" / "b")
     target = tmp_path / "a" / "b" / "file"
     for content in (b"one", b"two"):
         await files.in_thread(files.FileCalls().put_files, target.parent, {"file": content})
