@@ -7,13 +7,16 @@
 # fmt: off
 # isort: off
 from asyncmon.testing.simulation.actions import (
-    Action, Event, at, crash, jump_clock, kill, partition, start, suspend,
+    Action, Event, at, crash, crash_at_write, disturb, fill_disk, jump_clock, kill, partition,
+    slow_disk, start, suspend,
 )
+from asyncmon.testing.simulation.disk import Disk
 from asyncmon.testing.simulation.run import Report, SimulationError, inject, simulate
 
 __all__ = [
-    "Action", "Event", "Report", "SimulationError", "at", "crash", "inject", "jump_clock", "kill",
-    "partition", "simulate", "start", "suspend",
+    "Action", "Disk", "Event", "Report", "SimulationError", "at", "crash", "crash_at_write", "disturb",
+    "fill_disk", "inject", "jump_clock", "kill", "partition", "simulate", "slow_disk", "start",
+    "suspend",
 ]
 # fmt: on
 # isort: on

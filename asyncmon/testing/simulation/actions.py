@@ -88,3 +88,32 @@ def partition(names: str | set[str], secs: float, others: set[str] | None = None
 def jump_clock(name: str, secs: float) -> Action:
     """Move the wall clock of a machine. The monotonic clock does not jump."""
     return Action(f"move the clock of {name} by {secs:g} s", lambda world: world.jump(name, secs))
+
+
+def crash_at_write(name: str, changes: int, restart_secs: float | None = None) -> Action:
+    """Crash a machine in the midst of its file calls, for example of a save.
+
+    Args:
+        name: the process.
+        changes: the number of writes, flushes, renames and deletions that it still executes.
+        restart_secs: start it again after this time. None: it stays dead.
+    """
+    text = _ends(f"after {changes} more changes of files, crash", name, restart_secs)
+    return Action(text, lambda world: world.crash_at_write(name, changes, restart_secs))
+
+
+def fill_disk(secs: float, free: int = 0) -> Action:
+    """Leave only some bytes free on the disk, for some time. Deletions make room."""
+    return Action(f"leave {free} bytes free for {secs:g} s", lambda world: world.fill(free, secs))
+
+
+def slow_disk(call_secs: float, secs: float) -> Action:
+    """Let each file call take some seconds, for some time."""
+    text = f"file calls take {call_secs:g} s for {secs:g} s"
+    return Action(text, lambda world: world.slow(call_secs, secs))
+
+
+def disturb(secs: float, **rates: Any) -> Action:
+    """Change the network for some time. See :class:`.network.Link` for the rates."""
+    text = ", ".join(f"{name}={value!r}" for name, value in rates.items())
+    return Action(f"messages for {secs:g} s: {text}", lambda world: world.disturb(secs, rates))

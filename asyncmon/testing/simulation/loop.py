@@ -34,7 +34,7 @@ class SimulationLoop(VirtualTimeLoop):
 
     inline_secs: ClassVar[float] = math.inf
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: str) -> None:
         super().__init__()
         self.random = random.Random(seed)
         self._ready: deque[Any] = _Ready()
@@ -88,7 +88,8 @@ class SimulationLoop(VirtualTimeLoop):
     def _call(self, future: asyncio.Future[T], func: Callable[[*Ts], T], *args: *Ts) -> None:
         if future.cancelled():
             return
-        process = simulated.get()
+        process: Any = simulated.get()
+        process.blocked = 0.0
         asyncio._set_running_loop(None)  # as in a thread
         error: BaseException | None = None
         try:
@@ -100,7 +101,6 @@ class SimulationLoop(VirtualTimeLoop):
             error = raised
         finally:
             asyncio._set_running_loop(self)
-        secs: float = getattr(process, "blocked_secs", lambda: 0.0)()
 
         def done() -> None:
             if future.done():
@@ -110,8 +110,8 @@ class SimulationLoop(VirtualTimeLoop):
             else:
                 future.set_exception(error)
 
-        if secs:
-            self.call_later(secs, done)
+        if process.blocked:
+            self.call_later(process.blocked, done)
         else:
             done()
 

@@ -26,6 +26,8 @@ class Process(SimulatedProcess):
         is_dead: whether it was killed. None of its code runs again.
         task: the task of its main function.
         ended: the time of its end.
+        blocked: seconds for which a disk has blocked the last call in a thread.
+        crash: cuts the power of its machine.
     """
 
     loop: SimulationLoop
@@ -36,6 +38,8 @@ class Process(SimulatedProcess):
         self.clock_offset = clock_offset
         self.is_dead = False
         self.ended = 0.0
+        self.blocked = 0.0
+        self.crash: Callable[[], None]
         self._is_suspended = False
         self._kept: list[Any] = []
         self._lost: list[asyncio.Task[Any]] = []
@@ -80,10 +84,6 @@ class Process(SimulatedProcess):
     def tasks(self) -> list[asyncio.Task[Any]]:
         """Return the pending tasks of this process."""
         return self.loop.tasks_of(self)
-
-    def blocked_secs(self) -> float:
-        """Return the seconds for which the last call in a thread was blocked by a disk."""
-        return 0.0
 
     def dispose(self) -> None:
         """Close the coroutines of a dead process, which run their ``finally`` without any effect."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from asyncmon.testing.simulation.actions import Action, Event
+from asyncmon.testing.simulation.disk import Disk
 from asyncmon.testing.simulation.loop import SimulationLoop
 from asyncmon.testing.simulation.network import current_process
 from asyncmon.testing.simulation.process import Main, Process
-from asyncmon.testing.simulation.world import World
+from asyncmon.testing.simulation.world import World, files_of
 
 _STOP_SECS = 60.0  # for services to end
 _LINES = 60  # of the log in an error
@@ -31,6 +32,7 @@ class Report:
         log: the events, one line each.
         secs: the virtual duration.
         messages: the number of messages on the network.
+        disk: the files.
     """
 
     seed: int
@@ -39,6 +41,7 @@ class Report:
     log: list[str] = field(default_factory=list)
     secs: float = 0.0
     messages: int = 0
+    disk: Disk = field(default_factory=Disk)
 
 
 class SimulationError(AssertionError):
@@ -51,6 +54,7 @@ def simulate(
     *,
     seed: int = 0,
     services: Mapping[str, Main] | None = None,
+    disk: Disk | None = None,
     deadline_secs: float = 3600.0,
 ) -> Report:
     """Run programs as processes of a simulated cluster.
@@ -62,10 +66,11 @@ def simulate(
         SimulationError: a program did not end in time, or left something behind.
         Exception: that of a program, with the seed and the log in a note.
     """
-    report = Report(seed)
+    report = Report(seed, disk=Disk() if disk is None else disk)
     with _collected_afterwards():
-        loop = SimulationLoop(seed)
-        world = World(loop, {**(services or {}), **programs})
+        loop = SimulationLoop(f"{seed}.{report.disk.runs}")
+        report.disk.runs += 1
+        world = World(loop, {**(services or {}), **programs}, report.disk)
         try:
             loop.run_until_complete(
                 _run(world, report, programs, services or {}, schedule, deadline_secs)
@@ -109,9 +114,9 @@ async def _run(
                 await world.changed.wait()
         for name in services:
             await _stop(world.process(name))
-        left = [task for process in world.lives if not process.is_dead for task in process.tasks()]
+        left = [what for process in world.lives if not process.is_dead for what in _left(process)]
         if left:
-            raise SimulationError("left behind:\n" + "\n".join(f"  {task!r}" for task in left))
+            raise SimulationError("left behind:\n" + "\n".join(f"  {what}" for what in left))
         for name in programs:
             process = world.process(name)
             if not process.is_dead:
@@ -122,6 +127,12 @@ async def _run(
         raise SimulationError(f"{', '.join(late)} did not end within {deadline_secs:g} s.") from None
     finally:
         report.secs, report.messages = world.loop.time(), world.network.sent
+
+
+def _left(process: Process) -> list[str]:
+    """Return descriptions of the tasks and open files that a process has left."""
+    tasks = [f"{process.name}: task {task!r}" for task in process.tasks()]
+    return tasks + [f"{process.name}: open file {path}" for path in files_of(process).open_paths()]
 
 
 async def _stop(process: Process) -> None:

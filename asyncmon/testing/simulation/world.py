@@ -6,10 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import Context
+from dataclasses import replace
 from typing import Any
 
 from asyncmon.distributed.transport import transport
-from asyncmon.testing.simulation.actions import Action, start
+from asyncmon.system.files import system_calls
+from asyncmon.testing.simulation.actions import Action, crash, start
+from asyncmon.testing.simulation.disk import Disk
+from asyncmon.testing.simulation.files import SimulatedFiles
 from asyncmon.testing.simulation.loop import SimulationLoop
 from asyncmon.testing.simulation.network import Network
 from asyncmon.testing.simulation.process import Main, Process
@@ -24,11 +28,12 @@ class World:
         ended: completed when a program ends.
     """
 
-    def __init__(self, loop: SimulationLoop, mains: Mapping[str, Main]) -> None:
+    def __init__(self, loop: SimulationLoop, mains: Mapping[str, Main], disk: Disk) -> None:
         self.loop = loop
         self.log: list[str] = []
         self.lives: list[Process] = []
         self.network = Network(loop, self.note)
+        self.disk = disk
         self._mains = mains
         self._current: dict[str, Process] = {}
         self._offsets: dict[str, float] = {}
@@ -64,6 +69,8 @@ class World:
             return
         process = Process(name, self._mains[name], self.loop, self._offsets.get(name, 0.0))
         process.locals["world"] = self
+        process.locals[system_calls] = SimulatedFiles(self.disk, process)
+        process.crash = lambda: self.do(crash(name))
         process.locals[transport] = self.network.transport_of(process)
         self._current[name] = process
         self.lives.append(process)
@@ -86,6 +93,9 @@ class World:
             process = self._current[name]
             process.kill()
             self.network.end_of(process, silent=power)
+            files_of(process).release()
+            if power:
+                self.disk.crash(name, self.loop.random)
             self.changed.set()
         if restart_secs is not None:
             self.schedule(restart_secs, start(name))
@@ -114,6 +124,43 @@ class World:
         offset = self._offsets[name] = self._offsets.get(name, 0.0) + secs
         self._current[name].clock_offset = offset
 
+    def crash_at_write(self, name: str, changes: int, restart_secs: float | None) -> None:
+        """Crash a machine in the midst of its file calls."""
+        process = self._current[name]
+        files_of(process).crash_in = changes
+        process.crash = lambda: self.do(crash(name, restart_secs))
+
+    def fill(self, free: int, secs: float) -> None:
+        """Leave some bytes free for some time."""
+        self.disk.free = free
+
+        def end() -> None:
+            self.note("the disk has room again")
+            self.disk.free = None
+
+        self.later(secs, end)
+
+    def slow(self, call_secs: float, secs: float) -> None:
+        """Slow file calls down for some time."""
+        self.disk.call_secs = call_secs
+
+        def end() -> None:
+            self.note("file calls are fast again")
+            self.disk.call_secs = 0.0
+
+        self.later(secs, end)
+
+    def disturb(self, secs: float, rates: Mapping[str, Any]) -> None:
+        """Change the network for some time."""
+        usual = self.network.link
+        self.network.link = replace(usual, **rates)
+
+        def end() -> None:
+            self.note("messages are as before")
+            self.network.link = usual
+
+        self.later(secs, end)
+
     def later(self, secs: float, do: Any, *args: Any) -> None:
         """Call a function after some time, outside of all processes."""
         self.loop.call_later(secs, do, *args, context=Context())
@@ -136,3 +183,9 @@ class World:
         self.note(f"{process.name} {found}")
         self.network.end_of(process, silent=False)
         self.changed.set()
+
+
+def files_of(process: Process) -> SimulatedFiles:
+    """Return the file calls of a process."""
+    found: SimulatedFiles = process.locals[system_calls]
+    return found
