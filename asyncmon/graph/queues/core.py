@@ -34,15 +34,17 @@ class Request:
         at_most: fewer elements are enough if the queue is closed.
         elements: the taken elements, or the elements to enter the queue at the commit.
         restorable: the taken elements that were not put by the same run.
+        closes: it is the place of a close among the enqueues.
         future: done when the request is granted or refused; None if it does not wait.
     """
 
-    __slots__ = ("at_most", "count", "elements", "future", "owner", "restorable")
+    __slots__ = ("at_most", "closes", "count", "elements", "future", "owner", "restorable")
 
     def __init__(self, owner: Any, count: int, *, at_most: bool = False) -> None:
         self.owner = owner
         self.count = count
         self.at_most = at_most
+        self.closes = False
         self.elements: list[Element] = []
         self.restorable: list[Element] = []
         self.future: asyncio.Future[None] | None = None
@@ -257,17 +259,65 @@ class QueueCore:
 
     # -- closing
 
-    def close(self, *, cancel_pending_enqueues: bool = False, error: Exception | None = None) -> None:
+    def close_nowait(self, owner: Any) -> Request | None:
+        """Return the place of a close among the enqueues, or None if enqueues are pending.
+
+        Later enqueues of other runs wait until the run closes the queue or releases the place.
+        """
+        place = Request(owner, 0)
+        place.closes = True
+        first = self._putters[0] if self._putters else None
+        if self._closed or (first is not None and first.closes and first.owner is owner):
+            return place
+        if first is not None:
+            return None
+        self._putters.append(place)
+        return place
+
+    async def wait_to_close(self, owner: Any) -> Request:
+        """Wait for the pending enqueues, and return the place of a close. See :meth:`close_nowait`."""
+        place = self.close_nowait(owner)
+        if place is None:
+            place = Request(owner, 0)
+            place.closes = True
+            await self._wait(place, self._putters)
+        return place
+
+    def release_place(self, place: Request) -> None:
+        """Undo a close whose run has failed."""
+        if place in self._putters:
+            self._putters.remove(place)
+            self._serve()
+
+    def close(
+        self,
+        place: Request | None = None,
+        *,
+        cancel_pending_enqueues: bool = False,
+        error: Exception | None = None,
+    ) -> None:
         """Let nothing more in. Returns at once. A second call may still cancel pending enqueues.
 
         Args:
+            place: of the close; enqueues behind it fail with ``CancelledError``.
             cancel_pending_enqueues: requests for room fail with ``CancelledError``, else they stay.
             error: raised at the end of the data instead of ``OutOfRangeError``.
         """
         self._closed = True
         self._error = self._error or error
-        if cancel_pending_enqueues:
-            self._cancel(self._putters, "Enqueue operation was cancelled")
+        waiting = list(self._putters)
+        self._putters.clear()
+        is_before = place in waiting
+        for request in waiting:
+            is_before = is_before and request is not place
+            if request.closes:
+                request.grant()
+            elif cancel_pending_enqueues:
+                request.grant(CancelledError("Enqueue operation was cancelled"))
+            elif is_before or place not in waiting:
+                self._putters.append(request)
+            else:
+                request.grant(CancelledError(f"{self._label} is closed."))
         self._serve()
 
     def session_closed(self) -> None:
@@ -282,7 +332,11 @@ class QueueCore:
 
     def _exhausted(self, owner: Any) -> bool:
         """Return whether no more elements can arrive for a run."""
-        if not self._closed or self._putters:
+        first = self._putters[0] if self._putters else None
+        if first is not None and first.closes and first.owner is owner:
+            if self._next_putter() is not None:
+                return False
+        elif not self._closed or first is not None:
             return False
         return all(room.owner is owner for room in self._rooms)
 
@@ -338,17 +392,30 @@ class QueueCore:
         taken.grant(None if taken.is_met else self._end_of_data(taken))
         return True
 
+    def _next_putter(self) -> Request | None:
+        """Return the first pending request; behind a close, only one of the same run."""
+        first = self._putters[0] if self._putters else None
+        if first is None or not first.closes or not (first.future is None or first.future.done()):
+            return first
+        own = [one for one in self._putters if one.owner is first.owner and one is not first]
+        return own[0] if own else None
+
     def _serve_putter(self) -> bool:
-        if not self._putters:
+        first, free = self._next_putter(), self._free()
+        if first is None:
             return False
-        first, free = self._putters[0], self._free()
+        if first.closes:  # its place stays until the run ends
+            if first is not self._putters[0]:
+                self._putters.remove(first)
+            first.grant()
+            return True
         if first.owner is None and 0 < free < first.count:  # its run has committed
             self._put(first, int(free))
             first.count = len(first.elements)
             return True
         if first.count > free:
             return False
-        self._putters.popleft()
+        self._putters.remove(first)
         if first.owner is None:
             self._put(first, first.count)
         else:
@@ -360,15 +427,16 @@ class QueueCore:
 
         That is where nothing can be taken, or not enough, and each run that has room waits for more.
         """
-        if not self._putters or (self._takeable() > 0 and not self._takers):
+        first, free = self._next_putter(), self._free()
+        if first is None or (self._takeable() > 0 and not self._takers):
             return False
         waiting = {id(request.owner) for request in self._putters}
         if any(room.count and id(room.owner) not in waiting for room in self._rooms):
             return False
-        first, free = self._putters[0], self._free()
         filled = [room for room in self._rooms if room.elements]
         own = next((room for room in filled if room.owner is first.owner), None)
-        unfilled = next((request for request in self._putters if not request.elements), None)
+        ahead = [first] if self._putters[0].closes else self._putters
+        unfilled = next((one for one in ahead if not one.elements and not one.closes), None)
         if own is None and first.elements and free > 0:
             self._put(first, int(free))
             first.count = len(first.elements)

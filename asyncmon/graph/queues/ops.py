@@ -50,7 +50,8 @@ class QueueSpec:
         """Return the queue of the session that a run belongs to.
 
         Raises:
-            InvalidArgumentError: a different queue has the same ``shared_name``.
+            InvalidArgumentError: a different queue has the same ``shared_name``. Without a seed, the
+                seed of that queue is accepted.
         """
         if not self.shared_name:
             return run.resources.get(self.name) or run.resource(self.name, self._make)
@@ -66,7 +67,7 @@ class QueueSpec:
     def _check_same(self, other: QueueSpec) -> None:
         for what in ("kind", "capacity", "min_after_dequeue", "component dtypes", "shapes", "seed"):
             found, asked = other._part(what), self._part(what)
-            if found != asked:
+            if found != asked and not (what == "seed" and asked is None):
                 raise InvalidArgumentError(
                     f"Shared queue {self.shared_name!r} has {what} {found}, but {self!r} has {asked}."
                 )
@@ -200,10 +201,24 @@ def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
     return batch
 
 
-def _try_close(run: Run, op: Operation, _handle: Any) -> None:
+def _try_close(run: Run, op: Operation, _handle: Any) -> Any:
     core = _core(run, op)
-    error = closing_error.get() if op.attrs["fails"] else None
-    run.on_commit(partial(core.close, cancel_pending_enqueues=op.attrs["cancel"], error=error))
+    if op.attrs["cancel"]:
+        error = closing_error.get() if op.attrs["fails"] else None
+        run.on_commit(partial(core.close, cancel_pending_enqueues=True, error=error))
+        return None
+    place = core.close_nowait(run)
+    return WAITS if place is None else _closing(run, core, place)
+
+
+async def _close(run: Run, op: Operation, _handle: Any) -> None:
+    core = _core(run, op)
+    _closing(run, core, await core.wait_to_close(run))
+
+
+def _closing(run: Run, core: QueueCore, place: Request) -> None:
+    run.on_abort(partial(core.release_place, place))
+    run.on_commit(partial(core.close, place))
 
 
 # --- shape rules ----------------------------------------------------------------------------------
@@ -266,7 +281,7 @@ awaited("QueueEnqueueManyV2", _try_enqueue, _enqueue_rule(1), _enqueue)
 awaited("QueueDequeueV2", _try_dequeue, lambda handle, *, queue: queue.components, _dequeue)
 awaited("QueueDequeueManyV2", _try_dequeue, _dequeue_many_rule, _dequeue)
 awaited("QueueClear", lambda run, op, _: run.on_commit(_core(run, op).clear), gives())
-awaited("QueueCloseV2", _try_close, gives())
+awaited("QueueCloseV2", _try_close, gives(), _close)
 _SIZE, _BOOL = gives(Spec(dtypes.int32, ())), gives(Spec(dtypes.bool, ()))
 awaited("QueueSizeV2", lambda run, op, _: np.int32(_core(run, op).size(run)), _SIZE, changes=False)
 awaited("QueueIsClosedV2", lambda run, op, _: np.bool_(_core(run, op).closed), _BOOL, changes=False)

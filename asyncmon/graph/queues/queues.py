@@ -181,10 +181,11 @@ class QueueBase:
     # -- closing
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Return an operation that refuses further elements, at once. A second close does nothing.
+        """Return an operation that refuses further elements. A second close does nothing.
 
-        Present elements can still be taken. Pending enqueues stay, unless they are cancelled: these
-        fail with ``CancelledError``.
+        Present elements can still be taken. The run waits until pending enqueues have completed;
+        until then the queue is open, and later enqueues wait behind the close. With
+        ``cancel_pending_enqueues`` the run does not wait, and they fail with ``CancelledError``.
         """
         name = name or f"{self._base}_Close"
         return self._op("QueueCloseV2", name, cancel=cancel_pending_enqueues, fails=False)

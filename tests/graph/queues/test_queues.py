@@ -338,23 +338,6 @@ async def test_the_end_of_the_data_has_the_words_of_the_original(sess: Session) 
         await sess.run(queue.enqueue(1))
 
 
-async def test_a_close_lets_pending_enqueues_finish_or_cancels_them(sess: Session) -> None:
-    """QU-2, QU-6."""
-    for cancel in (False, True):
-        queue = FIFOQueue(1, [int32], shapes=[[]])
-        enqueue, close = queue.enqueue(1), queue.close(cancel_pending_enqueues=cancel)
-        await sess.run(enqueue)
-        pending = await started(sess.run(enqueue))
-        await sess.run(close)
-        assert await sess.run(queue.is_closed())
-        if cancel:
-            with pytest.raises(CancelledError, match="Enqueue operation was cancelled"):
-                await pending
-        assert await sess.run(queue.dequeue()) == 1
-        await asyncio.wait([pending])
-        assert await sess.run(queue.size()) == int(not cancel)
-
-
 async def test_closing_the_session_cancels_pending_runs() -> None:
     """QU-7."""
     with Graph().as_default() as graph:
@@ -493,9 +476,10 @@ async def test_more_elements_than_fit_of_a_run_that_draws_leave_the_lock_to_othe
     await sess.run(enqueue)
     more = await started(sess.run(enqueue))
     assert await sess.run(train) == 1
-    await sess.run(queue.close())
+    closing = await started(sess.run(queue.close()))
     assert [await sess.run(dequeue) for _ in range(5)] == [1, 2, 3, 4, 5]
     await more
+    await closing
     assert [await sess.run(dequeue) for _ in range(5)] == [1, 2, 3, 4, 5]
     with pytest.raises(OutOfRangeError):
         await sess.run(dequeue)
