@@ -104,12 +104,17 @@ class Placement:
 
 
 def is_constant(op: Operation, constants: set[Tensor]) -> bool:
-    """Return whether an operation computes the same value everywhere, so that each place repeats it.
+    """Return whether each place repeats an operation for its own consumers.
 
-    ``constants`` are the outputs of such operations so far.
+    It computes the same value everywhere. Or it reserves room in a queue: that belongs to the run that
+    puts the elements, which gives the room back if it fails.
+
+    Args:
+        op: the operation.
+        constants: the outputs of such operations so far.
     """
     op_def = op.op_def
-    return (
+    return op.type == "QueueReserve" or (
         isinstance(op_def, OpDef)
         and op_def.kernel is not None
         and not (op_def.stateful or op_def.foreign)

@@ -20,6 +20,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.ops.py_func import called
+from asyncmon.graph.queues.ops import closing_error
 from asyncmon.graph.session.backend import QueueSize
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
@@ -168,6 +169,8 @@ class RemoteBackend:
             request["done"] = plan.done
         if update is not None:
             request["update"] = update
+        if (closing := closing_error.get()) is not None:
+            request["closing_error"] = error_data(closing)
         answer = await self.job(request, encoder)
         plan.known = True
         if metadata is not None and "metadata" in answer:

@@ -32,6 +32,7 @@ from asyncmon.errors import (
     UnavailableError,
 )
 from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.queues.ops import closing_error
 from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
@@ -326,6 +327,8 @@ class SessionService:
                 f"peek() cannot compute these fetches: operation {plan.changes[0]!r} changes the "
                 "state. Use run()."
             )
+        if "closing_error" in content:  # the context is that of this request
+            closing_error.set(error_of(content["closing_error"], served.reader.graph))
         update = content.get("update")
         if update is not None:
             served.workers.add(update[0])

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OpError
+from asyncmon.graph import DeviceSpec, device
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import control_dependencies, create_op, create_operation
 from asyncmon.graph.core.node import Operation, Tensor
@@ -25,7 +26,8 @@ from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.queues.core import QueueCore, Request
 from asyncmon.graph.queues.ops import QueueSpec, awaited, gives, resource_name
-from asyncmon.graph.queues.queues import QueueBase
+from asyncmon.graph.queues.queues import FIFOQueue, QueueBase
+from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.system.files import in_thread
 
 Record = tuple[bytes, bytes]
@@ -121,6 +123,7 @@ class ReaderBase:
             self.reader_ref: Tensor = create_op(f"{kind}ReaderV2", (), None, name or f"{kind}ReaderV2")
         self.name = self.reader_ref.op.name
         self._spec = ReaderSpec(kind, resource_name(self.reader_ref), options)
+        self._relays: dict[QueueBase, QueueBase] = {}
 
     @property
     def supports_serialize(self) -> bool:
@@ -128,12 +131,19 @@ class ReaderBase:
         return False
 
     def read(self, queue: QueueBase, name: str | None = None) -> ReaderRead:
-        """Return the next record. If no file is open, the run waits for a name."""
-        return ReaderRead(*self._op("ReaderReadV2", name, queue=_spec(queue)))
+        """Return the next record. If no file is open, the run waits for a name.
+
+        A queue of another task, by the devices, is read through a queue of the reader's task, which a
+        queue runner fills one name ahead.
+        """
+        return ReaderRead(*self._op("ReaderReadV2", name, queue=self._spec_of(queue)))
 
     def read_up_to(self, queue: QueueBase, num_records: Any, name: str | None = None) -> ReaderReadUpTo:
-        """Return up to ``num_records`` records, an integer or a tensor; fewer at the end of a file."""
-        outputs = self._op("ReaderReadUpToV2", name, num_records, queue=_spec(queue))
+        """Return up to ``num_records`` records, an integer or a tensor; fewer at the end of a file.
+
+        See :meth:`read` for a queue of another task.
+        """
+        outputs = self._op("ReaderReadUpToV2", name, num_records, queue=self._spec_of(queue))
         return ReaderReadUpTo(*outputs)
 
     def num_records_produced(self, name: str | None = None) -> Tensor:
@@ -153,14 +163,32 @@ class ReaderBase:
         attrs["reader"] = self._spec
         return create_operation(kind, [self.reader_ref, *inputs], attrs, name or kind).outputs
 
+    def _spec_of(self, queue: Any) -> QueueSpec:
+        """Return the queue of names that is on the reader's task.
 
-def _spec(queue: Any) -> QueueSpec:
-    if not isinstance(queue, QueueBase):
-        raise TypeError(f"A reader takes the names of files from a queue, got {queue!r}.")
-    spec = queue._spec
-    if [component.dtype for component in spec.components] != [dtypes.string]:
-        raise TypeError(f"A reader needs a queue of names, with one string component, got {queue!r}.")
-    return spec
+        Raises:
+            TypeError: not a queue of names.
+        """
+        if not isinstance(queue, QueueBase):
+            raise TypeError(f"A reader takes the names of files from a queue, got {queue!r}.")
+        if queue.dtypes != [dtypes.string]:
+            raise TypeError(
+                f"A reader needs a queue of names, with one string component, got {queue!r}."
+            )
+        own = self.reader_ref.op.device
+        if _task(own) == _task(queue.queue_ref.op.device):
+            return queue._spec
+        if queue not in self._relays:
+            with device(None), device(own):
+                relay = FIFOQueue(1, [dtypes.string], [()], name=f"{self.name}_names")
+            add_queue_runner(QueueRunner(relay, [relay.enqueue(queue.dequeue())]))
+            self._relays[queue] = relay
+        return self._relays[queue]._spec
+
+
+def _task(device_name: str) -> tuple[str | None, int | None]:
+    found = DeviceSpec.from_string(device_name)
+    return found.job, found.task
 
 
 @dataclass(slots=True, eq=False)
