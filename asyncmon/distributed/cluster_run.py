@@ -210,6 +210,13 @@ class RunRecord:
                 member.waiting -= 1
                 member.seen = clock.monotonic()
 
+    def members(self) -> dict[str, Any]:
+        """Return ``members``, the names of the sessions that take part and are not lost."""
+        run = self._run
+        if run is not None:
+            _others(run, "", clock.monotonic())
+        return {"members": [] if run is None else list(run.members)}
+
     def stop(self, number: str | None, reason: str, step: int | None, current: Step) -> dict[str, Any]:
         """Stop a run.
 
@@ -282,6 +289,8 @@ class RunRecord:
                     return await self.watch(name, task, number, wait, restores, others, current)
                 case {"method": "stop", "reason": str(reason), "step": int() | None as step}:
                     return self.stop(number, reason, step, current)
+                case {"method": "members"}:
+                    return self.members()
                 case {"method": "leave", "name": str(name)}:
                     return self.leave(name)
         raise InvalidArgumentError(f"This is no request to the record of a run: {dict(request)!r}.")
@@ -375,6 +384,10 @@ class RemoteRun:
             answer["rollback"] = None
         self._number, self._restores = answer["run"], answer["restores"]
         return answer
+
+    async def members(self) -> list[str]:
+        """Return the names of the sessions that take part."""
+        return list((await self._ask(method="members"))["members"])
 
     async def stop(self, reason: str, step: int | None = None) -> None:
         """Stop the run."""

@@ -24,8 +24,10 @@ from asyncmon.runtime import (
     SessionRunHook,
     SessionRunValues,
 )
+from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.queue_runner import ProducerTask
 from asyncmon.system.clock import monotonic
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,9 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
     beside each variable, and are dropped if another update came first. When there are enough gradients,
     the chief applies their means at once, adds 1 to the global step and replaces the remaining tokens
     by tokens of the new step. If a worker dies after it took its token, the others would wait for its
-    gradients; so the chief adds a token if no gradient arrives for a while and no token is left.
+    gradients. So the chief checks the progress every second: where no gradient arrives and no token is
+    left, it adds a token for each session that has left the run of the cluster, and after
+    ``token_timeout_secs`` in any case.
 
     The hook initializes, runs the chief's part, and takes tokens: a step ends when the token of the
     next one is available, which is after its update, so a ``StopAtStepHook`` stops at its step. Without
@@ -275,32 +279,39 @@ class _ChiefQueueRunner(QueueRunner):
                 await sess.run(op)
 
     async def _watch(self, sess: Any, producer: ProducerTask) -> None:
+        run = members_of(SessionMembers, sess).cluster_run
         timeout = self._timeout or 30.0
         seen: list[int] = []
         changed = monotonic()
         updated: float | None = None
+        members: set[str] = set()
+        lost: list[str] = []  # members that may have had a token of this step
         while True:
-            await asyncio.wait([producer], timeout=timeout / 4)
+            await asyncio.wait([producer], timeout=min(timeout / 4, 1.0))
             if producer.done():
                 return
             found = [int(value) for value in await sess.run(self._progress)]
+            before, members = members, set() if run is None else set(await run.members())
             now, (left, step, *_) = monotonic(), found
             if seen and step > seen[1]:
                 if self._timeout is None and updated is not None:
                     timeout = max(5 * (now - updated) / (step - seen[1]), 1.0)
                 updated = now
+                lost = []
+            lost += sorted(before - members)
             if left or found != seen:
                 seen, changed = found, now
-            elif now - changed >= timeout:
+            elif lost or now - changed >= timeout:
                 try:
                     await sess.run(self._add_token)
                 except CancelledError:
                     return  # the queue was closed
                 level = logging.DEBUG if self._warned else logging.WARNING
+                why = f"{lost.pop()} was lost" if lost else "a replica has died or is slow"
                 logger.log(
                     level,
-                    "No gradient of step %d for %.1f s, and no token is left: a replica has died or is "
-                    "slow. Another one gets a token.", step, now - changed,
+                    "No gradient of step %d for %.1f s, and no token is left: %s. Another one gets a "
+                    "token.", step, now - changed, why,
                 )  # fmt: skip
                 self._warned, changed, updated = True, now, None  # this step's time says nothing
 

@@ -68,7 +68,10 @@ class Network:
         return lambda: self._cuts.remove(pair)
 
     def end_of(self, process: Process, *, silent: bool) -> None:
-        """Close the ports of a process that ended. A machine without power refuses nothing."""
+        """Close the ports and connections of a process that ended.
+
+        A machine without power refuses nothing, and its connections stay open for the others.
+        """
         for name, listener in tuple(self._listeners.items()):
             if listener.process is process:
                 del self._listeners[name]
@@ -76,6 +79,8 @@ class Network:
                     self._off[name] = process.name
                 else:
                     listener.reset()
+            elif not silent:
+                listener.disconnect(process)
 
     def start_of(self, process: Process) -> None:
         """Let a machine refuse connections again."""
@@ -309,6 +314,12 @@ class SimulatedListener:
         """Cancel the execution of a request."""
         for task in call.tasks:
             self._network.loop.call_soon(task.cancel, context=self._context)
+
+    def disconnect(self, process: Process) -> None:
+        """Cancel the requests of a process that has ended."""
+        for call in tuple(self._calls.values()):
+            if call.channel.process is process:
+                self.cancel(call)
 
     def reset(self) -> None:
         """Fail all requests, as the process is dead."""
