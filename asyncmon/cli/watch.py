@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from asyncmon.cli.output import unreadable
 from asyncmon.cli.scalars import add_tag_option, is_selected
 from asyncmon.monitor.log_directory import LogDirectory
+from asyncmon.monitor.room import Room
 from asyncmon.monitor.run_directory import RunDirectory
-from asyncmon.monitor.scalars import Room, downsample
+from asyncmon.monitor.scalars import downsample
 from asyncmon.system import clock
 
 if TYPE_CHECKING:

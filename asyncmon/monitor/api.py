@@ -19,6 +19,7 @@ from asyncmon.monitor.feed import READ_SECS, EventStream, Feed
 from asyncmon.monitor.graph_nodes import graph_nodes
 from asyncmon.monitor.guard import Credentials, Failure, client_of
 from asyncmon.monitor.log_lines import LogLines
+from asyncmon.monitor.media import Picture, Record, image_type, records_json
 from asyncmon.monitor.page_files import page_files
 from asyncmon.monitor.run import ActionError
 from asyncmon.monitor.runs import Entry, Runs
@@ -82,6 +83,43 @@ class Api:
         body = b'{"cursor":%d,"reset":%b,"series":%b}'
         reset = b"true" if after is not None and not resumes else b"false"
         return Response(body % (cursor, reset, encoded), media_type="application/json")
+
+    async def media(self, request: Request) -> Response:
+        entry = await self._entry(request)
+        return _json({"tags": [last._asdict() for last in entry.run.media.tags()]})
+
+    async def records(self, request: Request) -> Response:
+        bins = _integer(request, "bins", 40, 2, 200) or 0
+        entry = await self._entry(request)
+        records = self._records(request, entry)
+        return _json(await in_thread(records_json, records, bins))
+
+    async def image(self, request: Request) -> Response:
+        number = _integer(request, "id", None, 0, 1 << 62)
+        for record in self._records(request, await self._entry(request)):
+            if record.id == number and isinstance(record.content, Picture):
+                type_ = image_type(record.content.data)
+                return Response(record.content.data, media_type=type_)
+        raise Failure(404, f"There is no image {number}; older ones are dropped.")
+
+    def _records(self, request: Request, entry: Entry) -> list[Record]:
+        tag = request.query_params.get("tag", "")
+        found = entry.run.media.records(tag)
+        if not found:
+            raise Failure(404, f"The run {entry.name!r} has no histogram, image or text {tag!r}.")
+        return found
+
+    async def table(self, request: Request) -> Response:
+        columns = request.query_params.getlist("column")
+        if len(columns) > _MOST_TAGS:
+            raise Failure(400, f"Give up to {_MOST_TAGS} parameters `column`, not {len(columns)}.")
+        await self._runs.read(READ_SECS)
+        self._feed.publish()
+        rows = []
+        for entry in self._runs:
+            last = {point.tag: point.value for point in entry.run.scalars.tags(columns)}
+            rows.append({"id": entry.id, "config": entry.run.config, "last": last})
+        return _json({"runs": rows})
 
     async def graph(self, request: Request) -> Response:
         entry = await self._entry(request)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from asyncmon.monitor import run
+from asyncmon.monitor.media import LastRecord
 
 ACTIONS: tuple[str, ...] = (*get_args(run.Action), "verify")
 
@@ -52,6 +53,16 @@ _DETAILS = _object(**_ROW["properties"], **schema_of(run.Details)["properties"])
 _SERIES = _object(steps=_list(_INTEGER), values=_list(_VALUE), wall_times=_list(_NUMBER))
 _POINT = _object(tag=_TEXT, points=_INTEGER, step=_INTEGER, value=_VALUE, wall_time=_NUMBER)
 _LINE = _object(n=_INTEGER, time=_NUMBER, level=_TEXT, logger=_TEXT, text=_TEXT)
+_MEDIA = schema_of(LastRecord)
+_RECORD = {
+    "type": "object",
+    "properties": {
+        "id": _INTEGER, "step": _INTEGER, "wall_time": _NUMBER, "counts": _list(_NUMBER),
+        "text": _TEXT, "width": _INTEGER, "height": _INTEGER,
+    },
+    "required": ["id", "step", "wall_time"],
+}  # fmt: skip
+_CELLS = {"type": "object"}
 _NODE = _object(name=_TEXT, op=_TEXT, kind=_TEXT, title=_TEXT, inputs=_list(_TEXT))
 _DONE = _object(ok=_FLAG)
 _CHECKPOINTS = {"checkpoints": _list(schema_of(run.CheckpointFacts)), "path": _TEXT}
@@ -80,6 +91,14 @@ class Endpoint:
 
 
 _TAG = ("tag", _list(_TEXT), "1 to 200 tags; repeat the parameter")
+_ONE_TAG = ("tag", _TEXT, "the tag")
+_COLUMNS = ("column", _list(_TEXT), "up to 200 tags; repeat the parameter")
+_BINS = (
+    "bins",
+    {"type": "integer", "minimum": 2, "maximum": 200, "default": 40},
+    "of histograms",
+)
+_ID = ("id", _NATURAL, "the id of the record")
 _AFTER = ("after", _NATURAL, "only points published after this cursor")
 _MOST = (
     "max_points",
@@ -120,6 +139,33 @@ ENDPOINTS = (
         answer=_object(
             cursor=_INTEGER, reset=_FLAG, series={"type": "object", "additionalProperties": _SERIES}
         ),
+    ),
+    Endpoint(
+        path="/api/runs/{run}/media", handler="media", refusals=(404,),
+        summary="The histograms, images and texts of a run, each with its last record.",
+        answer=_object(tags=_list(_MEDIA)),
+    ),
+    Endpoint(
+        path="/api/runs/{run}/media/records", handler="records", refusals=(400, 404),
+        query=(_ONE_TAG, _BINS),
+        summary="The records of one tag. Histograms have counts in bins from `low` to `high`.",
+        answer={
+            "type": "object",
+            "properties": {
+                "kind": {"type": "string", "enum": ["histogram", "image", "text"]},
+                "low": _VALUE, "high": _VALUE, "records": _list(_RECORD),
+            },
+            "required": ["kind", "records"],
+        },
+    ),
+    Endpoint(
+        path="/api/runs/{run}/media/image", handler="image", refusals=(400, 404),
+        query=(_ONE_TAG, _ID), summary="An image, as it was encoded.", answer="image/*",
+    ),
+    Endpoint(
+        path="/api/table", handler="table", query=(_COLUMNS,), refusals=(400,),
+        summary="The configuration of each run, and the last values of some tags.",
+        answer=_object(runs=_list(_object(id=_TEXT, config=_CELLS, last=_CELLS))),
     ),
     Endpoint(
         path="/api/runs/{run}/graph", handler="graph", refusals=(404,),

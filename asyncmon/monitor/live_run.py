@@ -14,6 +14,7 @@ from typing import Any, Literal
 from asyncmon.errors import OpError
 from asyncmon.hooks.hook_support import output_directories
 from asyncmon.hooks.loop_lag import lag_percentiles, loop_lags
+from asyncmon.monitor.media import Media
 from asyncmon.monitor.run import (
     Action,
     ActionError,
@@ -77,6 +78,7 @@ class LiveRun:
             )
         self.name = name
         self.scalars = Scalars()
+        self.media = Media()
         self._session = session
         self._directories: dict[str, RunDirectory] = {}  # by their real paths
         self._labels: list[str] = []  # of the hooks whose directories are known
@@ -139,7 +141,7 @@ class LiveRun:
                 written = path in paths[: len(events)]
                 prefix = _prefix(path, main) if written else ""
                 self._directories[path] = RunDirectory(
-                    path, scalars=self.scalars, prefix=prefix, live=True
+                    path, scalars=self.scalars, media=self.media, prefix=prefix, live=True
                 )
 
     # -- status and details
@@ -164,6 +166,14 @@ class LiveRun:
             started=session.started,
             updated=max((time for time in changes if time is not None), default=None),
         )
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The hyperparameters in the event files."""
+        found: dict[str, Any] = {}
+        for directory in self._directories.values():
+            found.update(directory.config)
+        return found
 
     def _is_open(self) -> bool:
         return self._session.state is SessionState.OPEN

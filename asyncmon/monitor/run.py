@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from asyncmon.monitor.media import Media
 from asyncmon.monitor.scalars import Scalars
 from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
 
@@ -118,6 +119,14 @@ class Run(Protocol):
     @property
     def scalars(self) -> Scalars:
         """All scalars read so far."""
+
+    @property
+    def media(self) -> Media:
+        """The histograms, images and texts read so far."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The hyperparameters, as plain values by name."""
 
     @property
     def poll_secs(self) -> float:

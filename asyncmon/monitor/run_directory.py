@@ -16,12 +16,13 @@ import numpy as np
 from asyncmon.errors import OpError
 from asyncmon.monitor.checkpoints import CheckpointTable
 from asyncmon.monitor.graph_nodes import graph_from_text
+from asyncmon.monitor.media import Histogram, Media, Picture, config_of, media_of
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.summary.event_log import EventLog, Tap
 from asyncmon.summary.event_queue import Entry, as_is, encode_entry, scalar_fields
-from asyncmon.summary.events import Event, SessionLog, Summary
+from asyncmon.summary.events import Event, SessionLog
 from asyncmon.summary.reader import EventTail
 from asyncmon.summary.scalars import Scalar, ScalarRecords, restarted_at, scalars_of
 from asyncmon.system import clock
@@ -34,19 +35,21 @@ SILENT_SECS = 300.0
 
 _EVENTS = "tfevents"
 
-_Change = tuple[str, Series] | int
-"""Points of a tag; or the first step of a session, which replaces older points from there on."""
+_Added = Series | tuple[int, float, Histogram | Picture | str]
+_Change = tuple[str, _Added] | int
+"""Points or a record of a tag; or the first step of a session, which replaces older ones from there."""
 
 
 class RunDirectory:
     """A run, read from its files. Each refresh continues in the event files, in a worker thread.
 
-    The directories of one run may share one :class:`Scalars`.
+    The directories of one run may share one :class:`Scalars` and one :class:`Media`.
 
     Args:
         path: a directory; it need not exist yet. Symbolic links in it are skipped.
         name: the displayed name; by default that of the directory.
         scalars: the columns to add to.
+        media: the histograms, images and texts to add to.
         prefix: a prefix for the tags in these columns, such as ``"eval/"``.
         poll_secs: seconds between two reads while there are viewers.
         live: this process writes the events. Files are read once; later events come from the writers.
@@ -66,6 +69,7 @@ class RunDirectory:
         name: str | None = None,
         *,
         scalars: Scalars | None = None,
+        media: Media | None = None,
         prefix: str = "",
         poll_secs: float = 1.0,
         live: bool = False,
@@ -73,9 +77,11 @@ class RunDirectory:
         self.path = os.path.abspath(path)
         self.name = name or os.path.basename(self.path) or self.path
         self.scalars = Scalars() if scalars is None else scalars
+        self.media = Media() if media is None else media
         self.poll_secs = poll_secs
         self._prefix = prefix
         self._tags: set[str] = set()
+        self._media_tags: set[str] = set()
         self._files = _EventFiles(self.path)
         self._checkpoints = CheckpointTable(self.path)
         self._live = live
@@ -95,10 +101,15 @@ class RunDirectory:
             change = self._files.changes.popleft()
             if isinstance(change, int):
                 self.scalars.purge(change, self._tags)
-            else:
-                tag = self._prefix + change[0]
+                self.media.purge(change, self._media_tags)
+                continue
+            tag, added = self._prefix + change[0], change[1]
+            if isinstance(added, Series):
                 self._tags.add(tag)
-                self.scalars.extend(tag, change[1])
+                self.scalars.extend(tag, added)
+            else:
+                self._media_tags.add(tag)
+                self.media.add(tag, *added)
 
     def status(self) -> Status:
         files = self._files
@@ -112,6 +123,11 @@ class RunDirectory:
             started=files.started,
             updated=files.updated,
         )
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The hyperparameters in the event files."""
+        return self._files.config
 
     async def details(self) -> Details:
         return Details(checkpoints=await self._checkpoints.rows())
@@ -152,6 +168,7 @@ class _EventFiles:
     def __init__(self, directory: str) -> None:
         self.changes: deque[_Change] = deque()
         self.graph: bytes | None = None
+        self.config: dict[str, Any] = {}
         self.runs: bool | None = None
         self.step: int | None = None
         self.started: float | None = None
@@ -186,8 +203,7 @@ class _EventFiles:
             self._is_read = self._tap is not None and not more
             return more
         assert self._tap is not None, "set before"
-        added = [self._tap.events.popleft() for _ in range(len(self._tap.events))]
-        self._take(event for entry in added if (event := self._added(entry)) is not None)
+        self._take(event for entry in self._tap.take() if (event := self._added(entry)) is not None)
         return False
 
     def _added(self, entry: Entry | bytes) -> Event | Scalar | None:
@@ -197,10 +213,10 @@ class _EventFiles:
         wall_time, step, tags, payload, encode = entry
         if encode is scalar_fields:
             return Scalar(wall_time, step, str(tags), float(np.float32(payload)))
-        if encode is as_is:
-            data = encode_entry(entry)
-            return None if data is None else Event.FromString(data)
-        return Event(wall_time, step, summary=Summary()) if tags is not None else None
+        if encode is not as_is and tags is None:
+            return None
+        data = encode_entry(entry)
+        return None if data is None else Event.FromString(data)
 
     def _read_files(self) -> bool:
         sizes = self._sizes()
@@ -222,6 +238,7 @@ class _EventFiles:
         self._damaged.clear()
         self._progress.clear()
         self._is_read = False
+        self.config = {}
         self.graph = self.runs = self.step = self.started = self.updated = None
         self.changes.append(-1)
 
@@ -266,8 +283,11 @@ class _EventFiles:
                 steps.append(step)
                 values.append(value)
                 times.append(wall_time)
-            if isinstance(event, Scalar) or event.HasField("summary"):
+            if isinstance(event, Scalar):
                 self._moved(event)
+            elif event.HasField("summary"):
+                self._moved(event)
+                self._media(event)
             elif event.HasField("session_log"):
                 self._session(event, points)
             elif event.HasField("graph_def"):
@@ -275,6 +295,12 @@ class _EventFiles:
         self._flush(points)
         if self.step is not None and self.updated is not None:
             self._progress.append((self.updated, self.step))
+
+    def _media(self, event: Event) -> None:
+        for tag, content in media_of(event):
+            self.changes.append((tag, (event.step, event.wall_time, content)))
+        if config := config_of(event):
+            self.config = {**self.config, **config}
 
     def _moved(self, event: Event | Scalar) -> None:
         self.step = event.step

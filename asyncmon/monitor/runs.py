@@ -10,10 +10,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from asyncmon.monitor import media
 from asyncmon.monitor.encoding import members
 from asyncmon.monitor.log_directory import LogDirectory
+from asyncmon.monitor.room import Room
 from asyncmon.monitor.run import Run
-from asyncmon.monitor.scalars import Room
 from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Runs:
         """The number of additions and removals."""
         self._entries: dict[str, Entry] = {}
         self.room = Room()
+        self._media_room = Room(media.MOST_BYTES_IN_ALL_RUNS)
         self._directories: list[LogDirectory] = []
         self._scan_due = 0.0
         self._fails = False
@@ -106,12 +108,14 @@ class Runs:
         name = _unused(run.name, "{} ({})", [entry.name for entry in self])
         self._entries[given] = Entry(given, name, run, source)
         run.scalars.enter(self.room)
+        run.media.enter(self._media_room)
         self.changes += 1
         return given
 
     def _drop(self, entry: Entry) -> None:
         del self._entries[entry.id]
         entry.run.scalars.leave()
+        entry.run.media.leave()
         self.changes += 1
         if entry.reading is not None:
             entry.reading.cancel()

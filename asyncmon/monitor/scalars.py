@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
@@ -10,16 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-logger = logging.getLogger(__name__)
+from asyncmon.monitor.room import Bounded
 
 MOST_POINTS = 200_000
 """Points of one tag. Beyond this limit the older half is downsampled to its minima and maxima."""
 
 MOST_TAGS = 1_000
 MOST_IN_ALL = 2_000_000
-MOST_IN_ALL_RUNS = 8_000_000  # of 24 bytes each, 48 directly after an array has grown
-MOST_TAGS_IN_ALL_RUNS = 20_000
-_SPARE = 100_000  # points removed at a time, because each removal resets the viewers
 _MARKS = 2_000  # publications that a cursor may be behind
 
 
@@ -122,7 +118,7 @@ class _Column:
             column[:count] = values[:count]
 
 
-class Scalars:
+class Scalars(Bounded):
     """The scalars of one run, by tag. Not thread-safe: use it on the event loop's thread.
 
     Added points become visible when they are *published* under a number, the cursor. So a response and
@@ -140,16 +136,13 @@ class Scalars:
         most_tags: int = MOST_TAGS,
         most_in_all: int = MOST_IN_ALL,
     ) -> None:
+        super().__init__("scalars", most_tags)
         self.broken = False
         """Whether published points have changed since :meth:`publish`, so that readers must reload."""
         self._most_points = most_points
-        self._most_tags = most_tags
         self._most_in_all = most_in_all
         self._columns: dict[str, _Column] = {}
         self._new: set[str] = set()
-        self._total = 0
-        self._room: Room | None = None
-        self._is_cut = False  # dropped tags were logged
 
     def add(self, tag: str, step: int, value: float, wall_time: float) -> None:
         """Add a point."""
@@ -159,11 +152,7 @@ class Scalars:
         """Add points of one tag."""
         column = self._columns.get(tag)
         if column is None:
-            if len(self._columns) >= self._most_tags:
-                self._leave_out(tag, "A run has", self._most_tags)
-                return
-            if self._room is not None and not self._room.has_place():
-                self._leave_out(tag, "All runs together have", self._room.most_tags)
+            if not self._has_place(tag):
                 return
             column = self._columns[tag] = _Column()
         column.extend(points)
@@ -171,25 +160,7 @@ class Scalars:
         self._count(len(points.steps))
         while column.length > self._most_points:
             self._thin(tag)
-        if self._total > self._most_in_all:
-            while self._total > _goal(self._most_in_all):
-                self.thin_longest()
-        if self._room is not None:
-            self._room.fit()
-
-    def enter(self, room: Room) -> None:
-        """Share the bounds of a room, until :meth:`leave`."""
-        self.leave()
-        self._room = room
-        room.members.add(self)
-        room.points += self._total
-
-    def leave(self) -> None:
-        """Leave the room, if any."""
-        if self._room is not None:
-            self._room.members.discard(self)
-            self._room.points -= self._total
-            self._room = None
+        self._fit(self._most_in_all)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -199,18 +170,6 @@ class Scalars:
     def thin_longest(self) -> None:
         """Downsample the longest column."""
         self._thin(max(self._columns, key=lambda one: self._columns[one].length))
-
-    def _count(self, points: int) -> None:
-        self._total += points
-        if self._room is not None:
-            self._room.points += points
-
-    def _leave_out(self, tag: str, whose: str, most: int) -> None:
-        if not self._is_cut:
-            self._is_cut = True
-            logger.warning(
-                "%s more than %d scalars: %r and further ones are not shown.", whose, most, tag
-            )
 
     def _thin(self, tag: str) -> None:
         column = self._columns[tag]
@@ -247,10 +206,11 @@ class Scalars:
         self.broken = False
         return found
 
-    def tags(self) -> list[LastPoint]:
-        """Return the last published point of each tag, sorted by tag."""
+    def tags(self, wanted: Iterable[str] | None = None) -> list[LastPoint]:
+        """Return the last published point of each tag, or of the wanted ones, sorted by tag."""
         found = []
-        for tag, column in sorted(self._columns.items()):
+        for tag in sorted(self._columns if wanted is None else self._columns.keys() & set(wanted)):
+            column = self._columns[tag]
             if count := column.published:
                 steps, values, times = column.series(count - 1, count)
                 found.append(LastPoint(tag, count, int(steps[0]), float(values[0]), float(times[0])))
@@ -275,39 +235,6 @@ class Scalars:
         """Return whether :meth:`points` knows the points of these tags after a cursor."""
         found = [self._columns[tag].known_from for tag in tags if tag in self._columns]
         return all(first is not None and cursor >= first for first in found)
-
-
-class Room:
-    """Bounds shared by the scalars of several runs; the largest run is downsampled first.
-
-    Args:
-        most_points: of all members together.
-        most_tags: further tags are dropped, with a warning.
-    """
-
-    def __init__(
-        self, most_points: int = MOST_IN_ALL_RUNS, most_tags: int = MOST_TAGS_IN_ALL_RUNS
-    ) -> None:
-        self.members: set[Scalars] = set()
-        self.points = 0
-        """Points of all members."""
-        self.most_tags = most_tags
-        self._most_points = most_points
-
-    def has_place(self) -> bool:
-        """Return whether one more tag may be added."""
-        return sum(one.size[1] for one in self.members) < self.most_tags
-
-    def fit(self) -> None:
-        """Downsample columns until the points fit."""
-        if self.points > self._most_points:
-            while self.points > _goal(self._most_points):
-                max(self.members, key=lambda one: one.size).thin_longest()
-
-
-def _goal(most: int) -> int:
-    """Return the number of points to keep when a bound is exceeded."""
-    return most - min(_SPARE, most // 20)
 
 
 def downsample(series: Series, most: int) -> Series:

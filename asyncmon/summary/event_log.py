@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, ClassVar
 from weakref import WeakSet, ref
 
@@ -19,19 +20,20 @@ from asyncmon.system import clock
 from asyncmon.system.process import ProcessLocal
 
 _MOST_TAPPED = 50_000  # entries that nobody takes
+_MOST_TAPPED_BYTES = 64 << 20  # of their arrays
 
 
 class Tap:
     """The events that writers of this process add to a directory from now on, in memory.
 
     Attributes:
-        events: added entries, and serialized events, that were not taken yet. Thread-safe.
         written: the bytes of earlier events in the open file, by its name.
         is_lost: whether there were too many. The tap then gets no more.
     """
 
     def __init__(self, written: dict[str, int], events: Iterable[Entry | bytes]) -> None:
-        self.events: deque[Entry | bytes] = deque(events)
+        self._events: deque[Entry | bytes] = deque(events)
+        self._bytes = 0
         self.written = written
         self.is_lost = False
         self._next_file = next_number()
@@ -44,10 +46,29 @@ class Tap:
         return self.written.get(name, math.inf)
 
     def add(self, entry: Entry) -> None:
-        """Keep an entry."""
-        self.is_lost = self.is_lost or len(self.events) >= _MOST_TAPPED
-        if not self.is_lost:
-            self.events.append(entry)
+        """Keep an entry, unless there are too many, or their arrays are too large."""
+        self._bytes += _array_bytes(entry[3])
+        full = len(self._events) >= _MOST_TAPPED or self._bytes > _MOST_TAPPED_BYTES
+        self.is_lost = self.is_lost or full
+        if self.is_lost:
+            self._events.clear()
+        else:
+            self._events.append(entry)
+
+    def take(self) -> list[Entry | bytes]:
+        """Remove and return all entries, and serialized events. Thread-safe."""
+        self._bytes = 0
+        taken: list[Entry | bytes] = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self._events.popleft())
+        return taken
+
+
+def _array_bytes(payload: Any) -> int:
+    """Return the size of an array, or of the one in a tuple; 0 for anything else."""
+    array = payload[0] if isinstance(payload, tuple) else payload
+    return getattr(array, "nbytes", 0)
 
 
 class EventLog:

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import httpx
 
+from asyncmon.monitor.media import Media
 from asyncmon.monitor.run import ActionError, CheckpointFacts, Details, HookRow, Status
 from asyncmon.monitor.scalars import Scalars
 
@@ -32,6 +33,8 @@ class ScriptedRun:
     name: str = "digits"
     kind: Literal["live", "directory"] = "live"
     scalars: Scalars = field(default_factory=Scalars)
+    media: Media = field(default_factory=Media)
+    config: dict[str, Any] = field(default_factory=dict)
     poll_secs: float = 0.0
     row: Status = field(default_factory=lambda: Status(state="open", step=7))
     facts: Details = field(

@@ -8,6 +8,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.monitor.endpoints import ACTIONS, ENDPOINTS
+from asyncmon.monitor.media import Picture
 from asyncmon.monitor.run import Details, LoopLag, Saving, Status
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
@@ -224,6 +225,8 @@ def _fits(value: Any, schema: dict[str, Any]) -> bool:
 async def test_answers_are_as_they_are_described() -> None:
     run = ScriptedRun(nodes=small_graph())
     run.scalars.add("loss", 1, float("nan"), 2.0)
+    run.media.add("digit", 1, 2.0, Picture(b"\x89PNG\r\n\x1a\n", 1, 1))
+    run.config["rate"] = 0.5
     run.facts = Details(
         hooks=run.facts.hooks,
         checkpoints=run.facts.checkpoints,
@@ -245,11 +248,16 @@ async def test_answers_are_as_they_are_described() -> None:
             content = operation["responses"]["200"]["content"]
             if "text/event-stream" in content:
                 continue
-            query = {"tag": "loss"} if endpoint.handler == "points" else {}
+            given = {"points": "loss", "records": "digit", "image": "digit"}.get(endpoint.handler)
+            query = {"tag": given, "id": "0"} if given else {}
             body = {"token": "x"} if endpoint.handler == "login" else None
             answer = await http.request(endpoint.method, path, params=query, json=body)
             assert answer.status_code == 200, path
-            assert "*/*" in content or answer.headers["content-type"].split(";")[0] in content
+            assert (
+                "*/*" in content
+                or "image/*" in content
+                or answer.headers["content-type"].split(";")[0] in content
+            )
             if "application/json" in content:
                 check(answer.json(), content["application/json"]["schema"], path)
             refused = await http.request(endpoint.method, path, headers={"host": "evil.example"})

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.monitor.encoding import encode_series
+from asyncmon.monitor.room import Room
 from asyncmon.monitor.runs import Runs
-from asyncmon.monitor.scalars import Part, Room, Scalars, Series, downsample, extremes, means
+from asyncmon.monitor.scalars import Part, Scalars, Series, downsample, extremes, means
 from tests.monitor.scripted import ScriptedRun
 
 FLOATS = st.floats(width=32)
@@ -92,23 +93,23 @@ def test_all_tags_together_are_bounded() -> None:
 
 
 def test_the_points_of_all_runs_are_bounded_and_the_largest_run_gives_up_some() -> None:
-    room = Room(most_points=1_000)
+    room = Room(most=1_000)
     small, large, gone = Scalars(), Scalars(), Scalars()
     small.extend("loss", series([0.0] * 100))
     for one in (small, large, gone):
         one.enter(room)
     gone.extend("loss", series([0.0] * 300))
     large.extend("loss", series([0.0] * 900))
-    assert room.points <= 1_000
+    assert room.amount <= 1_000
     gone.leave()
     before = large.size[0]
     for begin in range(10_000):
         large.add("loss", begin, 0.0, 0.0)
     assert before < large.size[0] <= 900
     assert small.size == (100, 1)
-    assert room.points == large.size[0] + 100
+    assert room.amount == large.size[0] + 100
     large.purge(-1, ["loss"])
-    assert room.points == 100
+    assert room.amount == 100
 
 
 def test_the_runs_of_a_table_share_a_room() -> None:
@@ -116,9 +117,9 @@ def test_the_runs_of_a_table_share_a_room() -> None:
     table = Runs(runs)
     for run in runs:
         run.scalars.extend("loss", series([0.0] * 10))
-    assert table.room.points == 20
+    assert table.room.amount == 20
     table.remove("a")
-    assert table.room.points == 10
+    assert table.room.amount == 10
 
 
 def test_bounds_are_reached_once_for_many_points() -> None:

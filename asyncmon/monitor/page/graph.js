@@ -1,7 +1,7 @@
 // The graph of the run in focus: scopes open at a click, laid out by dagre, moved and made larger by hand.
 
 import { request, runPath } from "./api.js";
-import { Graph, layout } from "./dagre.min.js";
+import { Graph, layout } from "./dagre.esm.js";
 import { $, setText } from "./dom.js";
 import { Scopes } from "./scopes.js";
 
