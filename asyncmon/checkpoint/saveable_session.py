@@ -78,6 +78,10 @@ class SnapshotMembers:
 class FetchMembers:
     """The members of a tensor, an operation or a variable. Fetches of other programs have none."""
 
+    save_name: str | None = None
+    """The name of a variable in snapshots and checkpoints; the parts of one variable have one name.
+    None: the name of its operation."""
+
     graph: Any = None
     """The graph that it belongs to."""
     op: Any = None

@@ -14,21 +14,47 @@ T = TypeVar("T")
 
 
 def name_of(variable: Any) -> str:
-    """Return the name of a variable: the string itself, ``.op.name`` or ``.name``, without ``:0``.
+    """Return the name of a variable in snapshots: the string itself, or that of the object.
+
+    The parts of a variable, and a list of them, have the name of the whole variable.
 
     Raises:
-        TypeError: the object has no name.
+        TypeError: the object has no name, or is a list of different variables.
     """
+    if isinstance(variable, list | tuple):
+        names = {name_of(part) for part in variable}
+        if len(names) != 1:
+            raise TypeError(f"Slices must all be from the same variable, got {variable!r}.")
+        return names.pop()
     name: object = variable
     if not isinstance(variable, str):
         members = members_of(FetchMembers, variable)
-        name = members_of(FetchMembers, members.op).name or members.name
+        name = members.save_name or members_of(FetchMembers, members.op).name or members.name
     if not isinstance(name, str):
         raise TypeError(
             f"{variable!r} of type {type(variable).__name__} is no variable: give an object with a"
             " name, or the name itself."
         )
     return name.removesuffix(":0")
+
+
+def names_of(variables: Iterable[Any]) -> list[str]:
+    """Return the names of variables in snapshots; the parts of a variable together have one.
+
+    Raises:
+        ValueError: two variables have the same name.
+    """
+    owners: dict[str, list[Any]] = {}
+    for variable in variables:
+        owners.setdefault(name_of(variable), []).append(variable)
+    for name, found in owners.items():
+        if len(found) > 1:
+            own = [members_of(FetchMembers, getattr(one, "op", None)).name or name for one in found]
+            if len(set(own)) < len(own):
+                raise ValueError(f"At least two variables have the same name: {name}")
+            if name in own:
+                raise ValueError(f"Mixing slices and non-slices with the same name: {name}")
+    return list(owners)
 
 
 _under_construction: Callable[[], list[str] | None] | None = None
@@ -68,9 +94,7 @@ class Selection:
         elif var_list is not None:
             if isinstance(var_list, str):
                 raise TypeError(f"var_list must be a list or a dict, not the string {var_list!r}.")
-            names = [name_of(variable) for variable in var_list]
-            _refuse_twice(names, "At least two variables have the same name")
-            self._names = dict(zip(names, names, strict=True))
+            self._names = {name: name for name in names_of(var_list)}
         if not defer_build:
             self.build()
 

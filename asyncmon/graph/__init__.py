@@ -100,9 +100,14 @@ from asyncmon.graph.variables.initializers import (
     random_uniform_initializer, truncated_normal_initializer, uniform_unit_scaling_initializer,
     variance_scaling_initializer, zeros_initializer,
 )
-from asyncmon.graph.variables.scope import (
-    AUTO_REUSE, VariableScope, get_local_variable, get_variable, get_variable_scope, variable_scope,
+from asyncmon.graph.variables.get_variable import (
+    create_partitioned_variables, get_local_variable, get_variable,
 )
+from asyncmon.graph.variables.partitioned import (
+    PartitionedVariable, fixed_size_partitioner, min_max_variable_partitioner,
+    variable_axis_size_partitioner,
+)
+from asyncmon.graph.variables.scope import AUTO_REUSE, VariableScope, get_variable_scope, variable_scope
 from asyncmon.graph.variables.variable import (
     Variable, global_variables, global_variables_initializer, local_variables,
     local_variables_initializer, model_variables, moving_average_variables,
@@ -114,34 +119,35 @@ from asyncmon.system.missing_names import missing_name as _missing_name
 # isort: on
 
 __all__ = [
-    "AUTO_REUSE", "Assert", "AwaitedOpDef", "ConditionalAccumulator",
-    "ConditionalAccumulatorBase", "DType", "DeviceSpec", "Dimension", "FIFOQueue", "Graph",
-    "GraphKeys", "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef",
-    "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomOpDef",
+    "AUTO_REUSE", "Assert", "AwaitedOpDef", "ConditionalAccumulator", "ConditionalAccumulatorBase",
+    "DType", "DeviceSpec", "Dimension", "FIFOQueue", "Graph", "GraphKeys", "IndexedSlices",
+    "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef", "Operation",
+    "PaddingFIFOQueue", "PartitionedVariable", "Print", "PriorityQueue", "QueueBase", "RandomOpDef",
     "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session", "SessionConfig",
-    "SparseConditionalAccumulator", "Spec", "Tensor",
-    "TensorShape", "TopK", "Variable", "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add",
-    "add_n", "add_to_collection", "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh",
-    "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",
-    "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm",
-    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with", "complex64", "complex128",
-    "concat", "cond", "conj", "constant", "constant_initializer", "container", "control_dependencies",
+    "SparseConditionalAccumulator", "Spec", "Tensor", "TensorShape", "TopK", "Variable",
+    "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
+    "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_global_step",
+    "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool", "boolean_mask",
+    "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm", "clip_by_global_norm",
+    "clip_by_norm", "clip_by_value", "colocate_with", "complex64", "complex128", "concat", "cond",
+    "conj", "constant", "constant_initializer", "container", "control_dependencies",
     "convert_to_tensor", "cos", "cosh", "create_global_step", "create_op", "create_operation",
-    "create_ops", "cumprod", "cumsum", "device", "dimension_at_index", "dimension_value", "div",
-    "div_no_nan", "divide", "double", "einsum", "equal", "erf", "erfc", "exp", "expand_dims",
-    "expm1", "eye", "fill", "float16", "float32", "float64", "floor", "floordiv", "floormod", "gather",
-    "gather_nd", "get_collection", "get_collection_ref", "get_default_graph",
-    "get_default_session", "get_global_step", "get_local_variable", "get_or_create_global_step",
-    "get_variable", "get_variable_scope", "global_norm", "global_step", "global_variables",
+    "create_ops", "create_partitioned_variables", "cumprod", "cumsum", "device",
+    "dimension_at_index", "dimension_value", "div", "div_no_nan", "divide", "double", "einsum",
+    "equal", "erf", "erfc", "exp", "expand_dims", "expm1", "eye", "fill", "fixed_size_partitioner",
+    "float16", "float32", "float64", "floor", "floordiv", "floormod", "gather", "gather_nd",
+    "get_collection", "get_collection_ref", "get_default_graph", "get_default_session",
+    "get_global_step", "get_local_variable", "get_or_create_global_step", "get_variable",
+    "get_variable_scope", "global_norm", "global_step", "global_variables",
     "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
     "gradients", "greater", "greater_equal", "group", "half", "hessians", "identity",
     "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",
     "invert_permutation", "is_finite", "is_inf", "is_nan", "is_tensor", "is_tensor_like",
     "is_variable_initialized", "less", "less_equal", "linspace", "local_variables",
     "local_variables_initializer", "log", "log1p", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "matmul", "maximum", "minimum", "mod", "model_variables",
-    "moving_average_variables", "multinomial", "multiply", "name_scope", "negative", "newaxis",
-    "no_op", "not_equal", "one_hot", "ones", "ones_initializer", "ones_like",
+    "logical_xor", "matmul", "maximum", "min_max_variable_partitioner", "minimum", "mod",
+    "model_variables", "moving_average_variables", "multinomial", "multiply", "name_scope",
+    "negative", "newaxis", "no_op", "not_equal", "one_hot", "ones", "ones_initializer", "ones_like",
     "orthogonal_initializer", "pad", "placeholder", "placeholder_with_default", "pow", "py_func",
     "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
     "random_uniform_initializer", "range", "rank", "realdiv", "reciprocal", "reduce_all",
@@ -153,9 +159,10 @@ __all__ = [
     "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh", "tensordot", "tile",
     "top_k", "trainable_variables", "transpose", "truediv", "truncated_normal",
     "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32", "uint64",
-    "uniform_unit_scaling_initializer", "unsorted_segment_sum", "unstack", "variable_scope",
-    "variables_initializer", "variance_scaling_initializer", "where", "while_loop", "zeros",
-    "zeros_initializer", "zeros_like",
+    "uniform_unit_scaling_initializer", "unsorted_segment_sum", "unstack",
+    "variable_axis_size_partitioner", "variable_scope", "variables_initializer",
+    "variance_scaling_initializer", "where", "while_loop", "zeros", "zeros_initializer",
+    "zeros_like",
 ]
 # fmt: on
 

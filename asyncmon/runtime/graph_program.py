@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from asyncmon.checkpoint import Saver
-from asyncmon.checkpoint.variable_selection import name_of
+from asyncmon.checkpoint.variable_selection import names_of
 from asyncmon.graph.core.build import add_to_collection as add_to_collection
 from asyncmon.graph.core.build import get_collection as get_collection
 from asyncmon.graph.core.build import get_default_graph
@@ -190,4 +190,6 @@ def default_local_init_op() -> Any:
 
 def variables_under_construction() -> list[str] | None:
     """Return the names of the default graph's variables; None if the graph is empty."""
-    return [name_of(v) for v in global_variables()] if get_default_graph().get_operations() else None
+    if not get_default_graph().get_operations():
+        return None
+    return names_of(dict.fromkeys(global_variables()))

@@ -43,7 +43,9 @@ class HeldArray:
 
 @dataclass(frozen=True, slots=True)
 class ShardedArray:
-    """An array of a snapshot whose pieces are in several processes.
+    """An array of a snapshot in pieces, which may be in several processes.
+
+    ``np.asarray`` assembles it if all of them are in this one.
 
     Attributes:
         dtype, shape: those of the whole array.
@@ -55,8 +57,10 @@ class ShardedArray:
     shape: tuple[int, ...]
     pieces: Mapping[tuple[int, ...], Any]
 
-    def __array__(self, *_args: object, **_options: object) -> NoReturn:
-        raise TypeError(f"{self!r} is in several processes. Order a snapshot by snapshot().")
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if any(isinstance(piece, HeldArray) for piece in self.pieces.values()):
+            raise TypeError(f"{self!r} is in several processes. Order a snapshot by snapshot().")
+        return assembled(self.shape, np.dtype(dtype or self.dtype), self.pieces)
 
 
 def assembled(

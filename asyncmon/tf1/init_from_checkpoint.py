@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from asyncmon.checkpoint import CheckpointReader, load_checkpoint
-from asyncmon.graph import Variable, py_func
-from asyncmon.graph.variables.scope import named_variables
+from asyncmon.graph import PartitionedVariable, Variable, py_func
+from asyncmon.graph.variables.get_variable import named_variables
 
 
 async def init_from_checkpoint(
@@ -25,12 +25,13 @@ async def init_from_checkpoint(
 
     ``ckpt_dir_or_file`` is a checkpoint, also one of TensorFlow, or a directory, whose newest
     checkpoint is used. ``assignment_map`` maps names in the checkpoint to variables or their names; a
-    list of pairs is accepted. A name that ends with ``/`` is a scope and means the variables made by
-    ``get_variable`` in it; ``"/"`` is the outermost scope.
+    list of pairs is accepted. A partitioned variable is whole, or a list of its parts. A name that ends
+    with ``/`` is a scope and means the variables made by ``get_variable`` in it; ``"/"`` is the
+    outermost scope.
 
     Raises:
         ValueError: the checkpoint lacks a variable, a shape or dtype differs, a scope is mapped to a
-            variable, no variable has the name, or a list of parts of a variable is given.
+            variable, no variable has the name, or a list is not that of all parts of a variable.
         TypeError: a target is neither a variable nor a name.
         NotFoundError: the checkpoint does not exist.
 
@@ -59,14 +60,28 @@ async def init_from_checkpoint(
     restored = dict(zip(entries, values, strict=True))
     for variable, entry in targets:
         restored[entry].set_shape(variable.shape)
-        variable.set_initial_value(restored[entry])
+        if isinstance(variable, Variable):
+            variable.set_initial_value(restored[entry])
+        else:
+            for part in variable:
+                place = part._get_save_slice_info()
+                part.set_initial_value(restored[entry][place.slices()])
 
 
-def _targets(entry: str, target: Any, reader: CheckpointReader) -> list[tuple[Variable, str]]:
+def _targets(entry: str, target: Any, reader: CheckpointReader) -> list[tuple[Any, str]]:
     """Return the variables of one entry of the map, each with its name in the checkpoint."""
     if isinstance(target, list | tuple):
-        raise ValueError(f"{entry!r} is mapped to {target!r}; there are no partitioned variables here.")
-    if isinstance(target, Variable):
+        whole = [
+            one
+            for one in named_variables().values()
+            if isinstance(one, PartitionedVariable) and {*one} == {*target}
+        ]
+        if not whole:
+            raise ValueError(
+                f"{entry!r} is mapped to {target!r}, which are not all parts of a variable."
+            )
+        target = whole[0]
+    if isinstance(target, Variable | PartitionedVariable):
         return [(target, entry)]
     if not isinstance(target, str):
         raise TypeError(f"{entry!r} is mapped to {target!r}; expected a variable or a name.")
@@ -92,7 +107,7 @@ def _targets(entry: str, target: Any, reader: CheckpointReader) -> list[tuple[Va
     ]
 
 
-def _check(variable: Variable, entry: str, reader: CheckpointReader) -> None:
+def _check(variable: Any, entry: str, reader: CheckpointReader) -> None:
     shapes = reader.get_variable_to_shape_map()
     if entry not in shapes:
         raise ValueError(

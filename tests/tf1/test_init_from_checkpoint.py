@@ -121,7 +121,7 @@ async def test_a_monitored_session_starts_with_these_values(saved: str) -> None:
         ({"text": "c"}, ValueError, r"Dtype of variable c:0 \(float32\) doesn't match"),
         ({"old/a": "new/"}, ValueError, "Assignment map with scope only name new/ should map"),
         ({"old": "new"}, ValueError, "there is no such variable. A scope ends with a slash, 'old/'"),
-        ({"old/a": ["new/a"]}, ValueError, "no partitioned variables"),
+        ({"old/a": ["new/a"]}, ValueError, "not all parts of a variable"),
         ({"old/a": 3}, TypeError, "expected a variable or a name"),
     ],
 )

@@ -264,7 +264,6 @@ def test_refusals() -> None:
             lambda: cells.DropoutWrapper(gru, 0.5, variational_recurrent=True, dtype=tf.float32),
             "input_size must be",
         ),
-        (ValueError, lambda: cells.LSTMCell(3, num_unit_shards=2), "Variables are whole"),
         (ValueError, lambda: cells.GRUCell(3, activation="nothing"), "Unknown activation"),
         (
             ValueError,

@@ -18,6 +18,7 @@ from asyncmon.graph.ops.basic import cast, stop_gradient
 from asyncmon.graph.ops.elementwise import maximum
 from asyncmon.graph.ops.shape_ops import size as size_of
 from asyncmon.graph.train.averages import assign_moving_average
+from asyncmon.graph.variables.get_variable import WHOLE
 from asyncmon.graph.variables.initializers import ones_initializer
 from asyncmon.graph.variables.variable import Variable
 
@@ -121,7 +122,10 @@ class BatchNormalization(Layer):
             )  # fmt: skip
         for name in ("moving_mean", "moving_variance"):
             initializer = getattr(self, f"{name}_initializer")
-            setattr(self, name, self.add_weight(name, [size], kind, initializer, trainable=False))
+            average = self.add_weight(
+                name, [size], kind, initializer, trainable=False, partitioner=WHOLE
+            )
+            setattr(self, name, average)
         self.built = True
 
     def call(self, inputs: Any, training: Any = False) -> Tensor:
@@ -136,8 +140,8 @@ class BatchNormalization(Layer):
         if not is_tensor_like(training) and training:
             size = [x.shape[at].value]
             one, zero = (create_op("Fill", (size, convert_to_tensor(v, kind))) for v in (1.0, 0.0))
-            factor = one if self.gamma is None else self.gamma.value()
-            offset = zero if self.beta is None else self.beta.value()
+            factor = one if self.gamma is None else convert_to_tensor(self.gamma)
+            offset = zero if self.beta is None else convert_to_tensor(self.beta)
             result, mean, variance = normalized_batch(wide, factor, offset, at, self.epsilon)
             self._move(averages, mean, _moved(variance, wide, at, as_images), self.momentum)
             return cast(result, x.dtype)

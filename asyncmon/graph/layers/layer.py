@@ -25,8 +25,10 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape, num_elements
 from asyncmon.graph.ops.basic import cast
+from asyncmon.graph.variables.get_variable import get_variable
 from asyncmon.graph.variables.initializers import zeros_initializer
-from asyncmon.graph.variables.scope import VariableScope, get_variable, variable_scope
+from asyncmon.graph.variables.partitioned import flat_variables
+from asyncmon.graph.variables.scope import VariableScope, variable_scope
 
 Maker = Callable[..., Any] | None
 """An initializer, a regularizer, a constraint or an activation."""
@@ -210,7 +212,7 @@ class Layer(ABC):
                 name, shape, kind, initializer, regularizing, trained,
                 partitioner=partitioner, use_resource=use_resource, constraint=constraint,
             )  # fmt: skip
-        (self._trained if trainable is not False else self._kept).append(variable)
+        (self._trained if trainable is not False else self._kept).extend(flat_variables([variable]))
         return variable
 
     add_variable = add_weight

@@ -39,7 +39,8 @@ def embedding_lookup(
     the looked-up rows.
 
     Args:
-        params: a table ``[rows, ...]``, or a list of tables with parts of the rows.
+        params: a table ``[rows, ...]``, or a list of tables with parts of the rows, or a partitioned
+            variable, whose parts are such a list. With "div" its rows have their own numbers.
         ids: integers of any shape.
         partition_strategy: how ids are distributed over several tables: "mod" cyclically, or "div" in
             contiguous ranges. If the rows do not divide evenly, the first tables have one more.
@@ -52,7 +53,8 @@ def embedding_lookup(
 
     Errors at run time: InvalidArgumentError for an id out of range.
     """
-    tables = list(params) if isinstance(params, list | tuple) else [params]
+    in_parts = isinstance(params, list | tuple) or hasattr(params, "_get_variable_list")
+    tables = list(params) if in_parts else [params]
     if not tables:
         raise ValueError(f"Argument `params` is required, got {params!r}")
     if partition_strategy not in ("mod", "div"):

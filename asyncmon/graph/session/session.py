@@ -8,6 +8,7 @@ long ones in a worker.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, Self
@@ -20,6 +21,7 @@ from asyncmon.graph.core.op import Spec
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
 from asyncmon.graph.session.backend import Prepared, QueueSize, backend_for, reset_target, saved_spec
+from asyncmon.graph.session.partitions import parted_values, saved_parts, whole_snapshot, whole_spec
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
@@ -230,7 +232,9 @@ class Session:
         return call.rebuild(await self.backend.run(plan, call.accept(feeds), peek=True))
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Order a snapshot of global variables, by op name, and of the generator's state.
+        """Order a snapshot of global variables, by name, and of the generator's state.
+
+        A variable in parts has one entry, a :class:`~asyncmon.system.snapshot.ShardedArray`.
 
         It is ordered at the call: taken at once, or right after the current commit. Nothing is copied;
         while the snapshot is alive, a write to one of its arrays goes to a copy.
@@ -238,7 +242,11 @@ class Session:
         Raises:
             RuntimeError: the session is closed.
         """
-        return self.backend.snapshot()
+        return self._whole(self.backend.snapshot())
+
+    def _whole(self, ordered: Awaitable[Snapshot]) -> Awaitable[Snapshot]:
+        parts = saved_parts(self._graph)
+        return asyncio.ensure_future(whole_snapshot(ordered, parts)) if parts else ordered
 
     def snapshot_to_write(self) -> Awaitable[Snapshot]:
         """Order a snapshot as :meth:`snapshot` does, for a save.
@@ -246,18 +254,17 @@ class Session:
         Large arrays of a session in a child process stay there, and the child writes them.
         """
         backend = self.backend
-        ordered: Awaitable[Snapshot] = getattr(backend, "snapshot_to_write", backend.snapshot)()
-        return ordered
+        return self._whole(getattr(backend, "snapshot_to_write", backend.snapshot)())
 
     def state_spec(self) -> dict[str, Spec]:
         """Return dtype and shape of all saved entries, by name, initialised or not.
 
         A saver compares a checkpoint with them before loading.
         """
-        return saved_spec(self._graph)
+        return whole_spec(saved_spec(self._graph), saved_parts(self._graph))
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set variables by op name, all or none.
+        """Set variables by name, all or none. The value of a variable in parts is whole.
 
         Args:
             values: names to arrays, which are copied.
@@ -268,7 +275,8 @@ class Session:
             RuntimeError: the session is closed.
             CancelledError: the session was closed during the call; nothing has changed.
         """
-        await self.backend.load(values)
+        parts = saved_parts(self._graph)
+        await self.backend.load(parted_values(values, parts) if parts else values)
 
     def check_fetches(self, fetches: Any) -> None:
         """Raise what :meth:`run` would for fetches that do not fit the graph."""

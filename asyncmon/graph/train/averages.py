@@ -20,7 +20,7 @@ from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import cast, group
 from asyncmon.graph.ops.elementwise import minimum
 from asyncmon.graph.ops.families import update_rule
-from asyncmon.graph.variables.scope import make_slot
+from asyncmon.graph.variables.get_variable import make_slot
 from asyncmon.graph.variables.variable import (
     Variable,
     global_variables,
@@ -154,14 +154,22 @@ class ExponentialMovingAverage:
     ) -> dict[str, Variable]:
         """Return the variables to restore, by the names in the checkpoint. TF1: same name.
 
-        The variables given are restored from their averages, for an evaluation. The default is the
-        trainable variables and the arguments of :meth:`apply`.
+        The variables given are restored from their averages, for an evaluation. A part of a variable
+        stands for the whole one. The default is the trainable variables and the arguments of
+        :meth:`apply`.
         """
         if moving_avg_variables is None:
             moving_avg_variables = [*trainable_variables(), *moving_average_variables()]
-        averaged = {variable.op.name: variable for variable in moving_avg_variables}
-        names = {self.average_name(variable): variable for variable in averaged.values()}
+        averaged = {variable.save_name: variable for variable in moving_avg_variables}
+        names = {self._saved_name(variable): variable for variable in averaged.values()}
         for variable in global_variables():
-            if variable.op.name not in averaged and variable.op.name not in names:
-                names[variable.op.name] = variable
+            if variable.save_name not in averaged and variable.save_name not in names:
+                names[variable.save_name] = variable
         return names
+
+    def _saved_name(self, variable: Variable) -> str:
+        """Return the name of an average in checkpoints."""
+        if _key(variable) in self._averages:
+            return self._averages[_key(variable)].save_name
+        name = self.average_name(variable)
+        return name.replace(variable.op.name, variable.save_name, 1)

@@ -29,7 +29,8 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.ops.basic import cast, group
 from asyncmon.graph.ops.gather import unique_rows
 from asyncmon.graph.ops.variable_ops import assign, assign_add
-from asyncmon.graph.variables.scope import make_slot
+from asyncmon.graph.variables.get_variable import make_slot
+from asyncmon.graph.variables.partitioned import flat_variables
 from asyncmon.graph.variables.variable import Variable, trainable_variables
 
 
@@ -135,7 +136,7 @@ class Optimizer(ABC):
             )
         value = convert_to_tensor(loss() if callable(loss) else loss)
         self._check_dtypes([value])
-        variables = list(trainable_variables() if var_list is None else var_list)
+        variables = flat_variables(trainable_variables() if var_list is None else var_list)
         if not variables:
             raise ValueError("No variables to optimize.")
         for variable in variables:

@@ -14,8 +14,8 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import num_elements
+from asyncmon.graph.variables.get_variable import get_variable
 from asyncmon.graph.variables.initializers import zeros_initializer
-from asyncmon.graph.variables.scope import get_variable
 from asyncmon.graph.variables.variable import Variable
 
 _log = logging.getLogger("asyncmon.graph")

@@ -34,8 +34,18 @@ class Initializer(ABC):
             raise ValueError(f"`dtype` expected to be a floating type. Received: {self.dtype.name}")
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
-        """Return the initial value of a variable of this shape."""
-        return self._make(shape, self.dtype if dtype is None else as_dtype(dtype))
+        """Return the initial value of a variable of this shape.
+
+        For a part of a variable, ``partition_info`` has the shape of the whole one, which determines
+        the scale.
+        """
+        kind = self.dtype if dtype is None else as_dtype(dtype)
+        if partition_info is None:
+            return self._make(shape, kind)
+        return self._make_part(shape, kind, partition_info.full_shape)
+
+    def _make_part(self, shape: Any, dtype: DType, full_shape: Any) -> Tensor:
+        return self._make(shape, dtype)
 
     @abstractmethod
     def _make(self, shape: Any, dtype: DType) -> Tensor: ...
@@ -158,7 +168,10 @@ class variance_scaling_initializer(Initializer):
         super().__post_init__()
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        fan_in, fan_out = _fans(_known(shape))
+        return self._make_part(shape, dtype, shape)
+
+    def _make_part(self, shape: Any, dtype: DType, full_shape: Any) -> Tensor:
+        fan_in, fan_out = _fans(_known(full_shape))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
@@ -217,7 +230,10 @@ class uniform_unit_scaling_initializer(Initializer):
     dtype: Any = float32
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        limit = self.factor * sqrt(3.0 / max(1.0, prod(_known(shape)[:-1])))
+        return self._make_part(shape, dtype, shape)
+
+    def _make_part(self, shape: Any, dtype: DType, full_shape: Any) -> Tensor:
+        limit = self.factor * sqrt(3.0 / max(1.0, prod(_known(full_shape)[:-1])))
         return random_ops.random_uniform(shape, -limit, limit, dtype, self.seed)
 
 

@@ -34,6 +34,41 @@ _INITIALIZERS = "initializers"  # in a graph's extras: replaced initializers, by
 _READS = frozenset({"VariableV2", "ReadVariable"})
 
 
+class SliceInfo:
+    """The place of a part in the variable that checkpoints have. TF1: ``tf.Variable.SaveSliceInfo``.
+
+    Attributes:
+        full_name: the name of the whole variable.
+        full_shape: its shape.
+        var_offset: the first index of the part in each dimension.
+        var_shape: the shape of the part.
+    """
+
+    def __init__(
+        self,
+        full_name: str,
+        full_shape: Iterable[int],
+        var_offset: Iterable[int],
+        var_shape: Iterable[int],
+    ) -> None:
+        self.full_name = full_name
+        self.full_shape = list(full_shape)
+        self.var_offset = list(var_offset)
+        self.var_shape = list(var_shape)
+
+    @property
+    def spec(self) -> str:
+        """The place as a string: ``"5 3 3,2:0,3"``, the shape, then offset and size by dimension."""
+        shape = " ".join(map(str, self.full_shape))
+        places = zip(self.var_offset, self.var_shape, strict=True)
+        return f"{shape} " + ":".join(f"{offset},{size}" for offset, size in places)
+
+    def slices(self) -> tuple[slice, ...]:
+        """Return the index of the part in the whole array."""
+        places = zip(self.var_offset, self.var_shape, strict=True)
+        return tuple(slice(offset, offset + size) for offset, size in places)
+
+
 @contextmanager
 def _initial_scope(by_function: bool) -> Iterator[list[Operation]]:
     """Build an initial value; list the ops of a function, which get the variable's device."""
@@ -94,7 +129,6 @@ class Variable(Operators):
         graph: its graph, the outermost one.
         initial_value: the tensor that the initializer assigns.
         initializer: the operation that assigns the initial value.
-        save_name: its name in checkpoints.
 
     Example::
 
@@ -104,6 +138,8 @@ class Variable(Operators):
             await sess.run(global_variables_initializer())
             assert await sess.run(count) == 1
     """
+
+    SaveSliceInfo = SliceInfo
 
     def __init__(
         self,
@@ -163,7 +199,7 @@ class Variable(Operators):
             self.initializer: Operation = variable_ops.assign(
                 self, self.initial_value, validate_shape, name="Assign"
             ).op
-        self.save_name = self.op.name
+        self._save_slice_info: SliceInfo | None = None
         keys = [GraphKeys.GLOBAL_VARIABLES] if collections is None else list(collections)
         if self.trainable and GraphKeys.TRAINABLE_VARIABLES not in keys:
             keys.append(GraphKeys.TRAINABLE_VARIABLES)
@@ -173,6 +209,20 @@ class Variable(Operators):
     def name(self) -> str:
         """The name of its tensor, ``"v:0"``."""
         return self._ref.name
+
+    @property
+    def save_name(self) -> str:
+        """Its name in checkpoints; for a part, that of the whole variable."""
+        info = self._save_slice_info
+        return self.op.name if info is None else info.full_name
+
+    def _set_save_slice_info(self, save_slice_info: SliceInfo | None) -> None:
+        """Make it a part of a variable in checkpoints. TF1: same name."""
+        self._save_slice_info = save_slice_info
+
+    def _get_save_slice_info(self) -> SliceInfo | None:
+        """Return its place in a partitioned variable, or None. TF1: same name."""
+        return self._save_slice_info
 
     @property
     def dtype(self) -> DType:

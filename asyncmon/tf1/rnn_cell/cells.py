@@ -250,8 +250,8 @@ class LSTMCell(_Cell):
         initializer: of the kernels and the peepholes.
         num_proj: project the output to this size by ``projection/kernel``.
         proj_clip: clip the projection to this absolute value.
-        num_unit_shards: None or 1, else ValueError: variables are not partitioned.
-        num_proj_shards: likewise.
+        num_unit_shards: the number of parts of the kernel, see :func:`fixed_size_partitioner`.
+        num_proj_shards: the number of parts of the projection.
         forget_bias: added to the forget gate.
         state_is_tuple: the state is an :class:`LSTMStateTuple`, else memory and output concatenated.
     """
@@ -275,9 +275,10 @@ class LSTMCell(_Cell):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_units, activation, reuse, name, dtype, **kwargs)
-        for shards in (num_unit_shards, num_proj_shards):
-            if shards not in (None, 1):
-                raise ValueError(f"Variables are whole here: shards must be None or 1, got {shards!r}.")
+        self._partitioner, self._proj_partitioner = (
+            None if shards is None else tf.fixed_size_partitioner(shards)
+            for shards in (num_unit_shards, num_proj_shards)
+        )
         if not state_is_tuple:
             _log.warning("%s: a state that is no tuple is slower. Use state_is_tuple=True.", self.name)
         self._use_peepholes = use_peepholes
@@ -302,7 +303,9 @@ class LSTMCell(_Cell):
         """Create ``kernel`` and ``bias``, and the variables of peepholes and projection if used."""
         units, start = self._num_units, self._initializer
         rows = _depth(input_shape) + self.output_size
-        self._kernel = self.add_variable("kernel", [rows, 4 * units], initializer=start)
+        self._kernel = self.add_variable(
+            "kernel", [rows, 4 * units], initializer=start, partitioner=self._partitioner
+        )
         self._bias = self.add_variable("bias", [4 * units], initializer=tf.zeros_initializer())
         if self._use_peepholes:
             self._diagonals = [
@@ -311,7 +314,9 @@ class LSTMCell(_Cell):
             ]
         if self._num_proj is not None:
             shape = [units, self._num_proj]
-            self._projection = self.add_variable("projection/kernel", shape, initializer=start)
+            self._projection = self.add_variable(
+                "projection/kernel", shape, initializer=start, partitioner=self._proj_partitioner
+            )
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
