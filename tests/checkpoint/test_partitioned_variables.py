@@ -120,7 +120,7 @@ async def test_the_forms_of_a_var_list(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="from the same variable"):
         am.Saver({"x": [first, tf.get_variable("w", [2])]})
     with tf.Graph().as_default():
-        model(2)
+        tf.get_variable("table", [2], partitioner=tf.fixed_size_partitioner(2))
         tf.Variable(1.0, name="table")
         with pytest.raises(ValueError, match="Mixing slices and non-slices with the same name: table"):
             am.Saver()
