@@ -16,15 +16,17 @@ A cluster names the processes of a job, and a device which of them holds a varia
 # isort: off
 from asyncmon.distributed import targets
 from asyncmon.distributed.cluster_spec import ClusterSpec
-from asyncmon.distributed.device_setter import replica_device_setter
+from asyncmon.distributed.device_setter import (
+    GreedyLoadBalancingStrategy, RandomStrategy, byte_size_load_fn, replica_device_setter,
+)
 from asyncmon.distributed.ray_launch import launch
 from asyncmon.distributed.ray_task import ClusterTask
 from asyncmon.distributed.server import Server
 from asyncmon.distributed.sync_replicas_optimizer import SyncReplicasOptimizer
 
 __all__ = [
-    "ClusterSpec", "ClusterTask", "Server", "SyncReplicasOptimizer", "launch",
-    "replica_device_setter", "targets",
+    "ClusterSpec", "ClusterTask", "GreedyLoadBalancingStrategy", "RandomStrategy", "Server",
+    "SyncReplicasOptimizer", "byte_size_load_fn", "launch", "replica_device_setter", "targets",
 ]
 # fmt: on
 # isort: on

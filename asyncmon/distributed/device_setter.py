@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.graph import DeviceSpec, Operation
 
@@ -36,7 +38,8 @@ def replica_device_setter(
         merge_devices: false keeps a device of an inner scope unchanged.
         cluster: a :class:`ClusterSpec`, or an argument of one.
         ps_ops: the op types that go to the ps job, by default those of variables.
-        ps_strategy: ``ps_strategy(op) -> task``; by default round robin.
+        ps_strategy: ``ps_strategy(op) -> task``, such as a :class:`GreedyLoadBalancingStrategy`; by
+            default round robin.
 
     Returns:
         The function, or None, which sets no device, if there are no ps tasks.
@@ -73,3 +76,60 @@ def replica_device_setter(
         return device.make_merged_spec(current).to_string()
 
     return device_of
+
+
+class GreedyLoadBalancingStrategy:
+    """Chooses the task with the smallest sum of loads so far, for ``ps_strategy``.
+
+    TF1: ``tf.contrib.training.GreedyLoadBalancingStrategy``.
+
+    Args:
+        num_tasks: the number of ps tasks.
+        load_fn: returns the load of an operation, such as :func:`byte_size_load_fn`.
+
+    Example::
+
+        strategy = GreedyLoadBalancingStrategy(2, byte_size_load_fn)
+        with graph.device(replica_device_setter(cluster=cluster, ps_strategy=strategy)):
+            ...
+    """
+
+    def __init__(self, num_tasks: int, load_fn: Callable[[Operation], float]) -> None:
+        self._load_fn = load_fn
+        self._loads = [0.0] * num_tasks
+
+    def __call__(self, op: Operation) -> int:
+        """Return the task of an operation."""
+        task = min(range(len(self._loads)), key=self._loads.__getitem__)
+        self._loads[task] += self._load_fn(op)
+        return task
+
+
+class RandomStrategy:
+    """Chooses tasks at random, for ``ps_strategy``. TF1: ``tf.contrib.training.RandomStrategy``.
+
+    Args:
+        num_tasks: the number of ps tasks.
+        seed: of the choices, which should be equal in all processes.
+    """
+
+    def __init__(self, num_tasks: int, seed: int = 0) -> None:
+        self._num_tasks = num_tasks
+        self._rng = np.random.RandomState(seed)
+
+    def __call__(self, op: Operation) -> int:
+        """Return the task of an operation."""
+        return int(self._rng.randint(self._num_tasks))
+
+
+def byte_size_load_fn(op: Operation) -> int:
+    """Return the size of a variable in bytes, a load. TF1: ``tf.contrib.training.byte_size_load_fn``.
+
+    Raises:
+        ValueError: the operation has not one output, or the shape of that is not known.
+    """
+    if len(op.outputs) != 1:
+        raise ValueError(f"Op {op!r} must have a single output")
+    output = op.outputs[0]
+    output.shape.assert_is_fully_defined()
+    return (output.shape.num_elements() or 0) * output.dtype.size

@@ -137,3 +137,30 @@ def test_not_merging_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
 def test_its_names() -> None:
     assert am.replica_device_setter is am.distributed.replica_device_setter
     assert tf.train.replica_device_setter is replica_device_setter
+
+
+def test_the_least_loaded_task_gets_a_variable() -> None:
+    strategy = tf.contrib.training.GreedyLoadBalancingStrategy(2, tf.contrib.training.byte_size_load_fn)
+    with tf.Graph().as_default(), tf.device(replica_device_setter(2, ps_strategy=strategy)):
+        shapes: list[Any] = [[100], [10], [20], [60], [20], []]
+        made = [tf.get_variable(f"v{i}", shape) for i, shape in enumerate(shapes)]
+        table = tf.get_variable("t", [1000], partitioner=tf.fixed_size_partitioner(4))
+    assert [v.device[-1] for v in made] == ["0", "1", "1", "1", "1", "0"]
+    assert [v.device[-1] for v in table] == ["0", "1", "0", "1"]
+
+
+def test_random_tasks_are_those_of_a_seed() -> None:
+    first, second = (tf.contrib.training.RandomStrategy(3, seed=2) for _ in range(2))
+    op = tf.constant(1.0).op
+    chosen = [first(op) for _ in range(20)]
+    assert chosen == [second(op) for _ in range(20)]
+    assert {*chosen} == {0, 1, 2}
+
+
+def test_the_load_of_an_operation() -> None:
+    load = tf.contrib.training.byte_size_load_fn
+    assert load(tf.zeros([3, 4], tf.float64).op) == 96
+    with pytest.raises(ValueError, match="must have a single output"):
+        load(tf.no_op())
+    with pytest.raises(ValueError, match="not fully defined"):
+        load(tf.placeholder(tf.float32, [None]).op)

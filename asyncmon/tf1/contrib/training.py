@@ -1,4 +1,4 @@
-"""TF1: ``tf.contrib.training``: HParams."""
+"""TF1: ``tf.contrib.training``: HParams, and where parameter servers hold variables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import re
 from collections.abc import Mapping
 from numbers import Integral, Number
 from typing import Any
+
+from asyncmon.distributed import (
+    GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy,
+)
+from asyncmon.distributed import (
+    RandomStrategy as RandomStrategy,
+)
+from asyncmon.distributed import (
+    byte_size_load_fn as byte_size_load_fn,
+)
 
 _ASSIGNMENT = re.compile(
     r"(?P<name>[a-zA-Z][\w.]*)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,\s*)"
