@@ -42,6 +42,8 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from asyncmon.graph import reset_default_graph
+
 LANGUAGES = {"python", "sh", "console", "text", "json", "toml", "yaml", "ini", ""}
 MARKS = {"new program", "needs", "file", "run by", "not run"}
 SECS = 60
@@ -137,7 +139,8 @@ class Program:
         self.page = page
         self.names: dict[str, object] = {"__name__": "__main__", "__file__": str(page)}
         self.runner = runner
-        self.context = contextvars.copy_context()  # it has the default graph
+        self.context = contextvars.copy_context()
+        self.context.run(reset_default_graph)  # it is that of the thread, too
         self.output = output
 
     def run(self, block: Block) -> None:
