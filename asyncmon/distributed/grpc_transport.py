@@ -10,13 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import os
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from asyncmon import errors
-from asyncmon.distributed.wire import frame, unframe
+from asyncmon.distributed.wire import Buffer, Message, frame, unframe
 from asyncmon.errors import InvalidArgumentError, OpError, ResourceExhaustedError, UnavailableError
+from asyncmon.session_config import RPCOptions
 
+_SETTINGS = {"GRPC_ENABLE_FORK_SUPPORT": "0", "GRPC_VERBOSITY": "ERROR"}
+"""Environment variables that gRPC reads when it is imported; those of the user win.
+
+Its handlers of fork() abort a child that does not use gRPC, such as that of ``subprocess.Popen`` with a
+``preexec_fn``. It logs the normal end of a connection (GOAWAY) as information.
+"""
+
+_set = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+os.environ.update(_set)
 try:
     import grpc as grpc
     import grpc.aio
@@ -24,11 +36,9 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "Targets and servers of gRPC need the package grpcio: pip install 'asyncmon[grpc]'"
     ) from error
-from collections.abc import Iterator, Sequence
-
-from asyncmon.distributed.wire import Buffer, Message
-from asyncmon.session_config import RPCOptions
-
+finally:
+    for _name in _set:  # child processes do not inherit them
+        os.environ.pop(_name, None)
 CHUNK = 1 << 20
 """The maximum bytes of a message sent in one piece, and of a chunk of a larger one."""
 

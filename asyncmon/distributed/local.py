@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _CHILD = "asyncmon.distributed.local_child"
 _START_SECS = 60.0  # for the imports of the child, on a busy machine
-_END_SECS = 2.0  # until the child is killed
+_END_SECS = 0.4  # until the child is killed: it has nothing left to do
 
 
 def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:

@@ -14,6 +14,7 @@ from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
 from asyncmon.distributed.job import off_loop
+from asyncmon.distributed.targets import start_server_of
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError
 from asyncmon.graph.core.graph import Graph
@@ -31,6 +32,7 @@ from asyncmon.system.snapshot import Snapshot
 logger = logging.getLogger(__name__)
 
 _CALLED_SECS = 0.1  # between two polls of a job while functions of this process run for it
+_OWN_PROCESS_SECS = 0.3  # to close the session of a child process, which is ended afterwards
 _CHANGE = ("run", "load")
 """The jobs whose response has the global step. Other responses may be older than that of a run."""
 
@@ -233,6 +235,8 @@ class RemoteBackend:
             if self._session:
                 request = Encoder().json({"do": "close", **self._session})
                 secs = min(self._timeout, 1.0) if self._is_silent else self._timeout
+                if self._writes_files:  # a process of our own, which then ends
+                    secs = min(secs, _OWN_PROCESS_SECS)
                 await self.channel.call(request, secs)
         except OpError as error:
             logger.debug("The session at %s could not be closed: %s", self._target, error)
@@ -376,6 +380,8 @@ class RemoteBackend:
             data = await asyncio.to_thread(
                 graph_data, self._graph, self._version, self._functions, encoder
             )
+            if not self._session:
+                start_server_of(self._target)
             if self._session:
                 await self._ask(encoder.json({"do": "extend", "graph": data, **self._session}))
             else:

@@ -14,7 +14,7 @@ from asyncmon.distributed.placement import Placement
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.shared_state import SharedState
-from asyncmon.distributed.targets import servers_here
+from asyncmon.distributed.targets import servers_here, servers_waiting
 from asyncmon.distributed.transport import transport
 from asyncmon.distributed.wire import Decoder, Encoder, Message
 from asyncmon.errors import (
@@ -41,9 +41,10 @@ class Server:
     """Runs the sessions of other processes, which share its variables by name. TF1: same name.
 
     Where an event loop is running, the port is bound when the server is made, and requests are taken
-    from the loop's next iteration on; ``await start()`` or ``async with`` waits for that. Elsewhere
-    these begin. Stop it before the event loop ends, by ``stop()`` or the end of the block. A session of
-    its own process and event loop works with it directly.
+    from the loop's next iteration on; ``await start()`` or ``async with`` waits for that. A server made
+    before the event loop runs is started in it by its first use: ``start()``, ``join()``, ``target``,
+    or a session of this process with that target. ``stop()``, the end of the block and the end of the
+    event loop end it. A session of its own process and event loop works with it directly.
 
     With neither ``config.rpc_options.token`` nor a certificate it takes connections of this machine
     only. With a certificate the connections are encrypted, and with an authority only clients of a
@@ -97,11 +98,10 @@ class Server:
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._stopping = asyncio.Event()
-        if start:
-            with contextlib.suppress(RuntimeError):
-                self._loop = asyncio.get_running_loop()
-            if self._loop is not None:
-                self._begin()
+        if start and _is_in_loop():
+            self._begin()
+        elif start and self._port:
+            servers_waiting.get()[self._target] = self
 
     @staticmethod
     def create_local_server(config: SessionConfig | None = None, start: bool = True) -> Server:
@@ -119,10 +119,24 @@ class Server:
 
         Raises:
             FailedPreconditionError: the port is not known: any free one is meant, and it did not start.
+            UnknownError: the port is taken.
         """
+        self.start_with_loop()
         if not self._port:
-            raise FailedPreconditionError("The port of a server is not known before it starts.")
+            raise FailedPreconditionError(
+                "The port of a server is not known before it starts. A server at any free port starts "
+                "when it is constructed, or its target read, in a running event loop."
+            )
+        return self._target
+
+    @property
+    def _target(self) -> str:
         return f"grpc://{self._host}:{self._port}"
+
+    def start_with_loop(self) -> None:
+        """Start, if that was left to the event loop, and it is running."""
+        if self._starts and self._task is None and not self._stopping.is_set() and _is_in_loop():
+            self._begin()
 
     async def start(self) -> None:
         """Take requests. Another call does nothing.
@@ -245,6 +259,7 @@ class Server:
         """Bind the port, and start the task that is the server's life."""
         if self._stopping.is_set():
             raise RuntimeError("The server was stopped. Make another one.")
+        servers_waiting.get().pop(self._target, None)
         rpc = self._config.rpc_options
         is_local = self._host.strip("[]") in ("localhost", "::1") or self._host.startswith("127.")
         is_open = not (rpc.token or rpc.certificate)
@@ -257,13 +272,13 @@ class Server:
                 logging.INFO if is_local else logging.WARNING,
                 "Server %s: neither a token nor a certificate is set: it takes connections of this "
                 "machine only.",
-                self.target,
+                self._target,
             )
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
-        self._task = _ServerTask(self._serve(), loop=self._loop, name=f"server {self.target}")
+        self._task = _ServerTask(self._serve(), loop=self._loop, name=f"server {self._target}")
         self._task.on_cancel = self._listener.take_no_more
-        servers_here.get()[self.target] = self
+        servers_here.get()[self._target] = self
 
     async def _serve(self) -> None:
         assert self._ready is not None, "set in _begin"
@@ -272,12 +287,12 @@ class Server:
             if not self._ready.done():
                 self._ready.set_result(None)
             job, task = self._def.job_name, self._def.task_index
-            logger.info("Server %s: job %s, task %d.", self.target, job, task)
+            logger.info("Server %s: job %s, task %d.", self._target, job, task)
             await self._stopping.wait()
             await self._listener.stop(_GRACE_SECS)
-            logger.info("Server %s: stopped.", self.target)
+            logger.info("Server %s: stopped.", self._target)
         except asyncio.CancelledError:
-            logger.warning("Server %s: the event loop ends before stop().", self.target)
+            logger.debug("Server %s: the event loop ends before stop().", self._target)
             try:
                 async with asyncio.timeout(_STOP_SECS):
                     await self._listener.stop(None)
@@ -286,7 +301,7 @@ class Server:
             raise
         finally:
             self._stopping.set()
-            servers_here.get().pop(self.target, None)
+            servers_here.get().pop(self._target, None)
             if not self._ready.done():
                 self._ready.cancel()
             await self._end_sessions()
@@ -299,8 +314,16 @@ class Server:
         except TimeoutError:
             logger.error(
                 "Server %s: its sessions did not end within %g s: %s.",
-                self.target, _STOP_SECS, self.executor.pending_operations(),
+                self._target, _STOP_SECS, self.executor.pending_operations(),
             )  # fmt: skip
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class _ServerTask(asyncio.Task[None]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.session.backend import Backend, register_session_factory
@@ -26,6 +27,9 @@ class ServerHere(Protocol):
     def is_of_this_loop(self) -> bool:
         """Whether the running event loop is the server's."""
 
+    def start_with_loop(self) -> None:
+        """Start, if that was left to the event loop, and it is running."""
+
     def backend(self, graph: Graph, config: SessionConfig) -> Backend:
         """Return the backend of a session in the server's event loop."""
 
@@ -35,6 +39,16 @@ class ServerHere(Protocol):
 
 servers_here: ProcessLocal[dict[str, ServerHere]] = ProcessLocal(dict)
 """The servers of this process, by target."""
+
+servers_waiting: ProcessLocal[WeakValueDictionary[str, ServerHere]] = ProcessLocal(WeakValueDictionary)
+"""Servers constructed before the event loop ran. The first session at their target starts them."""
+
+
+def start_server_of(target: str) -> None:
+    """Start the server with this target, if it is one of :data:`servers_waiting`."""
+    found = servers_waiting.get().get(target)
+    if found is not None:
+        found.start_with_loop()
 
 
 def _register(scheme: str, module: str) -> None:
@@ -61,6 +75,7 @@ def _register(scheme: str, module: str) -> None:
 
 def _here(target: str, config: SessionConfig) -> ServerHere | None:
     """Return the server that sessions of this event loop use without messages."""
+    start_server_of(target)
     found = servers_here.get().get(target)
     is_used = found is not None and not config.rpc_options.use_rpc_for_inprocess_master
     return found if is_used and found is not None and found.is_of_this_loop else None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.errors import AbortedError
+from asyncmon.errors import AbortedError, UnavailableError
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, default_saver, program_scope
@@ -24,10 +24,14 @@ from asyncmon.runtime.shutdown.call_scope import CallScope, CallScopes
 from asyncmon.runtime.shutdown.deadline import SessionShutdown, process_shutdown
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
+from asyncmon.system.clock import monotonic
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger("asyncmon.supervisor")
+
+_NOT_STARTED = (AbortedError, UnavailableError)
+"""The errors of a server that has not started yet, or was started again meanwhile."""
 
 
 class Supervisor:
@@ -216,24 +220,25 @@ class Supervisor:
 
         Clears an earlier stop, so that a supervisor can be used again. The caller calls :meth:`stop`
         and closes the session. Arguments as :meth:`managed_session`; with ``wait_for_checkpoint`` a
-        chief waits for a checkpoint to restore. Others wait for the session to be ready."""
+        chief waits for a checkpoint to restore. Others wait for the session to be ready. While a server
+        cannot be reached, they wait for it, up to ``max_wait_secs``."""
         self.coord.clear_stop()
         await self._output.open()
-        manager = self.session_manager
-        if not self.is_chief:
-            sess = await manager.wait_for_session(master, config, max_wait_secs)
-        else:
-            sess = await manager.prepare_session(
-                master,
-                init_op=self.init_op,
-                saver=self.saver,
-                checkpoint_dir=self._logdir,
-                wait_for_checkpoint=wait_for_checkpoint,
-                max_wait_secs=max_wait_secs,
-                config=config,
-                init_feed_dict=self.init_feed_dict,
-                init_fn=self._init_fn,
-            )
+        deadline, failures = monotonic() + max_wait_secs, 0
+        while True:
+            try:
+                sess = await self._new_session(
+                    master, config, wait_for_checkpoint, deadline - monotonic()
+                )
+                break
+            except _NOT_STARTED as error:
+                left, failures = deadline - monotonic(), failures + 1
+                if not master or left <= 0:
+                    raise
+                logger.info("Waiting for the servers of %r. Error: %s", master, text_of(error))
+                pause = Recovery(max_delay_secs=2.0).delay(failures)
+                if await self.coord.wait_for_stop(min(pause, left)):
+                    raise
         try:
             if self.is_chief:
                 await self._output.add_graph()
@@ -247,6 +252,22 @@ class Supervisor:
             await shielded(close_raw, sess, name="closing a session that did not start")
             raise
         return sess
+
+    async def _new_session(self, master: str, config: Any, wait: bool, max_wait_secs: float) -> Session:
+        manager = self.session_manager
+        if not self.is_chief:
+            return await manager.wait_for_session(master, config, max_wait_secs)
+        return await manager.prepare_session(
+            master,
+            init_op=self.init_op,
+            saver=self.saver,
+            checkpoint_dir=self._logdir,
+            wait_for_checkpoint=wait,
+            max_wait_secs=max_wait_secs,
+            config=config,
+            init_feed_dict=self.init_feed_dict,
+            init_fn=self._init_fn,
+        )
 
     # -- services
 

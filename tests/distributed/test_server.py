@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -132,13 +131,11 @@ async def main():
 logging.basicConfig(format="%(message)s")
 asyncio.run(main())
 """
-    quiet = {"GRPC_VERBOSITY": "ERROR"}  # or grpc's client may tell of the connection that it lost
+    assert "GRPC_VERBOSITY" not in os.environ
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True, text=True, env=os.environ | quiet,
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True
     )  # fmt: skip
-    assert done.returncode == 0
-    assert re.fullmatch(r"Server \S+: the event loop ends before stop\(\)\.\n", done.stderr)
+    assert (done.returncode, done.stderr) == (0, ""), "no line of grpc's client about its connection"
 
 
 def test_a_server_that_is_never_stopped_leaves_its_port_with_its_event_loop() -> None:
@@ -163,7 +160,7 @@ for _ in range(5):
 """
     env = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "165"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
-    assert (done.returncode, done.stderr.count("ends before stop()")) == (0, 5), done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.asyncio
