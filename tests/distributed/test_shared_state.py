@@ -64,6 +64,23 @@ async def test_a_name_has_one_dtype_and_shape(config: am.SessionConfig, other: A
         assert (await first.run(mine)).tolist() == [1, 2]
 
 
+async def test_what_does_not_use_it_goes_on(config: am.SessionConfig) -> None:
+    with graph.Graph().as_default():
+        mine = graph.train.create_global_step()
+    with graph.Graph().as_default():
+        theirs = graph.Variable(5, trainable=False, dtype=graph.int32, name="global_step")
+        other = graph.Variable(1.0, name="other")
+    async with Server.create_local_server() as server, session(server, mine, config) as first:
+        await first.run(mine.initializer)
+        async with session(server, theirs, config) as second:
+            await second.run(other.initializer)
+            assert await second.run(other) == 1.0
+            assert second.global_step is None
+            with pytest.raises(errors.InvalidArgumentError, match="'global_step' is int32"):
+                await second.snapshot()
+        assert not server.executor.store.has_pins
+
+
 async def test_another_model_needs_a_reset(config: am.SessionConfig) -> None:
     mine, theirs = variable([1, 2]), variable([1, 2, 3])
     async with Server.create_local_server() as server:

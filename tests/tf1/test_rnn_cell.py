@@ -275,3 +275,26 @@ def test_refusals() -> None:
     for error, call, text in refused:
         with pytest.raises(error, match=text):
             call()
+
+
+@pytest.mark.asyncio
+async def test_kernels_in_parts() -> None:
+    x = tf.ones([2, 3, 6])
+    cell = cells.LSTMCell(5, use_peepholes=True, num_unit_shards=3, num_proj=4, num_proj_shards=2)
+    with tf.variable_scope("shards"):
+        first, _ = tf.nn.dynamic_rnn(cell, x, dtype=tf.float32)
+    with tf.variable_scope("scope", partitioner=tf.fixed_size_partitioner(2)):
+        second, _ = tf.nn.dynamic_rnn(cells.GRUCell(4), x, dtype=tf.float32)
+    names = [v.op.name.removesuffix("/part_0") for v in tf.trainable_variables()]
+    lstm, gru = "shards/rnn/lstm_cell", "scope/rnn/gru_cell"
+    assert [name for name in names if "part" not in name] == [
+        f"{lstm}/kernel", f"{lstm}/bias", f"{lstm}/w_f_diag", f"{lstm}/w_i_diag", f"{lstm}/w_o_diag",
+        f"{lstm}/projection/kernel", f"{gru}/gates/kernel", f"{gru}/gates/bias",
+        f"{gru}/candidate/kernel", f"{gru}/candidate/bias",
+    ]  # fmt: skip
+    step = tf.train.AdamOptimizer().minimize(tf.reduce_sum(first) + tf.reduce_sum(second))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        before = await sess.run(first)
+        await sess.run(step)
+        assert (await sess.run(first) != before).all()

@@ -7,6 +7,7 @@ the scheme of their targets, ``"grpc"`` of ``"grpc://host:port"``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -171,12 +172,17 @@ class DirectBackend:
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step; None if the graph has none or it is not initialised."""
+        """The committed global step; None if the graph has none or it is not initialised.
+
+        Also None if it has another dtype or shape in the state: then only runs that use it fail.
+        """
         known = self._step_slot
         if known is None or known[0] != self.graph.version:
             step = step_counter(self.graph)
             is_variable = step is not None and step.op.type == "VariableV2"
-            slot = self.store.slot(step.op) if is_variable else 0
+            slot = 0
+            with contextlib.suppress(InvalidArgumentError):
+                slot = self.store.slot(step.op) if is_variable else 0
             known = self._step_slot = (self.graph.version, slot)
         value = self.store.values[known[1]] if known[1] else None
         return None if value is None else value.item()
@@ -198,7 +204,15 @@ class DirectBackend:
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot: taken at once, or right after the commit that is being applied."""
         self.check_open()
-        return self.store.pinned(partial(_snapshot, self.store, self.graph))
+        store, counter = self.store, step_counter(self.graph)
+        saved = self.graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
+        slots = {variable.op.name: store.slot(variable.op) for variable in saved}
+        if self.graph.random_ops:
+            slots[RANDOM_STATE] = 0
+        counts = counter is not None and counter.op.type == "VariableV2"
+        return store.pinned(
+            partial(_snapshot, store, slots, store.slot(counter.op) if counts else None)
+        )
 
     def reads(self, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
         """Order the fetches of a plan, see :func:`order_reads`."""
@@ -332,13 +346,8 @@ def saved_spec(graph: Graph) -> dict[str, Spec]:
     return spec
 
 
-def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
-    saved = [variable.op for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)]
-    found = {op.name: pin.values.get(store.slot(op)) for op in saved}
-    if graph.random_ops:
-        found[RANDOM_STATE] = pin.values[0]
+def _snapshot(store: StateStore, slots: Mapping[str, int], step: int | None, pin: Pin) -> Snapshot:
+    found = {name: pin.values.get(slot) for name, slot in slots.items()}  # a slot may be new
     values = {name: value for name, value in found.items() if value is not None}
-    counter = step_counter(graph)
-    is_variable = counter is not None and counter.op.type == "VariableV2"
-    step = pin.values.get(store.slot(counter.op)) if is_variable else None
-    return Snapshot(values, None if step is None else step.item(), partial(store.unpin, pin))
+    count = None if step is None else pin.values.get(step)
+    return Snapshot(values, None if count is None else count.item(), partial(store.unpin, pin))

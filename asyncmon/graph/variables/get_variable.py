@@ -152,9 +152,10 @@ def _find_or_create(
         initial = wanted or scope.dtype, initializer
         if name in partitioned:
             return _shared_parts(partitioned[name], name, reuse, shape, wanted, partitioner)
-        made = partitioned[name] = _in_parts(
-            name, shape, *initial, partitioner, regularizer=regularizer, reuse=reuse, **settings
-        )
+        with entered(build_context()._replace(graph=graph, scope="", control=())):
+            made = partitioned[name] = _in_parts(
+                name, shape, *initial, partitioner, regularizer=regularizer, reuse=reuse, **settings
+            )
         return made
     if f"{name}/part_0" in variables:
         raise ValueError(
@@ -253,7 +254,7 @@ def _in_parts(
         )
     found, whole = TensorShape(as_shape(shape)), None
     if initializer is not None and not callable(initializer):
-        with name_scope(None), name_scope(f"{name}/PartitionedInitializer"):
+        with name_scope(f"{name}/PartitionedInitializer"):
             whole = convert_to_tensor(initializer, None if is_tensor_like(initializer) else dtype)
         found, dtype = found.merge_with(whole.shape), whole.dtype
     partitions = partitions_of(partitioner, found, dtype)
@@ -266,7 +267,7 @@ def _in_parts(
                 label, size, dtype, initializer, reuse=reuse, partition_info=info, **more
             )
         else:
-            with name_scope(None), name_scope(f"{label}/PartitionedInitializer"):
+            with name_scope(f"{label}/PartitionedInitializer"):
                 initial = create_op("Slice", (whole, offset, size))
             part = _find_or_create(label, None, dtype, initial, reuse=reuse, **more)
         part._set_save_slice_info(Variable.SaveSliceInfo(name, full, offset, size))

@@ -365,3 +365,35 @@ async def test_layers_in_a_scope_with_a_partitioner() -> None:
     assert "m/batch_normalization/gamma/part_1" in names
     assert dense.count_params() == 35
     assert (await values(z))[0].shape == (4, 1)
+
+
+@pytest.mark.asyncio
+async def test_sampled_losses_look_up_the_parts() -> None:
+    w = tf.get_variable("w", [10, 4], initializer=tf.ones_initializer(), partitioner=halves)
+    b = tf.get_variable("b", [10], initializer=tf.zeros_initializer(), partitioner=halves)
+    labels, inputs = tf.ones([4, 1], tf.int64), tf.ones([4, 4])
+    parts, whole = (
+        tf.nn.sampled_softmax_loss(*variables, labels, inputs, 3, 10, partition_strategy="div", seed=1)
+        for variables in ((w, b), (w.as_tensor(), b.as_tensor()))
+    )
+    found = await values(parts, whole)
+    np.testing.assert_allclose(found[0], found[1])
+
+
+@pytest.mark.asyncio
+async def test_one_made_in_a_branch() -> None:
+    def branch() -> Any:
+        v = tf.get_variable("v", [3], initializer=[1.0, 2.0, 3.0], partitioner=halves)
+        return tf.reduce_sum(v)
+
+    assert await values(tf.cond(tf.constant(True), branch, lambda: tf.constant(0.0))) == [6.0]
+
+
+@pytest.mark.asyncio
+async def test_what_takes_no_partitioned_variable_says_so() -> None:
+    v = tf.get_variable("v", [3], partitioner=halves)
+    async with tf.Session() as sess:
+        with pytest.raises(TypeError, match="invalid type 'PartitionedVariable'"):
+            await sess.run(v)
+    with pytest.raises(TypeError, match="Expected a variable, got <PartitionedVariable 'v'"):
+        tf.assign(v, np.ones(3, np.float32))
