@@ -50,10 +50,10 @@ class Functions:
 
 # --- writing --------------------------------------------------------------------------------------
 def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder) -> dict[str, Any]:
-    """Return the operations of a graph from one number on, ready for JSON.
+    """Return the operations of a graph from one number on, as plain data.
 
-    The operations are in buffers of their own, some in each: writing or reading JSON keeps Python's
-    lock, so a large one would hold the event loop from any thread.
+    The operations are in buffers of their own, some in each: reading a buffer keeps Python's lock, so
+    a large one would hold the event loop from any thread.
 
     Args:
         graph: the graph.

@@ -118,7 +118,7 @@ class RemoteBackend:
         self._functions = Functions()
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
         self._version = 0  # operations that the service has
-        self._opening = asyncio.Lock()
+        self._sending: asyncio.Task[None] | None = None
         self._plans = 0
         self._sequence = 0
         self._under_way: set[int] = set()
@@ -205,7 +205,7 @@ class RemoteBackend:
         """Send a request that is no job, with plain data, and return plain data."""
         self.check_open()
         await self._send_graph()
-        return await self._ask(Encoder().json({"do": do, **content, **self._session}))
+        return await self._ask(Encoder().plain({"do": do, **content, **self._session}))
 
     async def ask_run(self, **request: Any) -> dict[str, Any]:
         """Send a request to the record of the run: see :class:`.cluster_run.RunRecord`."""
@@ -214,7 +214,7 @@ class RemoteBackend:
     async def reset(self, containers: Sequence[str], *, is_part: bool = False) -> None:
         """Clear the state of the server; unless ``is_part``, also of the other tasks of its cluster."""
         await self._ask(
-            Encoder().json({"do": "reset", "containers": list(containers), "part": is_part})
+            Encoder().plain({"do": "reset", "containers": list(containers), "part": is_part})
         )
 
     async def queues(self) -> list[QueueSize]:
@@ -231,9 +231,11 @@ class RemoteBackend:
         if self.closed:
             return
         self.closed = True
+        if self._sending is not None:
+            self._sending.cancel()
         try:
             if self._session:
-                request = Encoder().json({"do": "close", **self._session})
+                request = Encoder().plain({"do": "close", **self._session})
                 secs = min(self._timeout, 1.0) if self._is_silent else self._timeout
                 if self._writes_files:  # a process of our own, which then ends
                     secs = min(secs, _OWN_PROCESS_SECS)
@@ -270,7 +272,7 @@ class RemoteBackend:
         """Start a job, wait for its end, and return the response.
 
         Args:
-            request: JSON, with the kind of the ``"job"``.
+            request: plain data, with the kind of the ``"job"``.
             encoder: has the buffers.
             sent: completed when the job is sent; other jobs wait for that of the last snapshot.
         """
@@ -278,6 +280,11 @@ class RemoteBackend:
         if sent is None and self._unsent is not None and not self._unsent.done():
             await asyncio.wait((self._unsent,))
         await self._send_graph()
+        return await self._job(request, encoder, sent)
+
+    async def _job(
+        self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
+    ) -> dict[str, Any]:
         self._sequence += 1
         sequence = self._sequence
         self._under_way.add(sequence)
@@ -291,7 +298,7 @@ class RemoteBackend:
         if sent is not None:  # at the first await below
             sent.set_result(None)
         try:
-            answer = await self._ask(encoder.json(request))
+            answer = await self._ask(encoder.plain(request))
             if "pending" in answer:
                 answer = await self._resumed(sequence, answer)
         except asyncio.CancelledError:
@@ -324,7 +331,7 @@ class RemoteBackend:
                     "do": "resume", "sequence": sequence, "results": results,
                     "wait": 0.0 if calls else self.wait_secs, **self._session,
                 }  # fmt: skip
-                answer = await self._ask(encoder.json(request))
+                answer = await self._ask(encoder.plain(request))
         finally:
             for task in calls:
                 task.cancel()
@@ -361,7 +368,7 @@ class RemoteBackend:
         """Notify the server, in bounded time and shielded from cancellation."""
         if not self._session or self.closed:
             return
-        request = Encoder().json({"do": "cancel", "sequence": sequence, **self._session})
+        request = Encoder().plain({"do": "cancel", "sequence": sequence, **self._session})
         with contextlib.suppress(OpError):
             answered = asyncio.ensure_future(self.channel.call(request, self._timeout))
             await outlast(answered)
@@ -370,31 +377,30 @@ class RemoteBackend:
 
     async def _send_graph(self) -> None:
         """Open the session on the server, or send new operations of the graph, if necessary."""
-        if self._version == self._graph.version and self._session:
-            return
-        async with self._opening:
-            version = self._graph.version
-            if self._version == version and self._session:
-                return
-            encoder = Encoder()
-            data = await asyncio.to_thread(
-                graph_data, self._graph, self._version, self._functions, encoder
-            )
-            if not self._session:
-                start_server_of(self._target)
-            if self._session:
-                await self._ask(encoder.json({"do": "extend", "graph": data, **self._session}))
-            else:
-                config = self._config.engine_options()
-                request = {
-                    "do": "open", "version": VERSION, "config": config, "graph": data,
-                    "part": self._is_part,
-                }  # fmt: skip
-                answer = await self._ask(encoder.json(request))
-                self._session = {
-                    "session": answer["session"], "incarnation": answer["incarnation"]
-                }  # fmt: skip
-            self._version = version
+        while self._version != self._graph.version or not self._session:
+            if self._sending is None or self._sending.done():
+                self._sending = asyncio.create_task(self._send_operations())
+                self._sending.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.shield(self._sending)  # one cancelled run does not cancel it for others
+
+    async def _send_operations(self) -> None:
+        start_server_of(self._target)
+        if not self._session:
+            config = self._config.engine_options()
+            request = {"do": "open", "version": VERSION, "config": config, "part": self._is_part}
+            answer = await self._ask(Encoder().plain(request))
+            self._session = {"session": answer["session"], "incarnation": answer["incarnation"]}
+        version, encoder = self._graph.version, Encoder()
+        data = await asyncio.to_thread(graph_data, self._graph, self._version, self._functions, encoder)
+        try:
+            await self._job({"job": "extend", "graph": data}, encoder)
+        except OpError:
+            if not self._version:  # the next attempt opens another session
+                close, self._session = Encoder().plain({"do": "close", **self._session}), {}
+                with contextlib.suppress(OpError):
+                    await self.channel.call(close, self._timeout)
+            raise
+        self._version = version
 
 
 def _outcome(task: asyncio.Task[Any], encoder: Encoder) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.clock import random_bytes
+from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import Snapshot
 
 
@@ -122,6 +123,12 @@ class _Served:
         await self.backend.close()
 
 
+async def _extend(served: _Served, decoder: Decoder) -> Message:
+    """Add operations to the graph of a session."""
+    await in_thread(served.reader.add, decoder.content["graph"], decoder)
+    return results_of(served.backend, [])
+
+
 class SessionService:
     """Runs the sessions of clients.
 
@@ -149,7 +156,6 @@ class SessionService:
         self._jobs: dict[str, Kind] = {"load": self._load, "snapshot": take_snapshot}
         self._methods: dict[str, Callable[[Decoder], Awaitable[Message]]] = {
             "open": self._open,
-            "extend": self._extend,
             "start": self._start,
             "resume": self._resume,
             "cancel": self._cancel,
@@ -206,11 +212,6 @@ class SessionService:
         config = SessionConfig(**decoder.decode(content["config"]))
         backend_of = self._part_backend_of if content["part"] else self._backend_of
         served = _Served(lambda graph: backend_of(graph, config))
-        try:
-            await asyncio.to_thread(served.reader.add, content["graph"], decoder)
-        except BaseException:
-            await served.close()
-            raise
         self._opened += 1
         self._sessions[self._opened] = served
         await self._make_room()
@@ -220,11 +221,6 @@ class SessionService:
         while len(self._sessions) > MAX_SESSIONS:
             idle = [number for number, served in self._sessions.items() if not served.jobs]
             await self._sessions.pop((idle or list(self._sessions))[0]).close()
-
-    async def _extend(self, decoder: Decoder) -> Message:
-        served = self._served(decoder)
-        await asyncio.to_thread(served.reader.add, decoder.content["graph"], decoder)
-        return answer({})
 
     async def _start(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
@@ -309,6 +305,8 @@ class SessionService:
         content, backend = decoder.content, served.backend
         if kind in self._jobs:
             return self._jobs[kind](backend, decoder)
+        if kind == "extend":
+            return partial(_extend, served, decoder)
         if kind not in ("run", "peek"):
             raise InvalidArgumentError(f"There is no job {kind!r}.")
         is_new = int(content["plan"]) not in served.plans

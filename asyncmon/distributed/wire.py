@@ -1,4 +1,4 @@
-"""Values as bytes: a header of JSON, and arrays as raw buffers beside it. Nothing is unpickled, ever.
+"""Values as bytes: a header of MessagePack, and arrays as raw buffers beside it. Nothing is unpickled.
 
 Messages contain numbers, texts, bytes, lists, tuples, dicts, sets, arrays, dtypes, shapes, and the
 dataclasses and named tuples of the engine's own modules, by name. Messages of other processes are not
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +17,13 @@ from operator import length_hint
 from typing import Any
 
 import numpy as np
+from msgspec import msgpack
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.shape import Dimension, TensorShape
 
-VERSION = 1
+VERSION = 2
 """The version of this format and of graphs and requests in it. Both sides must have the same."""
 
 MAX_HEADER = 1 << 28
@@ -34,8 +34,9 @@ _MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.p
 _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
 _START = struct.Struct("<II")
-_written = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps creates an encoder in each call
-_read = json.JSONDecoder().decode
+_written = msgpack.Encoder().encode
+_read = msgpack.Decoder().decode
+_INTEGERS = range(-(1 << 63), 1 << 64)  # that MessagePack has
 _ALIGNED = 64
 
 Buffer = bytes | bytearray | memoryview
@@ -50,7 +51,7 @@ class Message:
     """The unit of transfer.
 
     Attributes:
-        header: JSON.
+        header: MessagePack.
         buffers: buffers that the header refers to by number.
         sent: called once, when the buffers are not needed any more.
     """
@@ -116,11 +117,11 @@ def unframe(data: Buffer) -> Message:
 
 # --- encoding -------------------------------------------------------------------------------------
 class Encoder:
-    """Turns values into JSON and buffers.
+    """Turns values into plain data and buffers. Plain data is what MessagePack has.
 
     Args:
-        special: called first for values that are not numbers, texts or structures; returns their JSON,
-            or None.
+        special: called first for values that are not numbers, texts or structures; returns their plain
+            data, or None.
     """
 
     def __init__(self, special: Callable[[Any], Any] | None = None) -> None:
@@ -129,25 +130,27 @@ class Encoder:
 
     def message(self, value: Any) -> Message:
         """Return a value as a message, with all buffers so far."""
-        return self.json(self.encode(value))
+        return self.plain(self.encode(value))
 
-    def json(self, data: Any) -> Message:
-        """Return JSON as a message, with all buffers so far."""
-        return Message(_written(data).encode(), self.buffers)
+    def plain(self, data: Any) -> Message:
+        """Return plain data as a message, with all buffers so far."""
+        return Message(_written(data), self.buffers)
 
     def document(self, data: Any) -> int:
-        """Write JSON as a separate buffer, and return its number."""
-        return self._buffer(_written(data).encode())
+        """Write plain data as a separate buffer, and return its number."""
+        return self._buffer(_written(data))
 
     def encode(self, value: Any) -> Any:
-        """Return JSON for a value: itself, or a list that begins with its kind.
+        """Return plain data for a value: itself, or a list that begins with its kind.
 
         Raises:
             TypeError: a type that cannot be sent.
         """
         kind = value.__class__
-        if value is None or kind in (bool, int, float, str):
+        if kind in _PLAIN:
             return value
+        if kind is int:
+            return value if value in _INTEGERS else ["int", hex(value)]
         if kind is dict:
             if all(key.__class__ is str for key in value):
                 return {key: self.encode(item) for key, item in value.items()}
@@ -157,9 +160,7 @@ class Encoder:
         if kind is np.ndarray:
             return self._array(value)
         if kind is bytes:
-            if len(value) <= _SHORT:
-                return ["bytes", value.decode("latin-1")]
-            return ["buffer", self._buffer(value)]
+            return value if len(value) <= _SHORT else ["buffer", self._buffer(value)]
         return self._other(value)
 
     def _other(self, value: Any) -> Any:
@@ -206,6 +207,7 @@ class Encoder:
         return len(self.buffers) - 1
 
 
+_PLAIN = frozenset({type(None), bool, float, str})
 _STRUCTURES = {list: "list", tuple: "tuple", frozenset: "set"}
 
 
@@ -244,9 +246,9 @@ class Decoder:
         self._buffers = message.buffers
         self._special = special
         try:
-            self.content: Any = _read(str(message.header, "utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise InvalidArgumentError(f"The header of a message is not JSON: {error}.") from None
+            self.content: Any = _read(message.header)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidArgumentError(f"The header of a message is malformed: {error}.") from None
 
     def value(self) -> Any:
         """Return the value of the message.
@@ -260,11 +262,11 @@ class Decoder:
             raise InvalidArgumentError(f"A message is malformed: {error!r}.") from error
 
     def document(self, number: int) -> Any:
-        """Return the JSON of a buffer of its own."""
-        return _read(str(self._buffers[number], "utf-8"))
+        """Return the plain data of a buffer of its own."""
+        return _read(self._buffers[number])
 
     def decode(self, data: Any) -> Any:
-        """Return the value encoded as JSON."""
+        """Return the value of plain data."""
         kind = data.__class__
         if kind is dict:
             return {key: self.decode(item) for key, item in data.items()}
@@ -279,8 +281,8 @@ class Decoder:
                 return self._array(*parts)
             case ["scalar", *parts]:
                 return self._array(*parts)[()]
-            case ["bytes", str() as text]:
-                return text.encode("latin-1")
+            case ["int", str() as digits]:
+                return int(digits, 16)
             case ["buffer", int() as number]:
                 return bytes(self._buffers[number])
             case ["dict", *items]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +12,13 @@ import pytest_asyncio
 
 import asyncmon as am
 from asyncmon import errors, graph
-from asyncmon.distributed.wire import Decoder
+from asyncmon.distributed.wire import Decoder, Message
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-    from asyncmon.distributed.wire import Message
 
     Start = Callable[[Any], InProcessCluster]
 
@@ -66,7 +63,9 @@ def feeds(parts: dict[str, Any]) -> dict[Any, Any]:
 
 def starts(cluster: InProcessCluster, place: str) -> list[dict[str, Any]]:
     """Return the jobs that a task was asked for."""
-    headers = [json.loads(x) for channel in cluster.channels[place] for x in channel.requests]
+    headers = [
+        Decoder(Message(x)).content for channel in cluster.channels[place] for x in channel.requests
+    ]
     return [header for header in headers if header["do"] == "start"]
 
 

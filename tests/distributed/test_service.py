@@ -218,7 +218,7 @@ async def test_a_service_that_was_started_anew_aborts_its_sessions(channel: InPr
 @pytest.mark.asyncio
 async def test_a_client_of_another_version_is_refused(channel: InProcessChannel) -> None:
     encoder = Encoder()
-    answer = await channel.service.answer(encoder.json({"do": "open", "version": 0}))
+    answer = await channel.service.answer(encoder.plain({"do": "open", "version": 0}))
     assert b"FailedPreconditionError" in answer.header
     assert b"version 0" in answer.header
 

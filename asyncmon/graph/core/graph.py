@@ -255,12 +255,10 @@ class Graph:
     def control_dependencies(self, control_inputs: Sequence[Any] | None) -> Iterator[None]:
         """Run the ops built inside after these; None clears outer dependencies. TF1: same name."""
         context = self._context()
-        control = () if control_inputs is None else context.control
-        for item in control_inputs or ():
-            op = self._ordered_after(item)
-            if op is not None and op not in control:
-                control = (*control, op)
-        with entered(context._replace(control=control)):
+        outer = () if control_inputs is None else context.control
+        inner = [self._ordered_after(item) for item in control_inputs or ()]
+        control = dict.fromkeys([*outer, *[op for op in inner if op is not None]])
+        with entered(context._replace(control=tuple(control))):
             yield
 
     def _ordered_after(self, item: Any) -> Operation | None:
