@@ -1,17 +1,25 @@
-// How uPlot draws here: scales, axes, ticks and colours. `uPlot` is the global of page/uplot/uPlot.min.js.
+// How uPlot draws here: scales, axes, ticks and colours. `uPlot` is the global of uPlot.min.js.
 
 import { clock, duration, number } from "./dom.js";
 import { COLOURS } from "./runs.js";
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
-const STEPS = [1, 2, 5].flatMap((n) => Array.from({ length: 16 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b);
 const SECS = [
-  0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE,
-  HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 10 * DAY, 30 * DAY, 100 * DAY,
+  ...[0.001, 0.01, 0.1, 1].flatMap((unit) => [unit, 2 * unit, 5 * unit]), 10, 15, 30,
+  ...[1, 2, 5, 10, 15, 30].map((n) => n * MINUTE), ...[1, 2, 3, 6, 12].map((n) => n * HOUR),
+  ...[1, 10, 100, 1000].flatMap((unit) => [unit * DAY, 2 * unit * DAY, 5 * unit * DAY]),
 ];
-const Y_WIDTH = 56, Y_SPACE = 26, X_HEIGHT = 26;
+const Y_WIDTH = 56, Y_SPACE = 26, X_HEIGHT = 26, X_SPACE = 64;
+const FEWEST = 3; // ticks of an axis
 
-const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+/** A step, with the digits that distinguish it from the next tick. */
+export function stepTick(value, every) {
+  const unit = 10 ** (3 * Math.floor(Math.log10(Math.abs(value) || 1) / 3));
+  const digits = Math.max(0, Math.ceil(Math.log10(unit / every) - 1e-9));
+  const compact = every < 1 || Math.abs(value) < 1e4 || digits > 2 ? {} : { notation: "compact" };
+  const maximumFractionDigits = every < 1 ? Math.ceil(-Math.log10(every)) : digits;
+  return new Intl.NumberFormat("en", { ...compact, maximumFractionDigits }).format(value);
+}
 
 function elapsed(secs, every) {
   if (every < 1) return `${number(secs, 3)} s`;
@@ -23,6 +31,7 @@ function elapsed(secs, every) {
 function clockTick(secs, every) {
   const text = clock(secs).split(" ");
   if (every >= DAY) return new Date(secs * 1000).toISOString().slice(0, 10);
+  if (every < 1) return clock(secs, true).split(" ").at(-1).slice(3);
   return every >= MINUTE ? text.at(-1).slice(0, 5) : text.at(-1);
 }
 
@@ -42,40 +51,56 @@ export function yTick(value, every) {
 
 // uPlot's own ticks end at 1e-16, below which its logarithmic ones fill the memory, and at 1e17.
 
-/** At most `most` multiples of 1, 2 or 5 times a power of ten, for a linear axis. */
-export function linearTicks(low, high, most) {
-  const rough = (high - low) / most;
-  const power = Math.floor(Math.log10(rough));
-  const every = [1, 2, 5, 10].map((n) => Number(`${n}e${power}`)).find((size) => size >= rough);
-  const ticks = [];
-  for (let i = Math.ceil(low / every); i * every <= high && ticks.length <= most; i++) ticks.push(i * every || 0);
-  return ticks;
+/** 1, 2 and 5 times the powers of ten that divide a stretch. */
+function decimals(stretch) {
+  const power = Math.floor(Math.log10(stretch));
+  return [-2, -1, 0].flatMap((more) => [1, 2, 5].map((n) => Number(`${n}e${power + more}`)));
 }
 
-/** Powers of ten for a logarithmic axis, not too many; over a few of them their multiples too. */
+/** Multiples of one of some sizes, from `zero` on: about `most` of them, and three or more where the sizes allow it. */
+export function linearTicks(low, high, most, sizes = decimals(high - low), zero = 0) {
+  const ends = (size) => [Math.ceil((low - zero) / size), Math.floor((high - zero) / size)];
+  const count = (size) => ends(size)[1] - ends(size)[0] + 1;
+  let at = sizes.findIndex((size) => count(size) <= most);
+  if (at < 0) at = sizes.length - 1;
+  while (at > 0 && count(sizes[at]) < FEWEST) at--;
+  const [first, last] = ends(sizes[at]);
+  return Array.from({ length: Math.max(0, Math.min(last - first + 1, 1000)) }, (_, i) => zero + (first + i) * sizes[at] || 0);
+}
+
+/** Powers of ten for a logarithmic axis, not too many; over a few of them their multiples too; else linear ones. */
 export function logTicks(low, high, most) {
   const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
   const stride = Math.ceil((last - first) / most);
   const digits = last - first <= most ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : [1];
   const ticks = [];
   for (let power = first; power <= last; power += stride) ticks.push(...digits.map((digit) => Number(`${digit}e${power}`)));
-  return ticks.filter((tick) => tick >= low && tick <= high);
+  const inside = ticks.filter((tick) => tick >= low && tick <= high);
+  return inside.length < FEWEST ? linearTicks(low, high, most) : inside;
 }
 
 /** The ticks that have a label, the others as null: all, 1, 2 and 5 of each power, or only the powers. */
-function labelled(ticks, most) {
-  const shown = [/./, /^[125]/, /^1/].find((digits) => ticks.filter((tick) => digits.test(tick.toExponential())).length <= most) ?? /^1/;
-  return ticks.map((tick) => (shown.test(tick.toExponential()) ? tick : null));
+export function labelled(ticks, most) {
+  const shows = (digits) => (tick) => digits.test(tick.toExponential());
+  const fits = [/./, /^[125]/, /^1/].find((digits) => ticks.filter(shows(digits)).length <= most) ?? /^1/;
+  const shown = ticks.filter(shows(fits)).length < FEWEST ? () => true : shows(fits);
+  return ticks.map((tick) => (shown(tick) ? tick : null));
 }
 
 const X_TICKS = {
-  step: (value) => COMPACT.format(value),
+  step: stepTick,
   elapsed,
   clock: clockTick,
 };
 
-/** The colours of the present theme, read from the style sheet. */
-function colours() {
+function xTicks(x, low, high, most) {
+  if (x === "step") return linearTicks(low, high, most);
+  const zero = x === "clock" ? new Date(low * 1000).getTimezoneOffset() * MINUTE : 0;
+  return linearTicks(low, high, most, SECS, zero);
+}
+
+/** The colours of the current theme, read from the style sheet. */
+export function colours() {
   const probe = document.body.appendChild(document.createElement("i"));
   const get = (name) => {
     probe.style.color = `var(${name})`;
@@ -132,12 +157,14 @@ export function options({ width, height, x, log, curves, range, onZoom, onReset,
     },
     axes: [
       {
-        ...axis, size: X_HEIGHT, gap: 4, space: x === "clock" ? 70 : 60, incrs: x === "step" ? STEPS : SECS,
-        values: (u, ticks, index, space, every) => ticks.map((tick) => X_TICKS[x](tick, every)),
+        ...axis, size: X_HEIGHT, gap: 4, space: X_SPACE,
+        incrs: () => [Number.MAX_VALUE], // none of uPlot's
+        splits: (u, index, low, high) => xTicks(x, low, high, Math.max(FEWEST, (u.width - Y_WIDTH) / X_SPACE)),
+        values: (u, ticks) => ticks.map((tick) => X_TICKS[x](tick, ticks[1] - ticks[0])),
       },
       {
         ...axis, size: Y_WIDTH, gap: 6, space: Y_SPACE,
-        incrs: () => [Number.MAX_VALUE], // none of uPlot's
+        incrs: () => [Number.MAX_VALUE],
         splits: (u, index, low, high) => (log ? logTicks : linearTicks)(low, high, (u.height - X_HEIGHT) / Y_SPACE),
         filter: (u, ticks) => (log ? labelled(ticks, (u.height - X_HEIGHT) / Y_SPACE) : ticks),
         values: (u, ticks) => ticks.map((tick) => yTick(tick, log ? tick : ticks[1] - ticks[0])),

@@ -1,8 +1,9 @@
 // One chart: the points of one tag of all compared runs. It has points and a canvas only while it is seen.
 
 import { points } from "./api.js";
-import { options } from "./axes.js";
-import { duration, el, fillRows, number, setText, whole } from "./dom.js";
+import { colours, options } from "./axes.js";
+import { duration, el, fillRows, number, setName, setText, whole } from "./dom.js";
+import { png } from "./export.js";
 import { drawable, empty, extend, nearest, ordered, smooth, summary } from "./series.js";
 
 const FEWEST = 400; // points asked for at least
@@ -10,7 +11,7 @@ const MOST = 6000;
 
 export class Chart {
   /** `view` is the Charts: runs, x, log, smoothing, range, zoom(), and changed(chart) to be drawn soon. */
-  constructor(tag, view, { height = 190, onEnlarge = null } = {}) {
+  constructor(tag, view, { height = 190, onEnlarge = null, onPin = null } = {}) {
     this.tag = tag;
     this.height = height;
     this.visible = false;
@@ -19,14 +20,18 @@ export class Chart {
     this.#view = view;
     this.plot = el("div", { class: "plot", role: "img" });
     this.legend = el("ul", { class: "legend" });
-    const button = onEnlarge &&
-      el("button", { type: "button", class: "quiet", title: "Enlarge (Enter)", "aria-label": `Enlarge ${tag}`, onclick: onEnlarge }, "⤢");
-    this.element = el("article", { class: "card", tabIndex: 0, "aria-label": tag, onkeydown: (event) => this.#key(event, onEnlarge) },
-      el("header", {}, el("h3", { title: tag }, tag), button), this.plot, this.legend);
+    this.pin = el("button", { type: "button", class: "quiet", title: "Pin to the top", onclick: onPin }, "☆");
+    const larger = el("button", { type: "button", class: "quiet", title: "Enlarge, export (Enter)", "aria-label": `Enlarge ${tag}`, onclick: onEnlarge }, "⤢");
+    const title = el("h3", { title: tag });
+    setName(title, tag);
+    this.#head = ["run", "smoothed", "last", "step"].map((name) => el("span", {}, name));
+    this.element = el("article", { class: "card loading", tabIndex: 0, "aria-label": tag, onkeydown: (event) => this.#key(event, onEnlarge) },
+      el("header", {}, title, ...(onEnlarge ? [this.pin, larger] : [])), this.plot, el("p", { class: "legend-head", "aria-hidden": "true" }, ...this.#head), this.legend);
     this.element.addEventListener("blur", () => this.#point(null));
   }
 
   #view;
+  #head;
   #u = null;
   #shape = ""; // what the options of #u were made for
   #loading = 0; // the number of the newest load
@@ -61,6 +66,7 @@ export class Chart {
     const wide = (range ? 3 : 1) * 2 * (this.plot.clientWidth || 400); // a zoom asks its margins, too
     this.#asked = Math.min(MOST, Math.max(FEWEST, Math.ceil(wide / 200) * 200));
     this.#waits = [];
+    this.element.classList.toggle("loading", !this.series.size);
     const answers = await Promise.allSettled(runs.map((run) => points(run.id, this.tag, this.#query(run), this.#asked)));
     if (load !== this.#loading) return;
     const came = this.#waits;
@@ -75,6 +81,7 @@ export class Chart {
       if (one.steps.length) this.series.set(id, one);
     });
     for (const [id, more] of came) this.append(id, more);
+    this.element.classList.remove("loading");
     this.#view.changed(this);
   }
 
@@ -135,6 +142,16 @@ export class Chart {
     return [min, max];
   }
 
+  /** The chart as a PNG. */
+  picture() {
+    const paint = colours();
+    const curves = this.#view.runs.filter(({ id }) => this.#drawn.has(id)).map(({ id, name, colour }) => {
+      const { steps, smoothed } = this.#drawn.get(id);
+      return { name, colour: paint.run[colour], value: smoothed.at(-1), step: steps.at(-1) };
+    });
+    return png(this.tag, this.#u.ctx.canvas, curves);
+  }
+
   resize() {
     const width = this.plot.clientWidth;
     if (!this.#u || !width || width === this.#u.width) return;
@@ -177,6 +194,10 @@ export class Chart {
   /** Values at the cursor, or the last ones. */
   #values() {
     const runs = this.#view.runs.filter(({ id }) => this.#drawn.has(id));
+    const { smoothing, x } = this.#view;
+    setText(this.#head[1], smoothing > 0 ? "smoothed" : "");
+    setText(this.#head[2], this.#cursor == null ? "last" : "value");
+    setText(this.#head[3], x === "step" ? "step" : "time");
     const make = () => el("li", {}, el("i", { class: "swatch" }), el("span", { class: "name" }), el("b"), el("span", { class: "raw" }), el("span", { class: "at" }));
     fillRows(this.legend, runs, ({ id }) => id, make, (item, run) => {
       const [swatch, name, value, raw, at] = item.children;
@@ -184,10 +205,11 @@ export class Chart {
       const index = this.#cursor == null ? steps.length - 1 : nearest(xs, this.#cursor);
       const exact = this.#cursor == null ? this.series.get(run.id).values.at(-1) : values[index];
       swatch.dataset.colour = run.colour;
-      setText(name, run.name);
-      setText(value, number(smoothed[index]));
-      setText(raw, this.#view.smoothing > 0 ? number(exact) : "");
-      setText(at, this.#view.x === "step" ? whole(steps[index]) : duration(times[index] - run.origin));
+      item.title = run.name;
+      setName(name, run.name);
+      setText(value, smoothing > 0 ? number(smoothed[index]) : "");
+      setText(raw, number(exact));
+      setText(at, x === "step" ? whole(steps[index]) : duration(times[index] - run.origin));
     });
   }
 

@@ -2,17 +2,21 @@
 
 import { request, runPath } from "./api.js";
 import { Chart } from "./chart.js";
-import { $, el, number, remember, remembered, setText, whole } from "./dom.js";
+import { $, el, fillRows, matcher, number, setName, setText, whole } from "./dom.js";
+import { csv, download } from "./export.js";
+import { remember, remembered } from "./settings.js";
+import { toast } from "./status.js";
 
 const DRAW_EVERY_MS = 250;
 
-export class Charts {
+export class Charts extends EventTarget {
+  tags = []; // the shown ones, in their order
   runs = []; // {id, name, colour, origin} of the compared ones
-  range = null; // [low, high] of x where zoomed
   theme = 0; // counts the changes of colours
   #model;
   #charts = new Map(); // tag to Chart
   #tags = new Map(); // run id to its tags
+  #closed = new Set(remembered("closed groups", []));
   #dirty = new Set();
   #timer = 0;
   #large = null;
@@ -20,11 +24,15 @@ export class Charts {
   #sized = new ResizeObserver(() => this.#resized());
 
   constructor(model) {
+    super();
     this.#model = model;
     this.x = remembered("x", "step");
     this.log = remembered("log", false);
     this.smoothing = remembered("smoothing", 0.6);
     this.filter = remembered("tags", "");
+    this.pinned = remembered("pinned", []);
+    const zoom = remembered("zoom", []);
+    this.range = zoom.length === 2 && zoom[1] > zoom[0] ? zoom : null; // [low, high] of x where zoomed
     this.#controls();
     this.#sized.observe($("grid"));
     model.addEventListener("compare", () => this.reload());
@@ -73,6 +81,7 @@ export class Charts {
   zoom(range) {
     if (range && !(range[1] > range[0])) return;
     this.range = range;
+    remember("zoom", range ?? []);
     $("zoom-reset").hidden = !range;
     for (const chart of this.#all()) {
       chart.load();
@@ -105,7 +114,16 @@ export class Charts {
     $("log-scale").addEventListener("change", ({ target }) => this.set("log", target.checked));
     $("zoom-reset").addEventListener("click", () => this.zoom(null));
     $("enlarged").addEventListener("close", () => this.#shrink());
+    $("zoom-reset").hidden = !this.range;
     this.#show();
+  }
+
+  /** Pin a tag to the top of the charts, or not any more. */
+  pin(tag) {
+    this.pinned = this.pinned.includes(tag) ? this.pinned.filter((other) => other !== tag) : [...this.pinned, tag];
+    remember("pinned", this.pinned);
+    this.#layout();
+    this.dispatchEvent(new Event("pin"));
   }
 
   #show() {
@@ -129,36 +147,71 @@ export class Charts {
 
   /** The cards, by tag. */
   #layout() {
-    let matches;
-    try {
-      const pattern = new RegExp(this.filter, "i");
-      matches = (tag) => pattern.test(tag);
-    } catch {
-      matches = (tag) => tag.includes(this.filter);
-    }
     const every = new Set([...this.#tags.values()].flatMap((tags) => [...tags]));
-    const tags = [...every].filter(matches).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const tags = [...every].filter(matcher(this.filter)).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     const wanted = new Set(tags);
     for (const [tag, chart] of this.#charts) {
       if (wanted.has(tag)) continue;
       this.#seen.unobserve(chart.element);
       chart.hide();
-      chart.element.remove();
       this.#charts.delete(tag);
     }
-    tags.forEach((tag, index) => {
-      let chart = this.#charts.get(tag);
-      if (!chart) {
-        chart = new Chart(tag, this, { onEnlarge: () => this.#enlarge(tag) });
-        this.#charts.set(tag, chart);
-        this.#seen.observe(chart.element);
-      }
-      const there = $("grid").children[index];
-      if (there !== chart.element) $("grid").insertBefore(chart.element, there ?? null);
+    const groups = this.#groups(tags);
+    const before = this.tags.join("\n");
+    this.tags = groups.flatMap((group) => group.tags);
+    fillRows($("grid"), groups, ({ name }) => name, (group) => this.#group(group), (element, group) => {
+      const [heading, cards] = element.children;
+      setText(heading.firstChild, group.title);
+      setText(heading.lastChild, String(group.tags.length));
+      fillRows(cards, group.tags, (tag) => tag, (tag) => this.#card(tag), (_, tag) => this.#pins(tag));
     });
     setText($("charts-count"), tags.length < every.size ? `${tags.length} of ${every.size}` : String(every.size || ""));
+    if (this.tags.join("\n") !== before) this.dispatchEvent(new Event("tags"));
     $("no-charts").hidden = tags.length > 0;
+    $("grid").classList.toggle("single", $("grid").children.length === 1);
     setText($("no-charts"), every.size ? "No tag fits the filter." : "No scalars yet. They come from am.summary.scalar and FileWriter.add_scalar.");
+  }
+
+  /** The tags under their headings: the pinned ones, those without a prefix, then by the first part of the name. */
+  #groups(tags) {
+    const groups = new Map([["pinned", []], ["", []]]);
+    for (const tag of tags) {
+      const name = this.pinned.includes(tag) ? "pinned" : tag.includes("/") ? tag.slice(0, tag.indexOf("/") + 1) : "";
+      groups.set(name, [...(groups.get(name) ?? []), tag]);
+    }
+    return [...groups].filter(([, some]) => some.length).map(([name, some]) => {
+      return { name, title: { pinned: "Pinned", "": "Without a prefix" }[name] ?? name.slice(0, -1), tags: some };
+    });
+  }
+
+  #group({ name }) {
+    const open = !this.#closed.has(name);
+    const toggled = () => {
+      if (element.open) this.#closed.delete(name);
+      else this.#closed.add(name);
+      remember("closed groups", [...this.#closed]);
+    };
+    const element = el("details", { class: "group", open, ontoggle: toggled },
+      el("summary", {}, el("span"), el("span", { class: "count" })), el("div", { class: "cards" }));
+    return element;
+  }
+
+  #card(tag) {
+    let chart = this.#charts.get(tag);
+    if (!chart) {
+      chart = new Chart(tag, this, { onEnlarge: () => this.#enlarge(tag), onPin: () => this.pin(tag) });
+      this.#charts.set(tag, chart);
+      this.#seen.observe(chart.element);
+    }
+    return chart.element;
+  }
+
+  #pins(tag) {
+    const { pin } = this.#charts.get(tag);
+    const on = this.pinned.includes(tag);
+    setText(pin, on ? "★" : "☆");
+    pin.title = on ? "Unpin" : "Pin to the top";
+    pin.setAttribute("aria-label", `${on ? "Unpin" : "Pin"} ${tag}`);
   }
 
   #scrolled(entries) {
@@ -194,11 +247,15 @@ export class Charts {
       const [middle, half] = [(low + high) / 2, ((high - low) / 2) * factor];
       this.zoom([middle - half, middle + half]);
     };
+    const title = el("h2", { id: "enlarged-title", title: tag });
+    setName(title, tag);
     dialog.replaceChildren(
-      el("div", { class: "bar" }, el("h2", { id: "enlarged-title" }, tag),
+      el("div", { class: "bar" }, title,
         el("button", { type: "button", "aria-label": "Zoom in", onclick: () => scale(0.5) }, "+"),
         el("button", { type: "button", "aria-label": "Zoom out", onclick: () => scale(2) }, "−"),
         el("button", { type: "button", onclick: () => this.zoom(null) }, "All"),
+        el("button", { type: "button", title: "Download the chart as a picture", onclick: async () => download(`${tag}.png`, await chart.picture()) }, "PNG"),
+        el("button", { type: "button", title: "Download all points as a table", onclick: () => this.#csv(tag) }, "CSV"),
         el("button", { type: "button", class: "close", onclick: () => dialog.close() }, "Close")),
       chart.element, data);
     dialog.showModal();
@@ -206,6 +263,14 @@ export class Charts {
     this.#sized.observe(chart.plot);
     chart.show();
     chart.element.focus();
+  }
+
+  async #csv(tag) {
+    try {
+      download(`${tag}.csv`, await csv(this.runs, tag));
+    } catch (error) {
+      toast(error.message, true);
+    }
   }
 
   #shrink() {

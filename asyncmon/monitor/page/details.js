@@ -2,7 +2,7 @@
 // seconds while the run lives and the page is seen.
 
 import { request, runPath } from "./api.js";
-import { $, bytes, clock, duration, el, fillRows, setText, whole } from "./dom.js";
+import { $, bytes, clock, duration, el, fillRows, setName, setText, whole } from "./dom.js";
 import { stateOf } from "./runs.js";
 import { act, ask, may } from "./status.js";
 
@@ -18,6 +18,11 @@ function table(section, body, items, key, make, update) {
   $(section).querySelector(".scroll").hidden = !any;
   if (sentence) sentence.hidden = any;
   fillRows($(body), items, key, make, update);
+}
+
+function verdict(checkpoints) {
+  const damaged = checkpoints.filter((one) => one.verified === false).length;
+  return damaged ? `${damaged} of ${checkpoints.length} checkpoints damaged.` : `${checkpoints.length} checkpoints verified.`;
 }
 
 export class Details {
@@ -40,13 +45,20 @@ export class Details {
     $("columns").hidden = !row;
     if (!row) return;
     const asked = ++this.#asked;
+    const other = this.#shown !== row.id;
     this.#shown = row.id;
+    if (other) this.#busy(true);
     const details = await request(runPath(row.id)).catch(() => null);
     if (asked !== this.#asked) return;
+    this.#busy(false);
     if (details) this.#show(details);
     if (document.hidden) return;
     const ended = row.kind !== "live" || stateOf(row)[1] === "ended";
     this.#timer = setTimeout(() => this.refresh(), ended ? EVERY_MS_ENDED : EVERY_MS);
+  }
+
+  #busy(busy) {
+    for (const section of ["hooks", "checkpoints", "tasks", "loop"]) $(section).setAttribute("aria-busy", String(busy));
   }
 
   #show(details) {
@@ -66,7 +78,7 @@ export class Details {
       el("td", { class: "act" }, el("button", { type: "button", class: "quiet", title: "Detach", onclick: () => this.#detach(hook) }, "✕")));
     table("hooks", "hook-rows", hooks, (hook) => hook.id, make, (tr, hook) => {
       const [name, each, total, failures, action] = tr.children;
-      setText(name.firstChild, hook.name);
+      setName(name.firstChild, hook.name);
       name.title = `${hook.name}: ${whole(hook.calls)} calls, priority ${hook.priority}`;
       setText(name.lastChild, hook.last_error ?? "");
       each.firstChild.value = (hook.secs_per_step ?? 0) / most;
@@ -97,7 +109,7 @@ export class Details {
       setText(size, bytes(one.bytes));
       setText(kept, one.kept ? "✓" : "–");
       kept.title = one.kept ? "Listed in the directory's state file" : "Not listed in the directory's state file";
-      setText(verdict, one.verified === true ? "✓ whole" : one.verified === false ? "✗ damaged" : "not yet");
+      setText(verdict, one.verified === true ? "✓ verified" : one.verified === false ? "✗ damaged" : "not verified");
       verdict.dataset.verified = String(one.verified);
     });
   }
@@ -113,7 +125,7 @@ export class Details {
     const make = () => el("tr", {}, el("th", { scope: "row" }), cell("waits"), cell("num"));
     table("tasks", "task-rows", all, (one) => one.key, make, (tr, one) => {
       const [name, text, next] = tr.children;
-      setText(name, one.name);
+      setName(name, one.name);
       name.title = `${one.kind} ${one.name}`;
       setText(text, one.text.replace(/\([^()]*\//, "(")); // the file without its folder
       text.title = one.text;
@@ -132,7 +144,7 @@ export class Details {
     const make = () => el("tr", {}, el("th", { scope: "row" }), el("td", {}, el("meter", { min: 0 })), cell("num"));
     table("loop", "queue-rows", details.queues ?? [], (one) => one.name, make, (tr, one) => {
       const [name, bar, count] = tr.children;
-      setText(name, one.name);
+      setName(name, one.name);
       name.title = one.name;
       bar.firstChild.max = one.capacity || Math.max(1, one.size);
       bar.firstChild.value = one.size;
@@ -142,14 +154,14 @@ export class Details {
 
   async #verify() {
     $("verify").setAttribute("aria-busy", "true");
-    await act(this.#runs.row, "/verify", "Every byte was read: the verdicts are in the table.");
+    await act(this.#runs.row, "/verify", ({ checkpoints }) => verdict(checkpoints));
     $("verify").removeAttribute("aria-busy");
     this.refresh();
   }
 
   async #detach(hook) {
     const row = this.#runs.row;
-    const text = "It is called no more. It comes back only with a new session.";
+    const text = "The hook is no longer called. A new session has it again.";
     if ((await ask({ title: `Detach ${hook.name}?`, text, yes: "Detach", reason: false })) == null) return;
     await act(row, `/hooks/${encodeURIComponent(hook.id)}/detach`, `Detached ${hook.name}.`);
     this.refresh();

@@ -11,13 +11,36 @@ export function el(tag, attributes = {}, ...children) {
     else if (name in element && !name.includes("-")) element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child != null));
+  element.append(...children.filter((child) => child != null && child !== ""));
   return element;
 }
 
 /** Set a text only where it differs, so that the selection and aria-live regions are left alone. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
+}
+
+const TAIL = 9; // characters after the gap
+const RULER = document.createElement("canvas").getContext("2d");
+
+/** Set a name that loses its middle where it is too long, so that names with one prefix stay distinguishable. */
+export function setName(element, name) {
+  if (element.textContent === name) return;
+  const cut = name.length > 2 * TAIL ? name.length - TAIL : name.length;
+  RULER.font = "600 100px system-ui, sans-serif";
+  element.style.setProperty("--tail", `${RULER.measureText(name.slice(cut)).width / 100}em`);
+  element.classList.add("middle");
+  element.replaceChildren(el("span", {}, name.slice(0, cut)), el("span", {}, name.slice(cut)));
+}
+
+/** What a filter lets pass: a regular expression, or a plain text where it is none. */
+export function matcher(filter) {
+  try {
+    const pattern = new RegExp(filter, "i");
+    return (text) => pattern.test(text);
+  } catch {
+    return (text) => text.toLowerCase().includes(filter.toLowerCase());
+  }
 }
 
 /** Make the rows of a table body, kept by key, so that focus stays where it is. */
@@ -97,21 +120,4 @@ export function ago(secs) {
   if (secs == null) return "–";
   const age = Date.now() / 1000 - secs;
   return age < 2 ? "now" : `${duration(age)} ago`;
-}
-
-/** A setting kept by the browser, one for each place where the page is mounted. */
-export function remembered(name, otherwise) {
-  try {
-    return JSON.parse(localStorage.getItem(`asyncmon.${location.pathname}.${name}`)) ?? otherwise;
-  } catch {
-    return otherwise;
-  }
-}
-
-export function remember(name, value) {
-  try {
-    localStorage.setItem(`asyncmon.${location.pathname}.${name}`, JSON.stringify(value));
-  } catch {
-    // storage is blocked or full: the setting lives as long as the page
-  }
 }

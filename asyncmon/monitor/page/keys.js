@@ -1,6 +1,7 @@
 // Shortcuts of one key, and the dialog that lists them.
 
-import { $, el, remember, remembered } from "./dom.js";
+import { $, el } from "./dom.js";
+import { remember, remembered } from "./settings.js";
 
 export class Keys {
   #keys;

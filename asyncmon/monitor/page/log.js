@@ -1,7 +1,8 @@
 // The newest log lines of the run in focus: at most MOST of them, of the chosen level, followed or not.
 
 import { request, runPath } from "./api.js";
-import { $, clock, el, remember, remembered } from "./dom.js";
+import { $, clock, el } from "./dom.js";
+import { remember, remembered } from "./settings.js";
 
 const MOST = 1000;
 const LEVELS = { DEBUG: 10, INFO: 20, WARNING: 30, ERROR: 40, CRITICAL: 50 };

@@ -7,9 +7,12 @@ import { $, duration, setText } from "./dom.js";
 import { GraphPicture } from "./graph.js";
 import { Keys } from "./keys.js";
 import { Log } from "./log.js";
+import { Media } from "./media.js";
 import { Runs } from "./runs.js";
-import { Status } from "./status.js";
+import { link, remember, remembered } from "./settings.js";
+import { Status, toast } from "./status.js";
 import { Stream } from "./stream.js";
+import { Table } from "./table.js";
 
 const runs = new Runs();
 const details = new Details(runs);
@@ -17,6 +20,8 @@ const status = new Status(runs, () => details.refresh());
 const charts = new Charts(runs);
 const graph = new GraphPicture(runs);
 const log = new Log(runs);
+const media = new Media(runs);
+const table = new Table(runs, charts);
 const stream = new Stream();
 let lost = false; // since the connection was live
 
@@ -28,6 +33,8 @@ stream.addEventListener("reset", () => {
   charts.reload();
   log.refresh();
   details.refresh();
+  media.refresh();
+  table.refresh();
 });
 stream.addEventListener("token", () => login());
 stream.addEventListener("state", ({ detail: { state, secs } }) => {
@@ -100,6 +107,36 @@ $("theme").addEventListener("click", nextTheme);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
 showTheme();
 
+// Panels are collapsed at a click on their titles.
+
+const collapsed = new Set(remembered("collapsed", []));
+for (const section of document.querySelectorAll("section:has(h2 > button.fold)")) {
+  const button = section.querySelector("button.fold");
+  const show = () => {
+    section.toggleAttribute("data-collapsed", collapsed.has(section.id));
+    button.setAttribute("aria-expanded", String(!collapsed.has(section.id)));
+  };
+  button.addEventListener("click", () => {
+    if (!collapsed.delete(section.id)) collapsed.add(section.id);
+    remember("collapsed", [...collapsed]);
+    show();
+  });
+  show();
+}
+
+// A link to this view.
+
+$("link").addEventListener("click", async () => {
+  runs.keep();
+  const address = link();
+  try {
+    await navigator.clipboard.writeText(address);
+    toast("Link copied.");
+  } catch {
+    toast("The link is in the address bar.");
+  }
+});
+
 const AXES = ["step", "elapsed", "clock"];
 const jump = (name) => () => {
   $(name).scrollIntoView();
@@ -121,7 +158,7 @@ new Keys([
   ["p", "pause or resume", () => status.pause()],
   ["f", "follow the log, or not", () => log.follow()],
   ["d", "change the colours", nextTheme],
-  ...["charts", "hooks", "checkpoints", "tasks", "loop", "graph", "log"].map((name, index) => [String(index + 1), `go to: ${name}`, jump(name)]),
+  ...["charts", "table", "media", "hooks", "checkpoints", "tasks", "loop", "graph", "log"].map((name, index) => [String(index + 1), `go to: ${name}`, jump(name)]),
 ]);
 
 const given = new URLSearchParams(location.hash.slice(1)).get("token");

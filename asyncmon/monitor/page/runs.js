@@ -1,6 +1,7 @@
 // The runs: their rows from the server, which one is in focus, and which ones the charts compare.
 
-import { $, el, fillRows, rate, remember, remembered, setText, whole } from "./dom.js";
+import { $, el, fillRows, matcher, rate, setName, setText, whole } from "./dom.js";
+import { remember, remembered } from "./settings.js";
 
 export const COLOURS = 10; // --run-0 to --run-9 in page.css
 const COMPARED_AT_FIRST = 6;
@@ -25,14 +26,20 @@ export class Runs extends EventTarget {
   focused = null;
   #colours = new Map();
   #chosen = remembered("compared", null); // the user's choice, kept over a reload
-  #filter = "";
+  #wanted = remembered("focused", null);
+  #filter = remembered("runs", "");
 
   constructor() {
     super();
+    $("runs-filter").value = this.#filter;
     $("runs-filter").addEventListener("input", ({ target }) => {
-      this.#filter = target.value.toLowerCase();
+      this.#filter = target.value;
+      remember("runs", this.#filter);
       this.#show();
+      this.#tell("filter");
     });
+    $("runs-all").addEventListener("click", () => this.#compareOnly(this.shown().map((row) => row.id)));
+    $("runs-none").addEventListener("click", () => this.#compareOnly([]));
   }
 
   /** All runs, as the server lists them. */
@@ -43,12 +50,12 @@ export class Runs extends EventTarget {
     const chosen = this.#chosen?.filter(known);
     this.compared = chosen?.length || this.#chosen?.length === 0 ? chosen : this.#first();
     if (!known(this.focused)) {
-      const wanted = remembered("focused", null); // before a reload
-      this.focused = known(wanted) ? wanted : (this.#recent()[0]?.id ?? null);
+      this.focused = known(this.#wanted) ? this.#wanted : (this.#recent()[0]?.id ?? null);
     }
     if (this.focused != null && !this.#chosen && !this.compared.includes(this.focused)) this.compared.unshift(this.focused);
     for (const id of this.#colours.keys()) if (!this.compared.includes(id)) this.#colours.delete(id);
     this.#show();
+    this.#tell("rows");
     this.#tell("focus");
     if (this.compared.join() !== before) this.#tell("compare");
   }
@@ -85,9 +92,19 @@ export class Runs extends EventTarget {
   }
 
   compare(id, on) {
-    this.compared = this.compared.filter((other) => other !== id);
-    if (on) this.compared.push(id);
-    else this.#colours.delete(id);
+    const others = this.compared.filter((other) => other !== id);
+    this.#compareOnly(on ? [...others, id] : others);
+  }
+
+  /** Keep the compared runs and the one in focus in the address. */
+  keep() {
+    remember("compared", this.compared);
+    remember("focused", this.focused);
+  }
+
+  #compareOnly(ids) {
+    for (const id of this.#colours.keys()) if (!ids.includes(id)) this.#colours.delete(id);
+    this.compared = ids;
     this.#chosen = this.compared;
     remember("compared", this.compared);
     this.#show();
@@ -96,7 +113,7 @@ export class Runs extends EventTarget {
 
   /** The run after (1) or before (-1) the one in focus. */
   step(by) {
-    const shown = this.#order().map((row) => row.id);
+    const shown = this.shown().map((row) => row.id);
     const at = shown.indexOf(this.focused);
     this.focus(shown[Math.max(0, Math.min(shown.length - 1, at + by))]);
     $("runs").querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
@@ -113,17 +130,18 @@ export class Runs extends EventTarget {
     return [...this.rows.values()].sort((a, b) => rank(a) - rank(b) || (b.updated ?? 0) - (a.updated ?? 0));
   }
 
-  /** As they are listed. */
-  #order() {
+  /** The runs that the filter lets pass, as they are listed. */
+  shown() {
+    const matches = matcher(this.#filter);
     return [...this.rows.values()]
-      .filter((row) => row.name.toLowerCase().includes(this.#filter))
+      .filter((row) => matches(row.name))
       .sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name, "en", { numeric: true }));
   }
 
   #show() {
     setText($("runs-count"), this.rows.size > 1 ? `${this.compared.length} of ${this.rows.size} in the charts` : "");
-    $("runs-filter").hidden = this.rows.size < 8;
-    fillRows($("runs"), this.#order(), (row) => row.id, (row) => this.#make(row), (item, row) => this.#fill(item, row));
+    $("runs-select").hidden = this.rows.size < 2 && !this.#filter;
+    fillRows($("runs"), this.shown(), (row) => row.id, (row) => this.#make(row), (item, row) => this.#fill(item, row));
   }
 
   #make(row) {
@@ -141,7 +159,7 @@ export class Runs extends EventTarget {
     box.checked = on;
     box.setAttribute("aria-label", `Show ${row.name} in the charts`);
     box.dataset.colour = on ? this.colour(row.id) : "";
-    setText(name, row.name);
+    setName(name, row.name);
     name.title = row.name;
     name.setAttribute("aria-current", String(row.id === this.focused));
     const [word, kind] = stateOf(row);

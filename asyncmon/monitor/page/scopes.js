@@ -1,6 +1,5 @@
-// A graph as nested boxes: operations, and name scopes that are opened or collapsed. No DOM.
+// A graph as nested boxes: operations, and name scopes that are collapsed until they are opened. No DOM.
 
-const MOST_BOXES = 30; // opened at first
 const WIDEST = 40; // boxes of one scope; a further box stands for the rest
 
 const AUXILIARY = /^(save|report_uninitialized_variables|report_uninitialized_resources)(_\d+)?\/|^(init|init_\d+|group_deps(_\d+)?)$/;
@@ -15,10 +14,6 @@ class Scope {
     this.nodes = [];
     this.head = null; // the node with the scope's own name: a variable with its initialiser and slots
     this.size = 0;
-  }
-
-  get width() {
-    return Math.min(this.scopes.size + this.nodes.length, WIDEST);
   }
 
   *all() {
@@ -40,7 +35,6 @@ export class Scopes {
     const isShown = (node) => (auxiliary || !AUXILIARY.test(node.name)) && (node.op !== "Const" || node.inputs.length || uses.get(node.name) > 1);
     this.#nodes = new Map(nodes.filter(isShown).map((node) => [node.name, node]));
     for (const node of this.#nodes.values()) this.#place(node);
-    this.#openLargest();
   }
 
   get size() {
@@ -60,19 +54,6 @@ export class Scopes {
       if (scope.head) break;
     }
     scope.nodes.push(node);
-  }
-
-  #openLargest() {
-    let count = this.#root.width;
-    const waiting = [...this.#root.scopes.values()];
-    while (waiting.length) {
-      waiting.sort((one, other) => one.size - other.size);
-      const scope = waiting.pop();
-      if (scope.head || count + scope.width > MOST_BOXES) continue;
-      this.#opened.add(scope.name);
-      count += scope.width;
-      waiting.push(...scope.scopes.values());
-    }
   }
 
   toggle(box) {

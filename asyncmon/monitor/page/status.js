@@ -7,7 +7,7 @@ import { stateOf } from "./runs.js";
 const TITLE_MS = 100; // each change of the title goes to another process of the browser
 
 /** Show a short message; it goes by itself, is read out, and at most four are there. */
-function toast(text, problem = false) {
+export function toast(text, problem = false) {
   const one = el("p", { class: problem ? "toast problem" : "toast" }, text);
   one.addEventListener("click", () => one.remove());
   $("toasts").append(one);
@@ -76,24 +76,25 @@ export class Status {
   async pause() {
     const row = this.#runs.row;
     if (!row || !may(row, row.paused ? "resume" : "pause")) return;
-    if (row.paused) await act(row, "/resume", `${row.name} goes on.`);
-    else await act(row, "/pause", `${row.name} is paused before its next step.`);
+    if (row.paused) await act(row, "/resume", `${row.name} resumed.`);
+    else await act(row, "/pause", `${row.name} paused before its next step.`);
     this.#refresh();
   }
 
   async stop() {
     const row = this.#runs.row;
     if (!row || !may(row, "stop")) return;
-    const text = "The session ends after its present step, saves its last checkpoint and closes. It cannot be started again from here.";
+    const text = "The session ends after the current step, saves a last checkpoint and closes. It cannot be restarted from here.";
     const reason = await ask({ title: `Stop ${row.name}?`, text, yes: "Stop" });
     if (reason == null) return;
-    await act(row, "/stop", `${row.name} was asked to stop.`, reason ? { reason } : {});
+    await act(row, "/stop", `Stop of ${row.name} requested.`, reason ? { reason } : {});
     this.#refresh();
   }
 
   show() {
     const row = this.#runs.row;
     $("status").hidden = !row;
+    $("loading").hidden = true;
     $("no-runs").hidden = Boolean(row);
     if (!row) return;
     const [word, kind] = stateOf(row);
