@@ -51,6 +51,8 @@ NAMESPACE = "asyncmon"
 """Of the names of actors in a cluster."""
 
 _INLINE = 90 << 10  # bytes: Ray sends more than 100 KiB through its object store
+START_SECS = 60.0
+"""Seconds for the process of an actor to start, on a busy machine or a full cluster."""
 _WATCH_SECS = 2.0  # between connections to the control process
 _threads = DaemonExecutor("asyncmon-ray", workers=8)  # a hanging call is abandoned
 _connecting = threading.Lock()
@@ -240,6 +242,7 @@ class RayChannel:
         self._starting: Future[tuple[Any, str]] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._pending: set[asyncio.Future[Any]] = set()
+        self._is_ready = False
         self._closed = False
 
     async def call(self, request: Message, timeout: float) -> Message:
@@ -249,11 +252,17 @@ class RayChannel:
             AbortedError: the actor has died.
             UnavailableError: no response in time, or the actor is being restarted.
         """
-        waits_for = "the actor was not there"
+        waits_for, secs = "the actor was not there", timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(secs):
                 actor = await self._started()
-                waits_for = "no answer came"
+            if not self._is_ready:
+                waits_for, secs = "its process did not start", START_SECS
+                async with asyncio.timeout(secs):
+                    await self._result(actor.__ray_ready__.remote())
+                self._is_ready = True
+            waits_for, secs = "no answer came", timeout
+            async with asyncio.timeout(secs):
                 large = request.nbytes > _INLINE
                 data: Any = (
                     b"".join(frame(request))
@@ -266,7 +275,7 @@ class RayChannel:
                 return await asyncio.to_thread(_own, await self._result(answer[0]))
         except TimeoutError:
             raise UnavailableError(
-                f"{self._where}: {waits_for} within {timeout:g} s. A cluster that has no free CPU for "
+                f"{self._where}: {waits_for} within {secs:g} s. A cluster that has no free CPU for "
                 "the actor lets it wait."
             ) from None
 
