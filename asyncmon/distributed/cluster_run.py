@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
+from asyncmon.graph import DeviceSpec
 from asyncmon.system import clock
 
 Step = Callable[[], int | None]
@@ -74,6 +76,8 @@ class RunRecord:
     """The record of the run on one server. Each method is a request of a :class:`RemoteRun`."""
 
     def __init__(self) -> None:
+        self.cluster: ClusterSpec | None = None
+        """The cluster of the server: which tasks may take part. None: any."""
         self._run: _Run | None = None
         self._stopped: dict[str, str] = {}
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
@@ -135,23 +139,44 @@ class RunRecord:
         """Add a member.
 
         Returns:
-            ``run``; ``stop``, the reason for which it stopped, or None; ``restores``.
+            ``run``; ``stop``, the reason for which it stopped, or None; ``restores``; ``may_leave``:
+            whether the member's job is elastic.
+
+        Raises:
+            InvalidArgumentError: the task is not in the cluster, and its job is not elastic.
         """
-        run = self._run
+        run, may_leave = self._run, self._may_leave(task)
         if number is not None and number in self._stopped:
-            return {"run": number, "stop": self._stopped[number], "restores": 0}
+            stop = self._stopped[number]
+            return {"run": number, "stop": stop, "restores": 0, "may_leave": may_leave}
         if run is None:
             run = self._new(number)
         elif run.number != number and run.stop is not None:
             if not is_chief and run.expects(task):
-                return {"run": run.number, "stop": run.stop, "restores": run.restores}
+                return self._joined(run, may_leave)
             run = self._new(None)
         run.members[name] = _Member(task, is_chief, clock.monotonic())
         run.left.discard(task)
         if is_chief:
             run.chief_left, self._unfinished = False, directory
         self._changed.set()
-        return {"run": run.number, "stop": run.stop, "restores": run.restores}
+        return self._joined(run, may_leave)
+
+    def _joined(self, run: _Run, may_leave: bool) -> dict[str, Any]:
+        return {
+            "run": run.number, "stop": run.stop, "restores": run.restores, "may_leave": may_leave,
+        }  # fmt: skip
+
+    def _may_leave(self, task: str) -> bool:
+        spec, cluster = DeviceSpec.from_string(task), self.cluster
+        if cluster is None or spec.job not in cluster.jobs:
+            return False
+        if spec.job not in cluster.elastic and spec.task not in cluster.task_indices(spec.job):
+            raise InvalidArgumentError(
+                f"{task} joins a run, and the server has {cluster!r}. Add the task, or let tasks of "
+                f"this job join at any time: ClusterSpec(..., elastic=[{spec.job!r}]) on the servers."
+            )
+        return spec.job in cluster.elastic
 
     async def watch(
         self,
@@ -340,6 +365,8 @@ class RemoteRun:
     def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], wait_secs: float) -> None:
         self._ask = ask
         self._wait_secs = wait_secs
+        self.may_leave = False
+        """Whether the job of this session is elastic, as the server says when it joins."""
         self._number: str | None = None
         self._directory = ""
         self._restores = 0
@@ -371,6 +398,7 @@ class RemoteRun:
             directory=self._directory,
         )  # fmt: skip
         self._number, self._restores = answer["run"], answer["restores"]
+        self.may_leave = answer["may_leave"]
         stop: str | None = answer["stop"]
         return stop
 

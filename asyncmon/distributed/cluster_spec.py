@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from asyncmon.protobuf.cluster_def import ClusterDef
@@ -14,11 +14,14 @@ class ClusterSpec:
     Args:
         cluster: a dictionary from names of jobs to lists of addresses (``"host:port"``), or to
             dictionaries from indices to addresses, which may have gaps; a ``ClusterDef``, which is
-            kept; or another ClusterSpec, which is copied.
+            kept unless ``elastic`` is given; or another ClusterSpec, which is copied.
+        elastic: the names of jobs whose tasks join and leave a run at any time. The servers need not
+            know their addresses. Tasks of other jobs are those of the cluster. Default: as in
+            ``cluster``, if that is no dictionary.
 
     Raises:
         TypeError: anything else, or a name or address that is neither text nor bytes.
-        ValueError: an index that is no int32.
+        ValueError: an index that is no int32, or an elastic job that is not in the cluster.
 
     Example:
         >>> cluster = ClusterSpec({"ps": ["a:2222"], "worker": {1: "b:2222"}})
@@ -30,23 +33,30 @@ class ClusterSpec:
 
     __hash__ = None  # type: ignore[assignment]  # compared by value
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: Any, *, elastic: Iterable[str] | None = None) -> None:
         self._jobs: dict[str, dict[int, str]]
         if isinstance(cluster, dict):
             self._jobs = {job: _by_index(job, tasks) for job, tasks in cluster.items()}
             self._cluster_def = _cluster_def(self._jobs)
-            return
-        if isinstance(cluster, ClusterSpec):
-            self._cluster_def = ClusterDef()
-            self._cluster_def.CopyFrom(cluster.as_cluster_def())
-        elif isinstance(cluster, ClusterDef):
+        elif isinstance(cluster, ClusterDef) and elastic is None:
             self._cluster_def = cluster
+        elif isinstance(cluster, ClusterDef | ClusterSpec):
+            found = cluster if isinstance(cluster, ClusterDef) else cluster.as_cluster_def()
+            self._cluster_def = ClusterDef()
+            self._cluster_def.CopyFrom(found)
         else:
             raise TypeError(
                 "`cluster` must be a dictionary mapping one or more job names to lists of network "
                 "addresses, or a `ClusterDef` protocol buffer"
             )
-        self._jobs = {job.name: dict(job.tasks) for job in self._cluster_def.job}
+        if not isinstance(cluster, dict):
+            self._jobs = {job.name: dict(job.tasks) for job in self._cluster_def.job}
+        if elastic is not None:
+            names = [elastic] if isinstance(elastic, str) else list(elastic)
+            if unknown := [name for name in names if name not in self._jobs]:
+                raise ValueError(f"elastic={names!r}: {self!r} has no job {unknown[0]!r}.")
+            for job in self._cluster_def.job:
+                job.elastic = job.name in names
 
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
         """Return ``{job: addresses}``: a list, or a dictionary by index where there are gaps."""
@@ -65,6 +75,11 @@ class ClusterSpec:
     def jobs(self) -> list[str]:
         """The names of the jobs."""
         return list(self._jobs)
+
+    @property
+    def elastic(self) -> list[str]:
+        """The names of the jobs whose tasks join and leave a run at any time."""
+        return [job.name for job in self._cluster_def.job if job.elastic]
 
     def num_tasks(self, job_name: str) -> int:
         """Return how many tasks a job has. ValueError where there is no such job, here and below."""
@@ -99,7 +114,8 @@ class ClusterSpec:
 
     def __repr__(self) -> str:
         jobs = self.as_dict()
-        return f"ClusterSpec({{{', '.join(f'{job!r}: {jobs[job]!r}' for job in sorted(jobs))}}})"
+        text = ", ".join(f"{job!r}: {jobs[job]!r}" for job in sorted(jobs))
+        return f"ClusterSpec({{{text}}}{f', elastic={self.elastic!r}' if self.elastic else ''})"
 
 
 def _by_index(job: str, tasks: Any) -> dict[int, str]:

@@ -30,6 +30,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--cluster", required=True, metavar="JSON", help='{"ps": ["host:2222"], "worker": [...]}')
     add("--job", help="the job of this task; may be left out where there is one")
     add("--task", type=int, help="its index; may be left out where the job has one task")
+    add(
+        "--elastic", action="append", metavar="JOB",
+        help="tasks of this job join and leave a run; may be given more than once",
+    )  # fmt: skip
     add("--port", type=int, default=0, help="listen at another port than that of the cluster")
     add(
         "--token-file", type=Path, metavar="FILE", help=f"has the secret; else {TOKEN} is, if it is set"
@@ -56,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         OpError: the port is taken.
     """
     try:
-        cluster = ClusterSpec(json.loads(options.cluster))
+        cluster = ClusterSpec(json.loads(options.cluster), elastic=options.elastic)
     except (ValueError, TypeError) as error:
         raise ValueError(f"--cluster: {error}") from error
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

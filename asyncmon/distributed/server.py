@@ -93,6 +93,7 @@ class Server:
         # All three are read by tests and tools.
         self.service = SessionService(self.backend, self._part_of)
         self.service.add_method("reset", self._answer_reset)
+        self.service.run_record.cluster = ClusterSpec(self._def.cluster)
         self.state = SharedState(self._config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None

@@ -20,6 +20,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.program import global_step_fetch, step_fetch
 from asyncmon.runtime.protocols import ClusterRun, SessionMembers
+from asyncmon.runtime.shutdown.stop_control import SIGNAL
 from asyncmon.system.clock import random_bytes
 from asyncmon.system.members import members_of
 
@@ -92,9 +93,11 @@ class ClusterHook(SessionRunHook):
 
     :func:`MonitoredTrainingSession` adds one if its ``master`` is not "". A stop request in one
     session stops the others after their current run, or 10 s later. The end of the data and an error
-    of one session do not stop the others. If a run fails before the stop, the session recovers and
-    continues to the step of the stop. The chief waits for the workers before its last checkpoint,
-    which therefore has all of their steps. The hook has no effect outside a cluster.
+    of one session do not stop the others. A worker whose job is elastic, see
+    :class:`~asyncmon.distributed.ClusterSpec`, leaves the run at a signal, and stops no others. If a
+    run fails before the stop, the session recovers and continues to the step of the stop. The chief
+    waits for the workers before its last checkpoint, which therefore has all of their steps. The hook
+    has no effect outside a cluster.
 
     Args:
         is_chief: whether this session ends last.
@@ -164,8 +167,11 @@ class ClusterHook(SessionRunHook):
         if self._rollback is not None:
             self._log_rollback()
         try:
-            if coord.should_stop():
-                reason = coord.stop_reason or f"{self._name} stopped"
+            reason = coord.stop_reason or f"{self._name} stopped"
+            leaves = run.may_leave and not self._is_chief and reason.startswith(SIGNAL)
+            if leaves:
+                logger.info("This worker leaves the run: %s.", reason)
+            elif coord.should_stop():
                 await run.stop(reason, members.global_step)
             if self._is_chief:
                 await self._wait_for_others(run)

@@ -11,6 +11,7 @@ class JobDef(Message):
 
     name: str = proto(1, Kind.TEXT)
     tasks: Map[str] = proto(2, Kind.TEXT, key=Kind.INT)
+    elastic: bool = proto(100, Kind.BOOL)  # not in TF1, which ignores it
 
 
 class ClusterDef(Message):

@@ -107,6 +107,9 @@ class ClusterRun(Protocol):
     record is lost or cannot be reached.
     """
 
+    may_leave: bool
+    """Whether the session can leave the run by a signal without stopping it. Set by :meth:`join`."""
+
     def continue_from(self, before: Any) -> None:
         """Take part in the run of a session that this one replaces. Called with its ``cluster_run``."""
 
