@@ -355,7 +355,7 @@ class RemoteBackend:
                 raise
             answer = await self.channel.call(request, self._timeout)
         self._is_silent = False
-        count = len(answer.buffers)
+        count = len(answer.header) >> 4  # the description of an array takes 16 bytes
         content: dict[str, Any] = await off_loop(count, lambda: Decoder(answer).value())
         if "error" in content:
             error = error_of(content["error"], self._graph)

@@ -29,7 +29,7 @@ VERSION = 2
 MAX_HEADER = 1 << 28
 """The maximum bytes of a header."""
 
-_SHORT = 1 << 10  # bytes: smaller arrays are in the header
+_SHORT = 1 << 10  # bytes: texts of up to this size are in the header, arrays share a buffer
 _MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.protobuf.run_options.")
 _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
@@ -127,6 +127,8 @@ class Encoder:
     def __init__(self, special: Callable[[Any], Any] | None = None) -> None:
         self.buffers: list[Buffer] = []
         self._special = special
+        self._short = bytearray()
+        self._short_at: int | None = None
 
     def message(self, value: Any) -> Message:
         """Return a value as a message, with all buffers so far."""
@@ -197,16 +199,28 @@ class Encoder:
             sizes = np.array([len(part) for part in parts], np.uint64)
             at = self._buffer(sizes.tobytes()), self._buffer(b"".join(parts))
             return ["array", "O", list(array.shape), *at]
-        if array.dtype.kind not in _ARRAYS:
-            raise TypeError(f"An array of dtype {array.dtype} cannot be sent.")
+        name = _names.get(array.dtype)
+        if name is None:
+            if array.dtype.kind not in _ARRAYS:
+                raise TypeError(f"An array of dtype {array.dtype} cannot be sent.")
+            name = _names[array.dtype] = array.dtype.str
+        if array.nbytes <= _SHORT:
+            if self._short_at is None:
+                self._short_at = self._buffer(self._short)
+            start = len(self._short)
+            self._short += array.tobytes()
+            self._short += bytes(-len(self._short) % 16)
+            return ["array", name, array.shape, self._short_at, start]
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return ["array", array.dtype.str, list(array.shape), self._buffer(flat.data)]
+        return ["array", name, array.shape, self._buffer(flat.data)]
 
     def _buffer(self, data: Buffer) -> int:
         self.buffers.append(data)
         return len(self.buffers) - 1
 
 
+_names: dict[Any, str] = {}  # of the dtypes of arrays that were sent
+_dtypes: dict[str, Any] = {}
 _PLAIN = frozenset({type(None), bool, float, str})
 _STRUCTURES = {list: "list", tuple: "tuple", frozenset: "set"}
 
@@ -272,55 +286,41 @@ class Decoder:
             return {key: self.decode(item) for key, item in data.items()}
         if kind is not list:
             return data
-        match data:
-            case ["list", *items]:
-                return [self.decode(item) for item in items]
-            case ["tuple", *items]:
-                return tuple([self.decode(item) for item in items])
-            case ["array", *parts]:
-                return self._array(*parts)
-            case ["scalar", *parts]:
-                return self._array(*parts)[()]
-            case ["int", str() as digits]:
-                return int(digits, 16)
-            case ["buffer", int() as number]:
-                return bytes(self._buffers[number])
-            case ["dict", *items]:
-                return {self.decode(key): self.decode(item) for key, item in items}
-            case ["set", *items]:
-                return frozenset([self.decode(item) for item in items])
-            case ["dtype", str() as name]:
-                return as_dtype(name)
-            case ["shape", dims]:
-                return TensorShape(dims)
-            case ["dimension", value]:
-                return Dimension(value)
-            case ["..."]:
-                return ...
-            case ["iterator", int() as count]:
-                return iter(range(count))
-            case ["object", str() as module, str() as name, *parts]:
-                return self._object(module, name, [self.decode(part) for part in parts])
-        if self._special is None:
-            raise ValueError(f"no value is written as {data!r:.100}")
-        return self._special(data)
+        try:
+            read = _READ[data[0]]
+        except (KeyError, IndexError, TypeError):
+            if self._special is None:
+                raise ValueError(f"no value is written as {data!r:.100}") from None
+            return self._special(data)
+        return read(self, *data[1:])
 
-    def _array(self, dtype: str, shape: list[int], *numbers: int) -> Any:
-        buffers = [self._buffers[number] for number in numbers]
+    def _items(self, *items: Any) -> list[Any]:
+        return [self.decode(item) for item in items]
+
+    def _dict(self, *items: Any) -> dict[Any, Any]:
+        return {self.decode(key): self.decode(item) for key, item in items}
+
+    def _array(self, dtype: str, shape: list[int], number: int, start: int = 0) -> Any:
         if dtype == "O":
-            sizes, joined = np.frombuffer(buffers[0], np.uint64).tolist(), memoryview(buffers[1])
-            if sum(sizes) != len(joined):
-                raise ValueError(f"strings of {sum(sizes)} bytes in a buffer of {len(joined)}")
-            parts, at = np.empty(len(sizes), object), 0
-            for i, size in enumerate(sizes):
-                parts[i] = bytes(joined[at : at + size])
-                at += size
-            return parts.reshape(shape)
-        (buffer,) = buffers
-        kind = np.dtype(dtype)
-        if kind.kind not in _ARRAYS:
-            raise ValueError(f"an array of dtype {dtype!r}")
-        return np.frombuffer(buffer, kind).reshape(shape)
+            return self._strings(shape, number, start)
+        kind = _dtypes.get(dtype)
+        if kind is None:
+            kind = np.dtype(dtype)
+            if kind.kind not in _ARRAYS:
+                raise ValueError(f"an array of dtype {dtype!r}")
+            _dtypes[dtype] = kind
+        return np.ndarray(shape, kind, self._buffers[number], start)
+
+    def _strings(self, shape: list[int], number: int, joined: int) -> Any:
+        sizes = np.frombuffer(self._buffers[number], np.uint64).tolist()
+        data = memoryview(self._buffers[joined])
+        if sum(sizes) != len(data):
+            raise ValueError(f"strings of {sum(sizes)} bytes in a buffer of {len(data)}")
+        parts, at = np.empty(len(sizes), object), 0
+        for i, size in enumerate(sizes):
+            parts[i] = bytes(data[at : at + size])
+            at += size
+        return parts.reshape(shape)
 
     def _object(self, module: str, name: str, parts: list[Any]) -> Any:
         if not is_of_engine(module):
@@ -332,6 +332,27 @@ class Decoder:
         return (
             kind(*parts) if issubclass(kind, tuple) else kind(**dict(zip(fields, parts, strict=True)))
         )
+
+
+_READ: dict[Any, Callable[..., Any]] = {
+    "list": Decoder._items,
+    "tuple": lambda decoder, *items: tuple(decoder._items(*items)),
+    "set": lambda decoder, *items: frozenset(decoder._items(*items)),
+    "dict": Decoder._dict,
+    "array": Decoder._array,
+    "scalar": lambda decoder, *parts: decoder._array(*parts)[()],
+    "int": lambda _decoder, digits: int(digits, 16),
+    "buffer": lambda decoder, number: bytes(decoder._buffers[number]),
+    "dtype": lambda _decoder, name: as_dtype(name),
+    "shape": lambda _decoder, dims: TensorShape(dims),
+    "dimension": lambda _decoder, value: Dimension(value),
+    "...": lambda _decoder: ...,
+    "iterator": lambda _decoder, count: iter(range(count)),
+    "object": lambda decoder, module, name, *parts: decoder._object(
+        module, name, decoder._items(*parts)
+    ),
+}
+"""How each kind of value is read."""
 
 
 def decode(message: Message) -> Any:
