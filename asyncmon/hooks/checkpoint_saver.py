@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import os
@@ -12,6 +13,7 @@ from typing import Any, cast
 from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory_lock import DirectoryLock
+from asyncmon.errors import PREEMPTION
 from asyncmon.graph import Graph
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, PendingSaves, check_listeners
 from asyncmon.hooks.eval_hook import Evaluations, Metrics
@@ -34,6 +36,8 @@ from asyncmon.system.functions import function_of
 
 logger = logging.getLogger(__name__)
 
+_PAUSES_SECS = (0.5, 2.0)  # before the last checkpoint is tried again
+
 
 class CheckpointSaverHook(SessionRunHook):
     """Save checkpoints periodically. TF1: ``tf.train.CheckpointSaverHook``.
@@ -47,7 +51,8 @@ class CheckpointSaverHook(SessionRunHook):
     After a signal, a part of the grace period is reserved for the last save: twice the longest of the
     last five saves, or half of the period before the first save.
 
-    An error of a save or of a listener in the background interrupts the run. After
+    An error of a save or of a listener in the background interrupts the run. The last save is tried
+    three times if a server or the network fails. After
     :func:`~asyncmon.hooks.veto_saving`, for example because of a NaN, nothing is saved.
 
     Args:
@@ -187,11 +192,25 @@ class CheckpointSaverHook(SessionRunHook):
         await self._saves.wait()
         is_due = step != self.saved_step or self._has_metrics(step)
         if is_due and self._boundary.vetoed is None:
-            handle = await self._save_at(session, step)
-            self._saver.unthrottle()
-            await self._saves.finish(handle)
+            await self._save_last(session, step)
         for listener in self._listeners:
             await listener.end(session, step)
+
+    async def _save_last(self, session: Session, step: int) -> None:
+        """Save, and again after a failure of a server or the network: there is no recovery any more."""
+        await self._call_before_save(session, step)
+        for pause in (*_PAUSES_SECS, None):
+            handle = self._start_save(session)
+            self._saver.unthrottle()
+            try:
+                await self._saves.finish(handle)
+            except PREEMPTION as error:
+                if handle.error is None or pause is None:
+                    raise
+                logger.warning("The last checkpoint failed; trying again in %g s: %s", pause, error)
+                await asyncio.sleep(pause)
+            else:
+                return
 
     async def save_now(self, session: Session) -> str:
         """Save the state between two steps, unless it is saved, and return the path after the commit.
