@@ -121,7 +121,7 @@ class Lifecycle:
         shutdown.unsaved = self._unsaved
         shutdown.enter()
         if self._handle_signals:
-            self._undo.callback(process_shutdown.call_on_signal(self._on_signal))
+            self._undo.callback(process_shutdown.get().call_on_signal(self._on_signal))
         self.stops.begin()
         creator = members_of(CreatorMembers, self._creator)
         program = as_program(creator.program)
@@ -149,7 +149,7 @@ class Lifecycle:
             warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
     def _report_open(self) -> None:
-        if self.state is SessionState.OPEN and self.loop not in process_shutdown.loops:
+        if self.state is SessionState.OPEN and not self.stops.shutdown.is_closed_later(self.loop):
             step, lost = step_of(self.raw), self._unsaved()
             logger.warning(
                 "Session ended%s: it was not closed%s.",
@@ -364,7 +364,7 @@ class Lifecycle:
             failed = False
             if closing.outcome is not None:
                 self.end_reason, failed = closing.outcome.reason, closing.outcome.error is not None
-            hit = failed and process_shutdown.received is not None
+            hit = failed and process_shutdown.get().received is not None
             self.stops.shutdown.leave(stopped=hit or self.stops.is_preempted())
             self._closing = self.lock.holder = sessions.current = (
                 None  # the holder refers to the body's error

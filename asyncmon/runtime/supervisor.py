@@ -192,7 +192,9 @@ class Supervisor:
         finally:
             if sess is not None:
                 await shielded(close_raw, sess, name="closing the supervisor's session")
-            shutdown.leave(stopped=cancelled is not None and process_shutdown.received is not None)
+            shutdown.leave(
+                stopped=cancelled is not None and process_shutdown.get().received is not None
+            )
         if cancelled is not None:
             raise cancelled
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.system import clock
+from asyncmon.system.process import ProcessLocal
 from asyncmon.system.signals import SignalHandlers
 
 FAILED, PREEMPTED, ABORTED = 1, 75, 130
@@ -176,7 +177,8 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-process_shutdown = ProcessShutdown()
+process_shutdown: ProcessLocal[ProcessShutdown] = ProcessLocal(ProcessShutdown)
+"""The shutdown of this process."""
 """The shutdown of this process."""
 
 
@@ -187,10 +189,10 @@ class SessionShutdown:
 
     Args:
         grace: the grace period of the session in seconds.
-        process: the shutdown of the process, which may end earlier.
+        process: the shutdown of the process, which may end earlier. Default: that of this process.
     """
 
-    def __init__(self, grace: float, process: ProcessShutdown = process_shutdown) -> None:
+    def __init__(self, grace: float, process: ProcessShutdown | None = None) -> None:
         self.grace = grace
         """The grace period in seconds. From a signal on, at most the time that the process has."""
         self.signalled = False
@@ -202,12 +204,16 @@ class SessionShutdown:
         self.close: Callable[[BaseException | None], Coroutine[Any, Any, Any]] | None = None
         """Closes the session, with the error of ``main``, if the program has not closed it."""
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._process = process
+        self._process = process_shutdown.get() if process is None else process
         self._own_grace = grace
         self._save_secs = 0.0
         self._deadline = math.inf
         self._left = dict.fromkeys(Stage, 0.0)
         self._limits: dict[asyncio.Timeout, Stage] = {}
+
+    def is_closed_later(self, loop: asyncio.AbstractEventLoop | None) -> bool:
+        """Return whether ``am.run`` closes the sessions of a loop that the program has not closed."""
+        return loop in self._process.loops
 
     def enter(self) -> None:
         """Add the session to the open ones of the process."""

@@ -82,21 +82,22 @@ def run(
     atexit.unregister(_ignore_signals)
     atexit.register(_ignore_signals)
     host = _Host()
-    let_go = process_shutdown.hold(host.first, host.second, stop_grace_period_secs)
+    let_go = process_shutdown.get().hold(host.first, host.second, stop_grace_period_secs)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             result: T = runner.run(host.call(main, args))
-        if process_shutdown.stopped:
+        if process_shutdown.get().stopped:
             raise SystemExit(_stop_status())
         return result
     except BaseException as error:
-        if process_shutdown.received is None or not _says_stopped(error):
+        if process_shutdown.get().received is None or not _says_stopped(error):
             host.failed = not isinstance(error, SystemExit)
             raise
         raise SystemExit(_stop_status()) from error
     finally:
         is_interactive = hasattr(sys, "ps1")  # Python sets it there only
-        if process_shutdown.received is None or is_interactive:  # else the process is to end, in time
+        # Else the process is to end, in time.
+        if process_shutdown.get().received is None or is_interactive:
             host.release()
             let_go()
 
@@ -122,7 +123,7 @@ def _check(main: Any, grace: Any) -> None:
 def _ignore_signals() -> None:
     # Python restores the default handlers at exit. A process that is done then keeps its status.
     for number in SIGNALS:
-        if is_default(signal.getsignal(number)) or process_shutdown.handlers.has(number):
+        if is_default(signal.getsignal(number)) or process_shutdown.get().handlers.has(number):
             signal.signal(number, signal.SIG_IGN)
 
 
@@ -130,19 +131,19 @@ def _says_stopped(error: BaseException) -> bool:
     """Return whether an error is only the cancellation by a stop, or the end of the grace period."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_says_stopped, error.exceptions))
-    over = any(error is one for one in process_shutdown.timeouts)
+    over = any(error is one for one in process_shutdown.get().timeouts)
     return over or isinstance(error, asyncio.CancelledError | CancelledError)
 
 
 def _stop_status() -> int:
     """Log the stop, and return the exit status."""
-    received, status = process_shutdown.received, process_shutdown.status()
+    received, status = process_shutdown.get().received, process_shutdown.get().status()
     name = "a stop of its cluster" if received is None else received[0]
     if status == PREEMPTED:
         text = "Stopped by %s, everything is saved. Exit status %d: start it again to continue."
         logger.warning(text, name, status)
     else:
-        lost = "; ".join(process_shutdown.losses())
+        lost = "; ".join(process_shutdown.get().losses())
         logger.error("Stopped by %s, and %s. Exit status %d.", name, lost, status)
     return status
 
@@ -169,8 +170,8 @@ class _Host:
         task = asyncio.current_task()
         assert task is not None, "a runner makes one"
         self._main = task
-        process_shutdown.loops.add(task.get_loop())
-        forget = process_shutdown.call_on_signal(self._on_signal)
+        process_shutdown.get().loops.add(task.get_loop())
+        forget = process_shutdown.get().call_on_signal(self._on_signal)
         try:
             result = main(*args)
             if not inspect.isawaitable(result):
@@ -183,13 +184,13 @@ class _Host:
             await self._close_sessions(None)
             return result
         finally:
-            process_shutdown.loops.discard(task.get_loop())
+            process_shutdown.get().loops.discard(task.get_loop())
             forget()
 
     async def _close_sessions(self, error: BaseException | None) -> None:
         """Close the sessions that were started and not closed, the last one first."""
         async with contextlib.AsyncExitStack() as stack:
-            for one in process_shutdown.sessions:
+            for one in process_shutdown.get().sessions:
                 if one.close is not None and one.loop is self._main.get_loop() and not one.is_closing:
                     stack.push_async_callback(one.close, error)
 
@@ -198,7 +199,7 @@ class _Host:
 
     def _cancel_main(self, is_due: bool) -> None:
         """Cancel ``main`` now; with open sessions after the deadline of their runs or their close."""
-        sessions = [one for one in process_shutdown.sessions if one.signalled]
+        sessions = [one for one in process_shutdown.get().sessions if one.signalled]
         if is_due:
             closing = [one for one in sessions if one.is_closing and not one.is_over(Stage.JOIN)]
             times = [one.until(Stage.JOIN) for one in closing]
@@ -234,8 +235,8 @@ class _Host:
         except queue.Empty:
             status = FAILED
             try:
-                status = FAILED if self.failed else process_shutdown.status()
-                lost = "; ".join(process_shutdown.losses())
+                status = FAILED if self.failed else process_shutdown.get().status()
+                lost = "; ".join(process_shutdown.get().losses())
                 what = f"The grace period is over. Exit status {status}.{lost and ' Lost: '}{lost}\n"
                 os.write(2, what.encode())  # a lock of the log, or of a stream, may be held
             finally:

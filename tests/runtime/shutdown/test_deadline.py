@@ -94,13 +94,13 @@ async def test_the_status_says_whether_an_open_or_a_stopped_session_lost_its_sta
 @pytest.mark.asyncio
 async def test_a_session_that_nothing_refers_to_any_more_is_reported() -> None:
     sess = await MonitoredSession(ScriptedCreator(ScriptedSession([1]))).start()
-    assert len(process_shutdown.sessions) == 1
+    assert len(process_shutdown.get().sessions) == 1
     holder = [sess]
     del sess
     with pytest.warns(ResourceWarning, match="was started here and not closed") as caught:
         holder.clear()
     assert [Path(one.filename).name for one in caught] == [Path(__file__).name]
-    assert not process_shutdown.sessions
+    assert not process_shutdown.get().sessions
 
 
 @pytest.mark.asyncio
@@ -109,4 +109,4 @@ async def test_a_session_that_was_closed_is_not() -> None:
     await sess.close()
     del sess
     gc.collect()
-    assert not process_shutdown.sessions
+    assert not process_shutdown.get().sessions
