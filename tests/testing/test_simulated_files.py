@@ -21,6 +21,7 @@ from asyncmon.testing.simulation import (
     inject,
     kill,
     slow_disk,
+    terminate,
 )
 
 
@@ -56,6 +57,15 @@ def test_a_training_continues_from_its_last_checkpoint_after_a_crash() -> None:
     report = simulate({"train": lambda: train(saves)}, [at(2.27, crash("train", restart_secs=5))])
     assert report.results == {"train": [20, 40]}
     assert "/run/model.ckpt-40.json" in report.disk.files()
+
+
+def test_a_terminated_training_saves_and_continues_later() -> None:
+    saves = Acknowledged()
+    report = simulate({"train": lambda: train(saves)}, [at(2.27, terminate("train", 5))])
+    assert report.results == {"train": [23, 40]}  # the current step is completed
+    assert [line[14:] for line in report.log] == [
+        "terminate train, start again in 5 s", "train ended", "start train", "train ended",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(20))

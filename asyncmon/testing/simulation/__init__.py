@@ -8,15 +8,16 @@
 # isort: off
 from asyncmon.testing.simulation.actions import (
     Action, Event, at, crash, crash_at_write, disturb, fill_disk, jump_clock, kill, partition,
-    slow_disk, start, suspend,
+    slow_disk, start, suspend, terminate,
 )
 from asyncmon.testing.simulation.disk import Disk
+from asyncmon.testing.simulation.faults import Faults
 from asyncmon.testing.simulation.run import Report, SimulationError, inject, simulate
 
 __all__ = [
-    "Action", "Disk", "Event", "Report", "SimulationError", "at", "crash", "crash_at_write", "disturb",
-    "fill_disk", "inject", "jump_clock", "kill", "partition", "simulate", "slow_disk", "start",
-    "suspend",
+    "Action", "Disk", "Event", "Faults", "Report", "SimulationError", "at", "crash", "crash_at_write",
+    "disturb", "fill_disk", "inject", "jump_clock", "kill", "partition", "simulate", "slow_disk",
+    "start", "suspend", "terminate",
 ]
 # fmt: on
 # isort: on

@@ -14,12 +14,14 @@ class Action:
     Attributes:
         text: the line of the log.
         apply: does it in the :class:`.world.World` of a simulation.
-        starts: the name of the process that it starts.
+        name: the process that it happens to, None for several.
+        starts: whether it starts that process.
     """
 
     text: str
     apply: Callable[[Any], None]
-    starts: str | None = None
+    name: str | None = None
+    starts: bool = False
 
     def __repr__(self) -> str:
         return self.text
@@ -44,7 +46,9 @@ def kill(name: str, restart_secs: float | None = None) -> Action:
         name: the process.
         restart_secs: start it again after this time. None: it stays dead.
     """
-    return Action(_ends("kill", name, restart_secs), lambda world: world.end(name, False, restart_secs))
+    return Action(
+        _ends("kill", name, restart_secs), lambda world: world.end(name, False, restart_secs), name
+    )
 
 
 def crash(name: str, restart_secs: float | None = None) -> Action:
@@ -54,7 +58,20 @@ def crash(name: str, restart_secs: float | None = None) -> Action:
         name: the process.
         restart_secs: start it again after this time. None: it stays dead.
     """
-    return Action(_ends("crash", name, restart_secs), lambda world: world.end(name, True, restart_secs))
+    return Action(
+        _ends("crash", name, restart_secs), lambda world: world.end(name, True, restart_secs), name
+    )
+
+
+def terminate(name: str, restart_secs: float | None = None) -> Action:
+    """Send SIGTERM to a process. Its sessions stop, save and close; without one it ends at once.
+
+    Args:
+        name: the process.
+        restart_secs: start it after this time, if it has ended by then. None: never.
+    """
+    text = _ends("terminate", name, restart_secs)
+    return Action(text, lambda world: world.terminate(name, restart_secs), name)
 
 
 def _ends(what: str, name: str, restart_secs: float | None) -> str:
@@ -63,12 +80,12 @@ def _ends(what: str, name: str, restart_secs: float | None) -> str:
 
 def start(name: str) -> Action:
     """Start a process that is dead or has ended."""
-    return Action(f"start {name}", lambda world: world.start(name), name)
+    return Action(f"start {name}", lambda world: world.start(name), name, True)
 
 
 def suspend(name: str, secs: float) -> Action:
     """Stop a process for some time, as SIGSTOP and SIGCONT do."""
-    return Action(f"suspend {name} for {secs:g} s", lambda world: world.suspend(name, secs))
+    return Action(f"suspend {name} for {secs:g} s", lambda world: world.suspend(name, secs), name)
 
 
 def partition(names: str | set[str], secs: float, others: set[str] | None = None) -> Action:
@@ -87,7 +104,7 @@ def partition(names: str | set[str], secs: float, others: set[str] | None = None
 
 def jump_clock(name: str, secs: float) -> Action:
     """Move the wall clock of a machine. The monotonic clock does not jump."""
-    return Action(f"move the clock of {name} by {secs:g} s", lambda world: world.jump(name, secs))
+    return Action(f"move the clock of {name} by {secs:g} s", lambda world: world.jump(name, secs), name)
 
 
 def crash_at_write(name: str, changes: int, restart_secs: float | None = None) -> Action:
@@ -99,7 +116,7 @@ def crash_at_write(name: str, changes: int, restart_secs: float | None = None) -
         restart_secs: start it again after this time. None: it stays dead.
     """
     text = _ends(f"after {changes} more changes of files, crash", name, restart_secs)
-    return Action(text, lambda world: world.crash_at_write(name, changes, restart_secs))
+    return Action(text, lambda world: world.crash_at_write(name, changes, restart_secs), name)
 
 
 def fill_disk(secs: float, free: int = 0) -> Action:

@@ -119,7 +119,10 @@ class SimulationLoop(VirtualTimeLoop):
         self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
     ) -> asyncio.Task[Any]:
         self._tasks += 1
-        return SimulatedTask(self._tasks, coro, loop=loop, **options)
+        task = SimulatedTask(self._tasks, coro, loop=loop, **options)
+        if getattr(task.process, "is_dead", False):  # its coroutines are closed, and make this one
+            task.process.lose(task)  # type: ignore[union-attr]
+        return task
 
 
 class SimulatedTask(asyncio.Task[Any]):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any
 
 from asyncmon.graph.core.graph import Graph
+from asyncmon.runtime.shutdown.deadline import ProcessShutdown, process_shutdown
 from asyncmon.system.process import SimulatedProcess, simulated
+from asyncmon.system.signals import SignalHandlers
 from asyncmon.testing.simulation.loop import SimulationLoop
 
 Main = Callable[[], Awaitable[Any]]
@@ -28,6 +31,7 @@ class Process(SimulatedProcess):
         ended: the time of its end.
         blocked: seconds for which a disk has blocked the last call in a thread.
         crash: cuts the power of its machine.
+        end: ends the process by a signal.
     """
 
     loop: SimulationLoop
@@ -40,12 +44,15 @@ class Process(SimulatedProcess):
         self.ended = 0.0
         self.blocked = 0.0
         self.crash: Callable[[], None]
+        self.end: Callable[[], None]
         self._is_suspended = False
         self._kept: list[Any] = []
         self._lost: list[asyncio.Task[Any]] = []
         self.context = Context()
         self.context.run(simulated.set, self)
         self._main = main
+        shutdown = self.locals[process_shutdown] = ProcessShutdown()
+        shutdown.handlers = _Handlers(shutdown._handle, lambda: self.end())
         self.task: asyncio.Task[Any]
 
     def start(self) -> None:
@@ -76,10 +83,23 @@ class Process(SimulatedProcess):
     def kill(self) -> None:
         """End at once, without executing any more code."""
         self.is_dead = True
+        self.locals[process_shutdown].loops.add(self.loop)  # no report of sessions that it left open
         self._kept.clear()
-        self._lost = self.tasks()
-        for task in self._lost:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own
+        for task in self.tasks():
+            self.lose(task)
+
+    def lose(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task of the dead process until its coroutine is closed."""
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own
+        self._lost.append(task)
+
+    def terminate(self) -> None:
+        """Deliver SIGTERM: to the open sessions, else it ends the process."""
+        shutdown: ProcessShutdown = self.locals[process_shutdown]
+        if isinstance(shutdown.handlers, _Handlers) and shutdown.handlers.installed:
+            self.context.copy().run(shutdown.handlers.receive)
+        else:
+            self.end()
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """Return the pending tasks of this process."""
@@ -87,7 +107,8 @@ class Process(SimulatedProcess):
 
     def dispose(self) -> None:
         """Close the coroutines of a dead process, which run their ``finally`` without any effect."""
-        for task in self._lost:
+        asyncio._set_running_loop(self.loop)
+        for task in self._lost:  # which grows
             coro = task.get_coro()
             for _ in range(_CLOSES):
                 try:
@@ -95,7 +116,33 @@ class Process(SimulatedProcess):
                 except BaseException:  # of its finally; it awaits again after "ignored GeneratorExit"
                     continue
                 break
+        asyncio._set_running_loop(None)
 
     async def _run(self) -> Any:
         with Graph().as_default():
             return await self._main()
+
+
+class _Handlers(SignalHandlers):
+    """Handlers of simulated signals, while there are any."""
+
+    def __init__(self, on_signal: Callable[[int, str, object], None], end: Callable[[], None]) -> None:
+        super().__init__(on_signal)
+        self.installed = False
+        self._end = end
+
+    def install(self) -> None:
+        self.installed = True
+
+    def restore(self) -> None:
+        self.installed = False
+
+    def has(self, number: int) -> bool:
+        return self.installed
+
+    def act_by_default(self, number: int, frame: object) -> None:
+        self._end()
+
+    def receive(self) -> None:
+        """Handle a SIGTERM."""
+        self._on_signal(signal.SIGTERM, "SIGTERM", None)

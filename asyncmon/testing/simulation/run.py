@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 
 from asyncmon.testing.simulation.actions import Action, Event
 from asyncmon.testing.simulation.disk import Disk
+from asyncmon.testing.simulation.faults import Faults
 from asyncmon.testing.simulation.loop import SimulationLoop
 from asyncmon.testing.simulation.network import current_process
 from asyncmon.testing.simulation.process import Main, Process
@@ -53,6 +55,7 @@ def simulate(
     schedule: Iterable[Event] = (),
     *,
     seed: int = 0,
+    faults: Faults | None = None,
     services: Mapping[str, Main] | None = None,
     disk: Disk | None = None,
     deadline_secs: float = 3600.0,
@@ -70,11 +73,13 @@ def simulate(
     with _collected_afterwards():
         loop = SimulationLoop(f"{seed}.{report.disk.runs}")
         report.disk.runs += 1
-        world = World(loop, {**(services or {}), **programs}, report.disk)
+        mains = {**(services or {}), **programs}
+        world = World(loop, mains, report.disk)
         try:
-            loop.run_until_complete(
-                _run(world, report, programs, services or {}, schedule, deadline_secs)
-            )
+            if faults is not None:
+                world.add_faults(faults.events(str(seed), sorted(mains)), services or {})
+            main = _run(world, report, programs, services or {}, schedule, deadline_secs)
+            loop.run_until_complete(main)
         except Exception as error:
             error.add_note(_described(report))
             raise
@@ -154,8 +159,7 @@ def _collected_afterwards() -> Iterator[None]:
     try:
         yield
     finally:
-        with warnings.catch_warnings():  # of coroutines of dead processes
-            warnings.simplefilter("ignore")
+        with _quiet():
             gc.collect()
         gc.unfreeze()
         if collects:
@@ -167,10 +171,22 @@ def _dispose(world: World) -> None:
     for process in world.lives:
         if not process.is_dead:
             process.kill()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    world.loop.set_exception_handler(lambda _loop, _context: None)
+    with _quiet():
         for process in world.lives:
             process.dispose()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Ignore errors and warnings of the coroutines of dead processes."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _error: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _described(report: Report) -> str:

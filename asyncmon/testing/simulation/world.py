@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import Context
 from dataclasses import replace
 from typing import Any
 
 from asyncmon.distributed.transport import transport
 from asyncmon.system.files import system_calls
-from asyncmon.testing.simulation.actions import Action, crash, start
+from asyncmon.testing.simulation.actions import Action, Event, crash, start
 from asyncmon.testing.simulation.disk import Disk
 from asyncmon.testing.simulation.files import SimulatedFiles
 from asyncmon.testing.simulation.loop import SimulationLoop
-from asyncmon.testing.simulation.network import Network
+from asyncmon.testing.simulation.network import Link, Network
 from asyncmon.testing.simulation.process import Main, Process
 
 
@@ -37,7 +37,8 @@ class World:
         self._mains = mains
         self._current: dict[str, Process] = {}
         self._offsets: dict[str, float] = {}
-        self._starts: Counter[str] = Counter()  # that are scheduled
+        self._disturbances: list[Mapping[str, Any]] = []
+        self._starts: Counter[str | None] = Counter()  # that are scheduled
         self.changed = asyncio.Event()
 
     def note(self, text: str) -> None:
@@ -55,11 +56,22 @@ class World:
 
     def schedule(self, secs: float, action: Action) -> None:
         """Execute an action after some time."""
-        self._starts[action.starts or ""] += 1
+        self._starts[action.name] += action.starts
         self.later(secs, self._due, action)
 
+    def add_faults(self, events: Iterable[Event], services: Iterable[str]) -> None:
+        """Schedule random faults. Those of services happen only while all programs run."""
+        programs = self._mains.keys() - set(services)
+
+        def do(action: Action) -> None:
+            if action.name in programs or not any(map(self.is_over, programs)):
+                self.do(action)
+
+        for event in events:
+            self.later(event.time, do, event.action)
+
     def _due(self, action: Action) -> None:
-        self._starts[action.starts or ""] -= 1
+        self._starts[action.name] -= action.starts
         self.do(action)
         self.changed.set()
 
@@ -71,6 +83,7 @@ class World:
         process.locals["world"] = self
         process.locals[system_calls] = SimulatedFiles(self.disk, process)
         process.crash = lambda: self.do(crash(name))
+        process.end = lambda: self.end(name, False, None)
         process.locals[transport] = self.network.transport_of(process)
         self._current[name] = process
         self.lives.append(process)
@@ -97,6 +110,13 @@ class World:
             if power:
                 self.disk.crash(name, self.loop.random)
             self.changed.set()
+        if restart_secs is not None:
+            self.schedule(restart_secs, start(name))
+
+    def terminate(self, name: str, restart_secs: float | None) -> None:
+        """Send SIGTERM to a process."""
+        if not self.has_ended(name):
+            self._current[name].terminate()
         if restart_secs is not None:
             self.schedule(restart_secs, start(name))
 
@@ -152,14 +172,21 @@ class World:
 
     def disturb(self, secs: float, rates: Mapping[str, Any]) -> None:
         """Change the network for some time."""
-        usual = self.network.link
-        self.network.link = replace(usual, **rates)
+        self._disturbances.append(rates)
+        self._set_link()
 
         def end() -> None:
-            self.note("messages are as before")
-            self.network.link = usual
+            self._disturbances.remove(rates)
+            self._set_link()
+            self.note(f"messages: the end of {', '.join(rates)}")
 
         self.later(secs, end)
+
+    def _set_link(self) -> None:
+        link = Link()
+        for rates in self._disturbances:
+            link = replace(link, **rates)
+        self.network.link = link
 
     def later(self, secs: float, do: Any, *args: Any) -> None:
         """Call a function after some time, outside of all processes."""
