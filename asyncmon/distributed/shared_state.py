@@ -80,7 +80,7 @@ class SharedState:
         """End all sessions: their runs raise AbortedError with the reason."""
         executors = [self.executor, *[one.executor for one in self._isolated]]
         for executor in executors:
-            executor.ended = reason
+            executor.ended, executor.closed = reason, True
         for executor in executors:
             await executor.close(AbortedError(reason))
         self._isolated.clear()

@@ -175,9 +175,9 @@ class Executor:
         Raises:
             AbortedError: the state has ended, not the session.
         """
-        if self.ended:
-            raise AbortedError(self.ended)
         if self.closed:
+            if self.ended:
+                raise AbortedError(self.ended)
             raise RuntimeError("Attempted to use a closed Session.")
         if self.store.broken is not None:
             raise self.store.broken

@@ -21,8 +21,7 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation
-from asyncmon.graph.core.op import Spec
-from asyncmon.graph.core.shape import TensorShape, as_shape
+from asyncmon.graph.core.shape import Shape, TensorShape, as_shape
 
 T = TypeVar("T")
 Slots = tuple[int, ...]
@@ -84,7 +83,7 @@ class StateStore:
         """The flat arrays of variables that are updated together, unless assigned separately since."""
         self.broken: Exception | None = None
         self._slots: dict[tuple[str, str], int] = {("", RANDOM_STATE): 0}  # by container and name
-        self._specs: dict[int, Spec] = {}  # of variables, from their first use
+        self._declared: dict[int, tuple[DType, Shape]] = {}  # by slot, from the first use
         self._mutex = threading.Lock()
         self._writing: frozenset[int] = frozenset()  # slots being written in place
         self._waiting: list[tuple[Callable[[Pin], object], Collection[int] | None]] = []
@@ -101,8 +100,10 @@ class StateStore:
         """
         attrs = variable.attrs
         key = attrs.get("container", ""), attrs["variable"]
-        spec = Spec(attrs["dtype"], as_shape(attrs["shape"]))
-        slot = self._slots.get(key)
+        slot, declared = self._slots.get(key), (attrs["dtype"], attrs["shape"])
+        if slot is not None and self._declared[slot] == declared:
+            return slot
+        declared = attrs["dtype"], as_shape(attrs["shape"])
         if slot is None:
             with self._mutex:
                 slot = self._slots.get(key)
@@ -110,14 +111,14 @@ class StateStore:
                     slot = len(self.values)
                     self.names.append(key[1])
                     self.values.append(None)
-                    self._specs[slot] = spec
+                    self._declared[slot] = declared
                     self._slots[key] = slot
-        found = self._specs[slot]
-        if found != spec:
+        found = self._declared[slot]
+        if found != declared:
             raise InvalidArgumentError(
-                f"Variable {key[1]!r} is {_described(spec)} in this graph, and {_described(found)} in "
-                "the state that its session shares. Rename it, put it into another container(), or end "
-                "the old state by Session.reset()."
+                f"Variable {key[1]!r} is {_described(*declared)} in this graph, and "
+                f"{_described(*found)} in the state that its session shares. Rename it, put it into "
+                "another container(), or end the old state by Session.reset()."
             )
         return slot
 
@@ -127,7 +128,7 @@ class StateStore:
         for (container, name), slot in self._slots.items():
             if slot and container not in containers and self.values[slot] is not None:
                 kept._slots[container, name] = len(kept.values)
-                kept._specs[len(kept.values)] = self._specs[slot]
+                kept._declared[len(kept.values)] = self._declared[slot]
                 kept.names.append(name)
                 kept.values.append(self.values[slot])
         return kept
@@ -291,5 +292,5 @@ def checked_values(store: StateStore, graph: Graph, values: Mapping[str, Any]) -
     return found
 
 
-def _described(spec: Spec) -> str:
-    return f"{spec.dtype.name} of shape {TensorShape(spec.shape)}"
+def _described(dtype: DType, shape: Shape) -> str:
+    return f"{dtype.name} of shape {TensorShape(shape)}"
