@@ -13,6 +13,7 @@ import numpy as np
 
 from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
 from asyncmon.checkpoint.saveable_session import state_spec
+from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.hook_support import named_tensor, whole_number
@@ -151,7 +152,7 @@ class Evaluator:
         # The names of the program, or of the state if the program does not list its names.
         graph = members_of(ProgramMembers, self._program).graph
         if graph is not None:
-            return {variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
+            return {*map(name_of, graph.get_collection(GraphKeys.GLOBAL_VARIABLES))}
         spec = await state_spec(session)
         return set(spec.known) if spec.complete or spec.known else set(state)
 

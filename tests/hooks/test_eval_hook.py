@@ -503,3 +503,30 @@ async def test_local_variables_of_an_evaluation_are_initialised() -> None:
         for _ in range(2):
             await sess.run(train_op)
     assert hook.metrics == {"metric": 7.0}
+
+
+async def test_variables_in_parts_are_evaluated_beside_steps_and_from_checkpoints(
+    tmp_path: Path,
+) -> None:
+    found = []
+    for parts in (2, 3):
+        with g.Graph().as_default() as graph:
+            partitioner = g.fixed_size_partitioner(parts)
+            initial = g.ones_initializer()
+            v = g.get_variable("v", [5, 2], initializer=initial, partitioner=partitioner)
+            loss = g.reduce_sum(g.square(v))
+            if parts == 2:
+                train = g.train.GradientDescentOptimizer(0.25).minimize(
+                    loss, g.train.create_global_step()
+                )
+                hook = EvalHook({"loss": loss}, steps=1, every_steps=1, concurrent=False)
+                async with MonitoredSession(ChiefSessionCreator(), [hook]) as sess:
+                    await sess.run(train)
+                    await Saver().save(sess, tmp_path / "m", global_step=1)
+                found.append(hook.metrics["loss"])
+            else:
+                evaluations = evaluate_checkpoints(
+                    tmp_path, graph, {"loss": loss}, steps=1, timeout=0.0, timeout_fn=lambda: True
+                )
+                found += [result["loss"] async for _, result in evaluations]
+    assert found == [2.5, 2.5]

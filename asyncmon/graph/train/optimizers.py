@@ -26,6 +26,7 @@ from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.families import update_op
 from asyncmon.graph.train.optimizer import Optimizer
+from asyncmon.graph.variables.partitioned import flat_variables
 from asyncmon.graph.variables.variable import Variable
 
 
@@ -327,7 +328,7 @@ class AdamWOptimizer(AdamOptimizer):
 
     def _choose(self, decay_var_list: Iterable[Variable] | None) -> None:
         if decay_var_list is not None:
-            self._decayed = {var.op.name for var in decay_var_list}
+            self._decayed = {var.op.name for var in flat_variables(decay_var_list)}
 
     def _weight_decay_of(self, var: Variable) -> str:
         decays = self._decayed is None or var.op.name in self._decayed
