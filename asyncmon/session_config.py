@@ -70,7 +70,7 @@ class RPCOptions:
         timeout_secs: the time without an answer, in seconds, after which calls raise
             ``UnavailableError``. Runs may take longer: the server sends keep-alive messages.
         token: a shared secret. Without a token and certificates a server accepts only connections
-            from its own machine.
+            from its own machine, by processes of its own user.
         certificate: the path of the own certificate, PEM: of a server, or of a client of a server that
             requires one.
         private_key: the path of its private key, PEM.

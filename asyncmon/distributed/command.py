@@ -19,7 +19,7 @@ from asyncmon.session_config import SessionConfig
 
 DESCRIPTION = """\
 Run a task of a cluster until SIGTERM or SIGINT. Its target, grpc://host:port, is printed once it takes
-sessions. Without a token and without a certificate it takes connections of this machine only."""
+sessions. Without a token and a certificate it takes only connections of this machine and user."""
 
 TOKEN = "ASYNCMON_TOKEN"
 

@@ -24,6 +24,7 @@ from asyncmon.distributed.grpc_transport import (
     grpc,
     read_file,
 )
+from asyncmon.distributed.own_token import own_token
 from asyncmon.distributed.wire import Message, frame, unframe
 from asyncmon.errors import InvalidArgumentError, OpError
 from asyncmon.session_config import RPCOptions
@@ -52,6 +53,7 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
     ) -> None:
         self._answer = answer
         self._token = None if options.token is None else options.token.encode()
+        self._is_open = not (options.token or options.certificate)
         self._timeout = options.timeout_secs
         self._chunk = chunk_size(options)
         self._kept: dict[int, tuple[Message, asyncio.TimerHandle]] = {}
@@ -97,7 +99,13 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
         return bound
 
     async def start(self) -> None:
-        """Start serving."""
+        """Start serving.
+
+        Raises:
+            PermissionDeniedError: the secret of the user's processes cannot be read.
+        """
+        if self._is_open:
+            self._token = await asyncio.to_thread(own_token, self.port)
         await self._server.start()
 
     async def stop(self, grace: float | None) -> None:
@@ -195,5 +203,7 @@ async def _refuse(context: Any, error: Exception) -> NoReturn:
 
 async def _deny(_requests: Any, context: Any) -> None:
     await context.abort(
-        grpc.StatusCode.UNAUTHENTICATED, "The token is missing or wrong: see rpc_options.token."
+        grpc.StatusCode.UNAUTHENTICATED,
+        "The token is missing or wrong: see rpc_options.token. A server without one takes "
+        "connections of processes of the same user on the same machine.",
     )

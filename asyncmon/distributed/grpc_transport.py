@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from asyncmon import errors
+from asyncmon.distributed.own_token import token_for
 from asyncmon.distributed.wire import Buffer, Message, frame, unframe
 from asyncmon.errors import InvalidArgumentError, OpError, ResourceExhaustedError, UnavailableError
 from asyncmon.session_config import RPCOptions
@@ -187,7 +188,7 @@ class GrpcChannel:
         self._rpc = options
         self._compression = compression(options)
         self._chunk = chunk_size(options)
-        self._metadata = () if options.token is None else ((TOKEN, options.token.encode()),)
+        self._metadata: tuple[tuple[str, Any], ...] = ()
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
@@ -245,6 +246,10 @@ class GrpcChannel:
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.enable_retries", 0),  # the backend retries, and knows the deadline
             ]
+            token = None if rpc.token is None else rpc.token.encode()
+            if not (rpc.token or rpc.certificate or rpc.authority):
+                token = await asyncio.to_thread(token_for, self._address)
+            self._metadata = () if token is None else ((TOKEN, token),)
             paths = rpc.authority, rpc.private_key, rpc.certificate
             if any(paths):
                 read = await asyncio.to_thread(lambda: [read_file(path) for path in paths])

@@ -22,6 +22,7 @@ from asyncmon.errors import (
     InternalError,
     InvalidArgumentError,
     NotFoundError,
+    OpError,
     UnavailableError,
 )
 from asyncmon.graph.core.graph import Graph
@@ -272,7 +273,7 @@ class Server:
             logger.log(
                 logging.INFO if is_local else logging.WARNING,
                 "Server %s: neither a token nor a certificate is set: it takes connections of this "
-                "machine only.",
+                "machine and user only.",
                 self._target,
             )
         self._loop = asyncio.get_running_loop()
@@ -292,6 +293,12 @@ class Server:
             await self._stopping.wait()
             await self._listener.stop(_GRACE_SECS)
             logger.info("Server %s: stopped.", self._target)
+        except OpError as error:  # it cannot start
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
+            self._ready.exception()  # logged by whoever waits for it
+            logger.error("Server %s cannot start: %s", self._target, error)
         except asyncio.CancelledError:
             logger.debug("Server %s: the event loop ends before stop().", self._target)
             try:

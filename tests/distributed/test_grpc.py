@@ -17,6 +17,7 @@ import pytest
 from asyncmon import errors, graph
 from asyncmon.distributed import grpc_transport
 from asyncmon.distributed.grpc_transport import CHUNK, Assembly, chunks
+from asyncmon.distributed.own_token import own_token
 from asyncmon.distributed.server import Server
 from asyncmon.distributed.wire import decode, encode, frame
 from tests.distributed.over_grpc import rpc_config, until
@@ -213,11 +214,19 @@ class Raw:
     """Sends bytes as they are."""
 
     def __init__(self, target: str) -> None:
-        self._channel = grpc.aio.insecure_channel(target.partition("://")[2])
-        self.call = self._channel.unary_unary("/asyncmon.Session/Call")
-        self.push = self._channel.stream_unary("/asyncmon.Session/Push")
-        self.pull = self._channel.unary_stream("/asyncmon.Session/Pull")
-        self.other = self._channel.unary_unary("/asyncmon.Session/Other")
+        address = target.partition("://")[2]
+        self._token = ("asyncmon-token-bin", own_token(int(address.rpartition(":")[2])))
+        self._channel = grpc.aio.insecure_channel(address)
+        self.call = self._with_token(self._channel.unary_unary("/asyncmon.Session/Call"))
+        self.push = self._with_token(self._channel.stream_unary("/asyncmon.Session/Push"))
+        self.pull = self._with_token(self._channel.unary_stream("/asyncmon.Session/Pull"))
+        self.other = self._with_token(self._channel.unary_unary("/asyncmon.Session/Other"))
+
+    def _with_token(self, method: Any) -> Any:
+        def call(data: Any, metadata: Any = (), **options: Any) -> Any:
+            return method(data, metadata=(self._token, *metadata), **options)
+
+        return call
 
     async def close(self) -> None:
         await self._channel.close()

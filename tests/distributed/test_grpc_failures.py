@@ -78,8 +78,10 @@ async def test_a_connection_that_is_cut_in_silence_and_mended(size: int) -> None
     v = graph.Variable(np.zeros(size, np.float32))
     x = graph.placeholder(graph.float32, [size])
     pushed = v.assign(x).op
-    async with ServerProcess() as server, Proxy(server.port) as proxy:
-        sess = graph.Session(proxy.target, config=rpc_config(timeout_secs=2.0))
+    environment = {"ASYNCMON_TOKEN": "of a server behind another port"}
+    async with ServerProcess(env=environment) as server, Proxy(server.port) as proxy:
+        config = rpc_config(timeout_secs=2.0, token=environment["ASYNCMON_TOKEN"])
+        sess = graph.Session(proxy.target, config=config)
         await sess.run(v.initializer)
         value = np.ones(size, np.float32)
         await sess.run(pushed, {x: value})
