@@ -123,14 +123,17 @@ class StateStore:
         return slot
 
     def without(self, containers: Collection[str], seed: int) -> StateStore:
-        """Return a new store with the initialised variables of the other containers."""
+        """Return a new store with copies of the initialised variables of the other containers.
+
+        Snapshots of this store may still share its arrays.
+        """
         kept = StateStore(seed)
         for (container, name), slot in self._slots.items():
             if slot and container not in containers and self.values[slot] is not None:
                 kept._slots[container, name] = len(kept.values)
                 kept._declared[len(kept.values)] = self._declared[slot]
                 kept.names.append(name)
-                kept.values.append(self.values[slot])
+                kept.values.append(self.values[slot].copy())
         return kept
 
     # Reading one version.

@@ -78,8 +78,8 @@ def get_variable(
             ``shape``; by default Glorot uniform for floats, else zeros.
         regularizer: ``regularizer(variable)``, returns a loss for ``REGULARIZATION_LOSSES``, or None.
         partitioner: ``partitioner(shape, dtype)``, returns the number of parts for each dimension, such
-            as :func:`fixed_size_partitioner`. The result is a :class:`PartitionedVariable`, except for
-            scalars. ``WHOLE`` ignores that of the scope.
+            as :func:`fixed_size_partitioner`; by default that of the scope. The result is a
+            :class:`PartitionedVariable`, except for scalars.
         custom_getter: ``custom_getter(getter, name, **arguments)``, returns the result instead. It gets
             the variable from ``getter(name, **arguments)``, with the full name.
         synchronization, aggregation: without effect: a variable has one copy.
