@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 from pathlib import Path
+
+from asyncmon.monitor.environment import TOKEN_VARIABLE as TOKEN
 
 DESCRIPTION = """\
 Show the runs of a log directory on a live page, until SIGINT or SIGTERM. Every folder with event files
 or checkpoints is a run. The page is local to this machine; another --host requires a token."""
-
-TOKEN = "ASYNCMON_TOKEN"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,33 +37,12 @@ def run(options: argparse.Namespace) -> int:
         OSError: the address is taken.
         ImportError: the extra ``web`` is not installed.
     """
-    try:
-        import uvicorn
-    except ImportError:
-        raise ImportError("The monitor needs uvicorn: pip install 'asyncmon[web]'") from None
-    from asyncmon.monitor.app import create_app
-    from asyncmon.monitor.guard import is_loopback
+    from asyncmon.monitor.serving import serve
 
-    token = read_token(options)
-    if token is None and not is_loopback(options.host):
-        raise ValueError(
-            f"--host {options.host} can be reached from other machines, which needs a token: give "
-            f"--token-file FILE or set {TOKEN}."
-        )
-    app = create_app(options.logdir, token=token)
-    config = uvicorn.Config(
-        app, options.host, options.port, log_level="warning", access_log=False, server_header=False,
-        timeout_graceful_shutdown=5,
-    )  # fmt: skip
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.create_server((options.host, options.port), family=family, backlog=2048)
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    secret = f"#token={token}" if token else ""  # a fragment is never sent, nor logged
-    sys.stdout.write(f"http://{host}:{listener.getsockname()[1]}/{secret}\n")
-    sys.stdout.flush()
+    server = serve(options.logdir, host=options.host, port=options.port, token=read_token(options))
     if not os.path.isdir(options.logdir):
         sys.stderr.write(f"{options.logdir} is no directory yet; its runs show when it is.\n")
-    uvicorn.Server(config).run(sockets=[listener])
+    server.run()
     return 0
 
 

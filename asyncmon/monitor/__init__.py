@@ -4,11 +4,12 @@
 
     app = Starlette(routes=[Mount("/train", am.monitor.create_app(session))], lifespan=lifespan)
 
-or, in a process of its own, ``python -m asyncmon monitor runs --port 6060``.
+or from a script, ``async with am.monitor.serve(session):``, or in a process of its own,
+``python -m asyncmon monitor runs --port 6060``.
 
-From the ground up: ``scalars`` (points in memory), ``run`` (the protocol of a run), ``run_directory``
-and ``live_run`` (its two implementations), ``runs`` (the table), ``feed`` (the event stream), ``guard``
-(access control), ``api`` (the endpoints), ``app``.
+From the ground up: ``scalars`` and ``media`` (data in memory), ``run`` (the protocol of a run),
+``run_directory`` and ``live_run`` (its two implementations), ``runs`` (the table), ``feed`` (the event
+stream), ``guard`` (access control), ``api`` (the endpoints), ``app``, ``serving``.
 """
 
 import importlib as _importlib
@@ -19,17 +20,29 @@ if _typing.TYPE_CHECKING:
     from asyncmon.monitor.live_run import LiveRun as LiveRun
     from asyncmon.monitor.metrics import PrometheusMetrics as PrometheusMetrics
     from asyncmon.monitor.run_directory import RunDirectory as RunDirectory
+    from asyncmon.monitor.serving import MonitorServer as MonitorServer
+    from asyncmon.monitor.serving import serve as serve
     from asyncmon.monitor.tracing import trace as trace
 
 _MODULES = {
     "LiveRun": "live_run",
+    "MonitorServer": "serving",
     "PrometheusMetrics": "metrics",
     "RunDirectory": "run_directory",
     "create_app": "app",
+    "serve": "serving",
     "trace": "tracing",
 }
 
-__all__ = ["LiveRun", "PrometheusMetrics", "RunDirectory", "create_app", "trace"]
+__all__ = [
+    "LiveRun",
+    "MonitorServer",
+    "PrometheusMetrics",
+    "RunDirectory",
+    "create_app",
+    "serve",
+    "trace",
+]
 
 if not _typing.TYPE_CHECKING:
 

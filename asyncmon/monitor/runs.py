@@ -78,7 +78,9 @@ class Runs:
     def add(self, name: str | None, run: Any) -> str:
         """Add a session, opened or not, a run, or the path of a log directory; return its id.
 
-        A closed session stays in the table until :meth:`remove`. A log directory has no id, only the
+        A closed session stays in the table until :meth:`remove`, or until another one is added under
+        its name, as by a service that opens a session in each lifespan: the new one takes its place
+        and its id. A log directory has no id, only the
         runs in it have: the result is the empty string.
 
         Raises:
@@ -88,7 +90,14 @@ class Runs:
             self._directories.append(LogDirectory(run, name))
             self._scan_due = 0.0
             return ""
-        return self._insert(_as_run(name, run), None)
+        new = _as_run(name, run)
+        for entry in self:
+            closed = entry.run.kind == "live" and entry.run.status().state == "closed"
+            if closed and entry.run.name == new.name:
+                self._drop(entry)
+                new.scalars.broken = True  # viewers load its points again
+                break
+        return self._insert(new, None)
 
     def remove(self, name: str) -> None:
         """Remove the run of this id or name from the table. Its training is not affected.

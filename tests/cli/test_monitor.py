@@ -124,7 +124,7 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
 def test_another_host_needs_a_token(tmp_path: Path) -> None:
     done = asyncmon("monitor", str(tmp_path), "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 1
-    assert "--host 0.0.0.0 can be reached from other machines, which needs a token" in done.stderr
+    assert "The host 0.0.0.0 can be reached from other machines, which needs a token" in done.stderr
     (tmp_path / "token").write_text("short\n")
     done = asyncmon("monitor", str(tmp_path), "--token-file", str(tmp_path / "token"))
     assert (done.returncode, "16 printable" in done.stderr) == (1, True)
