@@ -11,12 +11,20 @@ import asyncio
 import copy
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
-from asyncmon.distributed.ray_backend import NAMESPACE, connected, in_thread, require_ray, watch
+from asyncmon.distributed.ray_backend import (
+    NAMESPACE,
+    START_SECS,
+    connected,
+    in_thread,
+    require_ray,
+    watch,
+)
 from asyncmon.distributed.ray_task import ClusterTask, TaskActor
 from asyncmon.errors import AbortedError, ResourceExhaustedError, UnknownError
 from asyncmon.session_config import SessionConfig
@@ -28,14 +36,17 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _SHARES = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}  # options that have a name in Ray
+_SCALE_SECS = 1.0  # between two checks of the wanted number of workers
+_ADDED = "worker", -1  # stands for the workers beyond the least number
 _LATE_SECS = 5.0  # grace period of workers that are cancelled because they did not end in time
 
 
 async def launch(
     fn: Callable[[ClusterTask], Awaitable[T]],
-    workers: int = 1,
+    workers: int | tuple[int, int] = 1,
     ps: int = 0,
     *,
+    wanted: Callable[[], int] | None = None,
     address: str = "auto",
     resources: Mapping[str, Any] | None = None,
     strategy: str = "PACK",
@@ -55,12 +66,20 @@ async def launch(
     and a checkpoint directory visible to all machines, training resumes. If a task comes back at
     another address, all tasks are restarted.
 
+    With ``workers=(1, 4)``, workers are added and removed while the function runs: the run is elastic,
+    see :class:`~asyncmon.distributed.ClusterSpec`. Workers beyond the least number are added one by
+    one, and removed from the largest index on: the function is cancelled, and has the grace period to
+    end. One of them that dies is not restarted but added again, when there is room. None is added after
+    a function has returned.
+
     Log records of level INFO go to the standard error of each process, which Ray prints here.
 
     Args:
         fn: an ``async def`` function, which Ray pickles.
-        workers: the number of workers, 1 or more.
+        workers: the number of workers, 1 or more; or the least and the most.
         ps: the number of parameter servers.
+        wanted: with a least and a most number, returns how many workers are wanted now. Called every
+            second in this process. By default the most, as far as the cluster has room.
         address: ``host:port`` of the control process of a cluster, or "auto": the one that this process
             is connected to, or else the one that runs on this machine.
         resources: the resources of each task in Ray's names, ``{"CPU": 2, "GPU": 1}``; or these by
@@ -100,18 +119,25 @@ async def launch(
     require_ray()
     if not is_coroutine_function(fn):
         raise TypeError(f"launch(fn) takes an `async def` function of a ClusterTask, got {fn!r}.")
-    if workers < 1 or ps < 0 or max_restarts < -1:
+    least, most = workers if isinstance(workers, tuple) else (workers, workers)
+    if not 1 <= least <= most or ps < 0 or max_restarts < -1:
         raise ValueError(
             "launch() takes 1 or more workers, 0 or more ps and -1 or more max_restarts, got "
             f"{workers!r}, {ps!r} and {max_restarts!r}."
+        )
+    if wanted is not None and not isinstance(workers, tuple):
+        raise ValueError(
+            f"wanted= needs the least and the most number of workers, workers=(1, 4); got {workers!r}."
         )
     config = copy.deepcopy(config) if config is not None else SessionConfig()
     if not (config.rpc_options.token or config.rpc_options.certificate):
         config.rpc_options.token = os.urandom(24).hex()
     needs = {job: _needs(job, resources) for job in ("ps", "worker")}
-    tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
+    tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(least)]
     ray = await asyncio.wrap_future(in_thread(connected, address))
     cluster = _Cluster(ray, tasks, needs, config, log_dir, max_restarts, stop_grace_period_secs)
+    if isinstance(workers, tuple):
+        cluster.added = partial(cluster.add_workers, least, most, wanted or (lambda: most))
     guard = asyncio.create_task(watch(cluster.control), name="watch of Ray's control process")
     try:
         await cluster.place(strategy, max_wait_secs)
@@ -159,6 +185,10 @@ class _Cluster:
         self._log_dir = None if log_dir is None else os.path.abspath(log_dir)
         self._max_restarts = max_restarts
         self._grace_secs = grace_secs
+        self.added: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Runs the workers beyond the least number, if the cluster is elastic."""
+        self._over = asyncio.Event()  # a function has returned
+        self._leaving: set[int] = set()  # the indices of workers that are removed
         self._group: Any = None
         self._fn: Any = None
         self._actors: dict[tuple[str, int], Any] = {}
@@ -169,11 +199,8 @@ class _Cluster:
 
     async def place(self, strategy: str, secs: float) -> None:
         """Reserve the resources of the tasks."""
-        from ray.util import placement_group
-
         bundles = [self._needs[job] for job, _ in self._tasks]
-        group = await _done(in_thread(lambda: placement_group(bundles, strategy=strategy)))
-        self._group = group
+        group = self._group = await _reserved(bundles, strategy)
         ready = asyncio.ensure_future(_done(group.ready().future()))
         done, _ = await asyncio.wait((ready,), timeout=min(secs, 10.0))
         if not done and secs > 10.0:
@@ -203,12 +230,11 @@ class _Cluster:
     async def close(self) -> None:
         """Release the placement group."""
         if self._group is not None:
-            from ray.util import remove_placement_group
-
-            await _done(in_thread(remove_placement_group, self._group))
+            await _released(self._group)
 
     async def _run(self) -> Any:
         self._stopping = False
+        self._over.clear()
         tasks: dict[asyncio.Task[Any], tuple[str, int]] = {}
         secs = self._grace_secs
         try:
@@ -217,6 +243,8 @@ class _Cluster:
                 asyncio.create_task(self._supervise(task), name=_name(task)): task
                 for task in self._tasks
             }
+            if self.added is not None:
+                tasks[asyncio.create_task(self.added(), name="added workers")] = _ADDED
             result = await self._chief_result(tasks)
             secs = _LATE_SECS
             return result
@@ -250,25 +278,26 @@ class _Cluster:
         """Start all actors and, when their addresses are known, their servers."""
         try:
             for task in self._tasks:
-                self._actors[task] = await self._new_actor(task)
+                self._actors[task] = await self._new_actor(task, self._group, self._tasks.index(task))
             found = await asyncio.gather(*[self._call(task, "place", 0) for task in self._tasks])
             self._places = dict(zip(self._tasks, found, strict=True))
-            is_one = len({host for host, _ in found}) == 1  # one machine: loopback is enough
+            hosts = {host for host, _ in found}
+            is_one = len(hosts) == 1 and self.added is None  # one machine: loopback is enough
             jobs: dict[str, dict[int, str]] = {}
             for (job, index), (host, port) in self._places.items():
                 jobs.setdefault(job, {})[index] = f"{'127.0.0.1' if is_one else host}:{port}"
-            self._spec = ClusterSpec(jobs)
-            await asyncio.gather(*[self._serve(task) for task in self._tasks])
+            self._spec = ClusterSpec(jobs, elastic=["worker"] if self.added is not None else ())
+            await asyncio.gather(*[self._serve(task, self._spec) for task in self._tasks])
         except AbortedError as error:
             raise _Restart(str(error)) from error
 
-    async def _new_actor(self, task: tuple[str, int]) -> Any:
+    async def _new_actor(self, task: tuple[str, int], group: Any, bundle: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         needs = dict(self._needs[task[0]])
         options = {option: needs.pop(name) for name, option in _SHARES.items() if name in needs}
         options.setdefault("num_cpus", 0)
-        place = PlacementGroupSchedulingStrategy(self._group, self._tasks.index(task))
+        place = PlacementGroupSchedulingStrategy(group, bundle)
 
         def start() -> Any:
             made = self._ray.remote(TaskActor).options(
@@ -279,9 +308,9 @@ class _Cluster:
 
         return await _done(in_thread(start))
 
-    async def _serve(self, task: tuple[str, int]) -> None:
+    async def _serve(self, task: tuple[str, int], spec: ClusterSpec) -> None:
         try:
-            await self._call(task, "serve", self._spec.as_dict(), self._config)
+            await self._call(task, "serve", spec.as_dict(), self._config, spec.elastic)
         except UnknownError as error:  # the port was taken since
             raise _Restart(f"{_name(task)}: {error}") from error
 
@@ -293,7 +322,9 @@ class _Cluster:
             actor = self._actors[task]
             job = actor.join.remote() if task[0] == "ps" else actor.run.remote(self._fn)
             try:
-                return await _done(job.future())
+                result = await _done(job.future())
+                self._over.set()
+                return result
             except exceptions.RayTaskError as error:
                 raise _cause(error, task) from error
             except exceptions.RayError as error:
@@ -318,33 +349,105 @@ class _Cluster:
             )
             await self._kill(task)
             try:
-                self._actors[task] = await self._new_actor(task)
+                self._actors[task] = await self._new_actor(task, self._group, self._tasks.index(task))
                 host, port = self._places[task]
                 place = await self._call(task, "place", port)
                 if place != (host, port):
                     raise _Restart(f"{_name(task)} was at {host}:{port} and is at {place[0]} now.")
-                await self._serve(task)
+                await self._serve(task, self._spec)
             except AbortedError as again:
                 error = again
             else:
                 return
 
+    # Workers beyond the least number.
+
+    async def add_workers(self, least: int, most: int, wanted: Callable[[], int]) -> None:
+        """Add and remove workers until a function has returned; then wait for their ends."""
+        added: dict[int, asyncio.Task[Any]] = {}
+        over = asyncio.create_task(self._over.wait())
+        try:
+            while added or not self._over.is_set():
+                number = least if self._over.is_set() else min(max(least, wanted()), most)
+                if all(("worker", index) in self._actors for index in added):  # none waits for room
+                    free = [index for index in range(least, number) if index not in added]
+                    for index in free[:1]:
+                        added[index] = asyncio.create_task(self._added_worker(index))
+                for index, one in added.items():
+                    if index >= number and index not in self._leaving:
+                        self._leave(index, one)
+                await asyncio.wait(
+                    added.values() if over.done() else [over, *added.values()],
+                    timeout=_SCALE_SECS, return_when=asyncio.FIRST_COMPLETED,
+                )  # fmt: skip
+                for index, one in [(index, one) for index, one in added.items() if one.done()]:
+                    del added[index]
+                    self._leaving.discard(index)
+                    if not one.cancelled():
+                        one.result()
+        finally:
+            ending: list[asyncio.Task[Any]] = [over, *added.values()]
+            for one in ending:
+                one.cancel()
+            await asyncio.wait(ending)
+
+    def _leave(self, index: int, worker: asyncio.Task[Any]) -> None:
+        """Cancel the function of a worker that is not wanted any more, or its wait for room."""
+        actor = self._actors.get(("worker", index))
+        if actor is None:
+            worker.cancel()
+        elif not self._over.is_set():
+            logger.info("%s is removed.", _name(("worker", index)))
+            self._leaving.add(index)
+            actor.stop.remote()
+            asyncio.get_running_loop().call_later(self._grace_secs, worker.cancel)
+
+    async def _added_worker(self, index: int) -> None:
+        """Wait for room, and run the function in a worker. Its death is no error."""
+        from ray import exceptions
+
+        task = "worker", index
+        group = await _reserved([self._needs["worker"]], "PACK")
+        try:
+            await _done(group.ready().future())
+            self._actors[task] = await self._new_actor(task, group, 0)
+            host, port = await self._call(task, "place", 0)
+            spec = self._spec
+            others = {i: spec.task_address("worker", i) for i in spec.task_indices("worker")}
+            jobs = {**spec.as_dict(), "worker": {**others, index: f"{host}:{port}"}}
+            await self._serve(task, ClusterSpec(jobs, elastic=spec.elastic))
+            logger.info("%s was added.", _name(task))
+            await _done(self._actors[task].run.remote(self._fn).future())
+            if index not in self._leaving:
+                self._over.set()
+        except exceptions.RayTaskError as error:
+            raise _cause(error, task) from error
+        except (exceptions.RayError, AbortedError, _Restart) as error:
+            if not self._stopping:
+                logger.info("%s has left: %s", _name(task), error)
+        finally:
+            await shielded(self._removed, task, group, name=f"end of {_name(task)}")
+
     async def _call(self, task: tuple[str, int], method: str, *arguments: Any) -> Any:
         from ray import exceptions
 
         try:
-            return await _done(getattr(self._actors[task], method).remote(*arguments).future())
+            async with asyncio.timeout(START_SECS):
+                return await _done(getattr(self._actors[task], method).remote(*arguments).future())
         except exceptions.RayTaskError as error:
             raise _cause(error, task) from error
         except exceptions.RayError as error:
             raise AbortedError(f"{_name(task)} did not start: {error}") from error
+        except TimeoutError:
+            raise AbortedError(f"{_name(task)} did not start within {START_SECS:g} s.") from None
 
     async def _stop(self, tasks: dict[asyncio.Task[Any], tuple[str, int]], secs: float) -> None:
         """Cancel the functions of workers, and end all processes after a time."""
         self._stopping = True
+        self._over.set()
         workers = [x for x, task in tasks.items() if task[0] == "worker" and not x.done()]
-        for worker in workers:
-            self._actors[tasks[worker]].stop.remote()
+        for task in [task for task in self._actors if task[0] == "worker"]:
+            self._actors[task].stop.remote()
         if workers:
             await asyncio.wait(workers, timeout=secs)
         for one in tasks:
@@ -357,6 +460,10 @@ class _Cluster:
         for task in list(self._actors):
             await self._kill(task)
 
+    async def _removed(self, task: tuple[str, int], group: Any) -> None:
+        await self._kill(task)
+        await _released(group)
+
     async def _kill(self, task: tuple[str, int]) -> None:
         actor = self._actors.pop(task, None)
         if actor is not None:
@@ -364,7 +471,20 @@ class _Cluster:
 
 
 def _name(task: tuple[str, int]) -> str:
-    return f"Task {task[0]}:{task[1]}"
+    return "Added workers" if task == _ADDED else f"Task {task[0]}:{task[1]}"
+
+
+async def _reserved(bundles: list[dict[str, float]], strategy: str) -> Any:
+    """Ask Ray for the resources of tasks, and return their placement group."""
+    from ray.util import placement_group
+
+    return await _done(in_thread(lambda: placement_group(bundles, strategy=strategy)))
+
+
+async def _released(group: Any) -> None:
+    from ray.util import remove_placement_group
+
+    await _done(in_thread(remove_placement_group, group))
 
 
 async def _done(future: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ class ClusterTask:
         job_name: "worker".
         task_index: its number in the job.
         is_chief: whether it initialises, restores and saves; true for task 0.
-        cluster: the addresses of all tasks.
+        cluster: the addresses of all tasks; of the workers that were added later, only its own.
         target: the target of its own server, for sessions.
         config: the config for sessions, needed to reach the other tasks.
     """
@@ -75,9 +75,11 @@ class TaskActor:
                 probe.bind(("", 0))
             return ray_util.get_node_ip_address(), probe.getsockname()[1]
 
-    async def serve(self, cluster: dict[str, Any], config: SessionConfig) -> None:
+    async def serve(
+        self, cluster: dict[str, Any], config: SessionConfig, elastic: Sequence[str] = ()
+    ) -> None:
         """Start the server. UnknownError: the port is taken."""
-        self._cluster = ClusterSpec(cluster)
+        self._cluster = ClusterSpec(cluster, elastic=elastic)
         self._config = config
         self._server = Server(self._cluster, self._job, self._index, config=config)
         await self._server.start()

@@ -165,11 +165,54 @@ async def test_a_cluster_without_room_is_said_to_be(address: str) -> None:
 async def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(TypeError, match="async def"):
         await launch(print)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="1 or more workers"):
-        await launch(describe, workers=0)
+    for number in (0, (0, 2), (3, 2)):
+        with pytest.raises(ValueError, match="1 or more workers"):
+            await launch(describe, workers=number)
+    with pytest.raises(ValueError, match="wanted= needs the least and the most number"):
+        await launch(describe, workers=2, wanted=lambda: 3)
     for wrong in ({}, {"CPU": -1}, {"worker": {}}, {"CPU": 1, "worker": {"CPU": 1}}):
         with pytest.raises(ValueError, match="resources are amounts by name"):
             await launch(describe, resources=wrong)
+
+
+@pytest.mark.asyncio
+async def test_workers_are_added_and_removed_while_others_work(
+    address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those beyond the least number may die; the index of one that left is used again."""
+
+    async def work(task: Any) -> list[str]:
+        name = tmp_path / f"{task.task_index}.{os.getpid()}"
+        name.touch()
+        try:
+            while not (tmp_path / "over").exists():
+                if (tmp_path / "die").exists() and task.task_index == 2:
+                    (tmp_path / "die").unlink()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                await asyncio.sleep(0.05)
+        finally:
+            name.with_suffix(".end").touch()
+        return sorted(task.cluster.elastic)
+
+    def number(pattern: str) -> int:
+        return len(list(tmp_path.glob(pattern)))
+
+    caplog.set_level("INFO", "asyncmon")
+    wanted = 3
+    running = asyncio.create_task(launch(work, (1, 4), 1, wanted=lambda: wanted, resources=SMALL))
+    await true(lambda: number("0.*") == number("1.*") == number("2.*") == 1)
+    (tmp_path / "die").touch()
+    await true(lambda: number("2.*") == 2)
+    wanted = 1
+    await true(lambda: number("1.end") == number("2.end") == 1)
+    wanted = 9
+    await true(lambda: number("[123].*[0-9]") == 6)
+    (tmp_path / "over").touch()
+    assert await running == ["worker"]
+    assert number("*.end") == 4
+    assert "Task worker:2 has left" in caplog.text
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    await true(lambda: ray.available_resources()["CPU"] == 4.0)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
@@ -220,11 +263,14 @@ async def test_a_parameter_server_that_dies_is_started_anew_and_filled_from_the_
     assert result >= 60.0
 
 
-def test_the_example_learns_though_two_processes_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("workers", "steps"), [("3", 900), ("1:3", 2500)])
+def test_the_example_learns_though_processes_are_killed_or_added(
+    tmp_path: Path, workers: str, steps: int
+) -> None:
     program = Path(__file__).parents[2] / "examples" / "cluster_ray.py"
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     done = subprocess.run(
-        [sys.executable, str(program), "--steps", "900"],
+        [sys.executable, str(program), "--steps", str(steps), "--workers", workers],
         cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True,
         env=environment,
     )  # fmt: skip
@@ -232,3 +278,4 @@ def test_the_example_learns_though_two_processes_are_killed(tmp_path: Path) -> N
     assert found is not None, done.stdout
     assert float(found[1]) >= 97.0
     assert Path(found[2]).read_bytes().startswith(b"\x89PNG")
+    assert len(list(Path(found[2]).parent.glob("worker-*.jsonl"))) == 3
