@@ -225,7 +225,7 @@ class _Compiler:
 
     def _slot(self, op: Operation, name: str) -> int:
         """Return the slot of a variable that a node accesses."""
-        return self.store.slot(op.graph.root.get_operation_by_name(name))
+        return self.store.slot(op.graph.root._operations[name])
 
     def _emit_write(self, op: Operation, op_def: VariableOpDef) -> None:
         values = self.values
