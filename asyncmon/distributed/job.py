@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from asyncmon.distributed.wire import Message
 
@@ -36,6 +37,7 @@ class Job:
         self.task: asyncio.Task[None] | None = None
         self.lease: asyncio.TimerHandle | None = None
         self.asked: dict[int, tuple[int, tuple[Any, ...]]] = {}  # calls to send to the client
+        self._instead: Message | None = None  # the response after drop()
         self._results: dict[int, asyncio.Future[Any]] = {}
         self._calls = 0
         self._waiters: list[asyncio.Future[None]] = []
@@ -80,12 +82,44 @@ class Job:
         finally:
             timer.cancel()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing of the job is left: no task, and no memory of a response."""
+        is_over = self.task is None or self.task.done()
+        return is_over and not (self.answer is not None and self.answer.is_borrowed)
+
+    def finish(self, answer: Message) -> None:
+        """Set the response, an iteration of the loop before the callbacks of the task."""
+        self.answer = answer
+        self._release()
+        self.wake()
+
     def cancel(self) -> None:
         """Cancel the task, if it is running."""
         if self.lease is not None:
             self.lease.cancel()
-        if self.task is not None:
+        if self.task is None:
+            return
+        if inspect.getcoroutinestate(cast("Any", self.task.get_coro())) == inspect.CORO_CREATED:
+            # It begins first: it has to release the snapshot that was ordered for it.
+            asyncio.get_running_loop().call_soon(self.task.cancel)
+        else:
             self.task.cancel()
+
+    def drop(self, answer: Message) -> None:
+        """Cancel the task, and release the memory of a response that was not sent.
+
+        Args:
+            answer: the response to a later request.
+        """
+        self._instead = answer
+        self.cancel()
+        self._release()
+
+    def _release(self) -> None:
+        if self._instead is not None and self.answer is not None:
+            dropped, self.answer = self.answer, self._instead
+            dropped.sent()
 
     def wake(self, _task: object = None) -> None:
         """Wake the waiter."""

@@ -118,7 +118,7 @@ class _Served:
     async def close(self) -> None:
         self.closed = True
         for job in tuple(self.jobs.values()):
-            job.cancel()
+            job.drop(failure(CancelledError("Session has been closed.")))
         self.jobs.clear()
         await self.backend.close()
 
@@ -255,7 +255,7 @@ class SessionService:
         served = self._served(decoder)
         job = served.jobs.get(int(decoder.content["sequence"]))
         if job is not None:
-            job.cancel()
+            job.drop(failure(CancelledError("The run was cancelled.")))
             if job.task is not None:
                 await asyncio.wait((job.task,), timeout=MAX_WAIT)
         return answer({"step": served.backend.global_step})  # it may have been too late
@@ -373,13 +373,12 @@ class SessionService:
     async def _run(self, served: _Served, work: Work, job: Job) -> None:
         current_job.set(job)
         try:
-            job.answer = await work()
+            job.finish(await work())
         except asyncio.CancelledError:
             what = "Session has been closed." if served.closed else "The run was cancelled."
-            job.answer = failure(CancelledError(what))
+            job.finish(failure(CancelledError(what)))
         except Exception as error:
-            job.answer = failure(error)
-        job.wake()  # an iteration of the loop before the task's callbacks
+            job.finish(failure(error))
 
     async def _wait(self, sequence: int, job: Job, secs: float) -> Message:
         if job.lease is not None:
@@ -387,9 +386,10 @@ class SessionService:
         try:
             await job.wait(min(float(secs), MAX_WAIT))
         finally:
-            if job.task is not None and not job.task.done():
+            if not job.is_done:
+                dropped = failure(UnavailableError(f"Request {sequence} was not waited for."))
                 loop = asyncio.get_running_loop()
-                job.lease = loop.call_later(self._lease_secs, job.task.cancel)
+                job.lease = loop.call_later(self._lease_secs, job.drop, dropped)
         if job.answer is None:
             if job.task is not None and not job.task.done():
                 asked, job.asked = job.asked, {}
@@ -399,6 +399,8 @@ class SessionService:
         if found.nbytes > _LARGE or found.is_borrowed:
             lost = f"Request {sequence} was done, but its result is gone."
             job.answer = failure(UnavailableError(lost))
+            if job.lease is not None:
+                job.lease.cancel()
         return found
 
     def _load(self, backend: Backend, decoder: Decoder) -> Work:
@@ -416,4 +418,4 @@ class SessionService:
         if answered > served.answered:
             served.answered = answered
             for sequence in [number for number in served.jobs if number < answered]:
-                served.jobs.pop(sequence).cancel()
+                served.jobs.pop(sequence).drop(failure(CancelledError("The run was cancelled.")))
