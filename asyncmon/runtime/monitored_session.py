@@ -26,7 +26,6 @@ from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     QueueStatistics,
     SessionStatistics,
-    WithStatistics,
     hook_statistics,
     last_step,
     queue_statistics,
@@ -42,7 +41,7 @@ T = TypeVar("T")
 _OPEN = SessionState.OPEN  # compared in each run; a lookup in the enum takes longer
 
 
-class _MonitoredSession(WithStatistics):
+class _MonitoredSession:
     """The methods of both kinds of monitored session."""
 
     StepContext: TypeAlias = _StepContext  # TF1 has it in these classes

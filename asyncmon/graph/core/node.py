@@ -24,7 +24,6 @@ class NodeGraph(Protocol):
     """The members of :class:`~asyncmon.graph.core.graph.Graph` that nodes and conversions use."""
 
     asserted: set[Tensor]
-    _operations: dict[str, Operation]
 
     @property
     def outer(self) -> NodeGraph | None: ...

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from math import inf
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.loop_budget import LoopBudget
+from asyncmon.system.process import simulated
 
 T = TypeVar("T")
 
@@ -40,7 +42,8 @@ class Executor:
     """
 
     def __init__(self, store: StateStore, config: SessionConfig) -> None:
-        self.limit = config.inline_ms / 1000
+        # In a simulation the choice must not depend on measured times.
+        self.limit = config.inline_ms / 1000 if simulated.get() is None else inf
         self.closed = False
         self.ended = ""
         self.store = store
@@ -197,7 +200,6 @@ class Executor:
                     "asyncio.run_coroutine_threadsafe(session.run(...), loop)."
                 )
             self._loop, self._budget = loop, LoopBudget.of_running_loop()
-            self.limit = getattr(loop, "inline_secs", self.limit)  # of a simulation
         return self._budget
 
     async def close(self, error: Exception, only: dict[Any, Any] | None = None) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context
-from typing import Any, ClassVar, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 from asyncmon.system.process import SimulatedProcess, simulated
@@ -28,11 +27,8 @@ class SimulationLoop(VirtualTimeLoop):
     that is suspended wait until it continues, and those of a process that has died are dropped.
 
     Attributes:
-        inline_secs: the limit of computations that executors run inline.
         random: the source of all random decisions.
     """
-
-    inline_secs: ClassVar[float] = math.inf
 
     def __init__(self, seed: str) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Network:
         self.link = Link()
         self.note = note
         self.sent = 0
+        self.digest = 0
         self._listeners: dict[str, SimulatedListener] = {}
         self._off: dict[str, str] = {}  # addresses of machines without power, by their processes
         self._cuts: list[tuple[frozenset[str], frozenset[str]]] = []
@@ -242,8 +244,10 @@ class SimulatedChannel:
 
     def _later(self, way: int, do: Callable[[], object]) -> None:
         """Do something when a message arrives, in the order of a connection."""
-        loop = self.network.loop
-        at = self._last[way] = max(self._last[way], loop.time() + self.network.delay())
+        loop, network = self.network.loop, self.network
+        at = self._last[way] = max(self._last[way], loop.time() + network.delay())
+        text = f"{network.digest} {at!r} {way} {self.process.name} {self.address}"
+        network.digest = zlib.crc32(text.encode())
         loop.call_at(at, do, context=Context())
 
     def _arrived(self, call: _Call) -> None:

@@ -34,6 +34,7 @@ class Report:
         log: the events, one line each.
         secs: the virtual duration.
         messages: the number of messages on the network.
+        digest: a number that is equal for two runs with the same messages at the same times.
         disk: the files.
     """
 
@@ -43,6 +44,7 @@ class Report:
     log: list[str] = field(default_factory=list)
     secs: float = 0.0
     messages: int = 0
+    digest: int = 0
     disk: Disk = field(default_factory=Disk)
 
 
@@ -115,10 +117,12 @@ async def _run(
     try:
         async with asyncio.timeout(deadline_secs):
             while not all(map(world.is_over, programs)):
+                world.raise_if_failed()
                 world.changed.clear()
                 await world.changed.wait()
         for name in services:
             await _stop(world.process(name))
+        world.raise_if_failed()
         left = [what for process in world.lives if not process.is_dead for what in _left(process)]
         if left:
             raise SimulationError("left behind:\n" + "\n".join(f"  {what}" for what in left))
@@ -132,6 +136,7 @@ async def _run(
         raise SimulationError(f"{', '.join(late)} did not end within {deadline_secs:g} s.") from None
     finally:
         report.secs, report.messages = world.loop.time(), world.network.sent
+        report.digest = world.network.digest
 
 
 def _left(process: Process) -> list[str]:

@@ -100,6 +100,12 @@ class World:
         """Return whether a process has ended or is dead, and is not started again."""
         return self.has_ended(name) and not self._starts[name]
 
+    def raise_if_failed(self) -> None:
+        """Raise the first error of a process."""
+        for process in self.lives:
+            if not process.is_dead and process.task.done() and not process.task.cancelled():
+                process.task.result()
+
     def end(self, name: str, power: bool, restart_secs: float | None) -> None:
         """Kill a process, or cut the power of its machine."""
         if not self.has_ended(name):
