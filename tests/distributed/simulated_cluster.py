@@ -38,7 +38,11 @@ class Run:
         saved: the step of the last acknowledged checkpoint.
         starts: the steps at which sessions began, by task.
         done: the number of steps that were completed.
-        failed: the number of steps that may have been applied by one server only.
+        highest: the highest step that a session has seen.
+        rollbacks: the number of times that the chief began below it.
+        done_before_save: how many of them when the last checkpoint was ordered. Later ones of a worker
+            that the chief did not wait for, because it was silent, are not in that checkpoint.
+        values: those of the last checkpoint.
     """
 
     def __init__(
@@ -55,9 +59,10 @@ class Run:
         self.saved = 0
         self.starts: dict[str, list[int]] = {}
         self.done = 0
-        self.failed = 0
+        self.highest = 0
+        self.rollbacks = 0
+        self.done_before_save = 0
         self.values: dict[str, Any] = {}
-        self.servers: list[am.Server] = []
 
     def programs(self) -> dict[str, Main]:
         count = len(CLUSTER["worker"])
@@ -72,16 +77,16 @@ class Run:
             self.programs(), *args, services=self.services(), deadline_secs=deadline_secs, **options
         )
         self.values = simulate({"read": read}, disk=report.disk).results["read"]
-        self.check_end()
+        self.check_end(any("kill ps" in line or "crash ps" in line for line in report.log))
         return report
 
     async def serve(self, task: int) -> None:
-        async with am.Server(CLUSTER, "ps", task, config=config()) as server:
-            try:
+        try:
+            async with am.Server(CLUSTER, "ps", task, config=config()) as server:
                 await server.join()
-            finally:
-                if server.service is not None:
-                    self.servers.append(server)
+        finally:
+            assert not server.service.num_sessions
+            assert not server.executor.store.has_pins, "memory of a snapshot is not released"
 
     async def work(self, task: int) -> int:
         async with am.Server(CLUSTER, "worker", task, config=config()) as server:
@@ -105,7 +110,9 @@ class Run:
                     await sess.run(train)
                     self.done += 1
                     with contextlib.suppress(am.errors.AbortedError, am.errors.UnavailableError):
-                        self.check(await sess.peek({"step": step, "apart": apart, "beside": beside}))
+                        found = await sess.peek({"step": step, "apart": apart, "beside": beside})
+                        self.check(found)
+                        self.highest = max(self.highest, int(found["step"]))
         return int(sess.global_step or 0)
 
     def check(self, values: dict[str, Any]) -> None:
@@ -113,11 +120,17 @@ class Run:
             assert len(set(values[name])) == 1, f"{name} is torn: {values[name]}"
         assert values["beside"][0] == values["step"], f"ps 0 has a part of a step: {values}"
 
-    def check_end(self) -> None:
-        values = self.values
-        self.check(values)
-        assert values["step"] >= self.last
-        assert values["step"] >= self.saved
+    def check_end(self, lost_servers: bool) -> None:
+        self.check(self.values)
+        step, apart = int(self.values["step"]), int(self.values["apart"][0])
+        assert step >= self.last
+        assert step >= self.saved
+        ambiguous = sum(map(len, self.starts.values()))  # each session ends with one such step at most
+        assert step <= self.done + ambiguous, "a step was applied twice"
+        assert step <= self.last + len(CLUSTER["worker"]) + ambiguous, "a stop came late"
+        assert abs(apart - step) <= ambiguous, "steps are on one server only"
+        if not (lost_servers or self.rollbacks):
+            assert step >= self.done_before_save, "a completed step is lost"
 
 
 async def read() -> dict[str, Any]:
@@ -130,6 +143,9 @@ async def read() -> dict[str, Any]:
 class _Saves(am.CheckpointSaverListener):
     def __init__(self, run: Run) -> None:
         self._run = run
+
+    async def before_save(self, session: Any, global_step_value: int) -> None:
+        self._run.done_before_save = self._run.done
 
     async def after_save(self, session: Any, global_step_value: int) -> None:
         self._run.saved = global_step_value
@@ -146,4 +162,5 @@ class _Watch(am.SessionRunHook):
         step = int(session.global_step)
         self._run.starts.setdefault(f"worker/{self._task}", []).append(step)
         if self._task == 0:
+            self._run.rollbacks += step < self._run.highest
             assert step >= self._run.saved, f"step {step} is behind checkpoint {self._run.saved}"
