@@ -31,7 +31,7 @@ def find_targets(
         state |= {name: (name, ArraySpec()) for name in listed if name not in state}
     targets = {
         name: (entry_for(key, rename.items()) or key, one)
-        for key, (name, one) in selection.to_checkpoint(state).items()
+        for key, (name, one) in selection.to_checkpoint(state, _part_of).items()
     }
     if not spec.complete and selection.names is None:
         taken = {entry for entry, _ in targets.values()}
@@ -39,6 +39,10 @@ def find_targets(
             if not entry.startswith(RESERVED):
                 targets[name_for(entry, rename.items())] = entry, ArraySpec()
     return targets
+
+
+def _part_of(whole: tuple[str, Any], name: str, place: Any) -> tuple[str, Any]:
+    return name, ArraySpec(tuple(place.var_shape), whole[1].dtype)
 
 
 async def load_entries(

@@ -182,7 +182,7 @@ class Save:
         """
         options = self._options
         self._check_initialized(snapshot)
-        state = options.selection.to_checkpoint(snapshot)
+        state = options.selection.to_checkpoint(snapshot, _part_of)
         if not state and options.selection.allow_empty:
             return None
         if not state:
@@ -334,6 +334,12 @@ async def computed_step(session: Any, global_step: Any) -> Any:
     if not is_tensor or name_of(global_step) in known_names(raw_session(session)):
         return global_step
     return np.asarray(await raw_session(session).run(global_step)).item()
+
+
+def _part_of(whole: Any, _name: str, place: Any) -> Any:
+    if isinstance(whole, ShardedArray):
+        return whole.pieces[tuple(place.var_offset)]
+    return whole[place.slices()]
 
 
 def _by_kind(

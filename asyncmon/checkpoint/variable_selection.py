@@ -88,8 +88,9 @@ class Selection:
         self.takes_all = var_list is None
         """Whether all variables are saved, including reserved names."""
         self._built = False
+        self._parts: dict[str, tuple[str, Any]] = {}  # saved alone: the whole variable, and the place
         if isinstance(var_list, Mapping):
-            self._names = {key: name_of(variable) for key, variable in var_list.items()}
+            self._names = {key: self._selected(variable) for key, variable in var_list.items()}
             _refuse_twice(self._names.values(), "The same saveable will be restored with two names")
         elif var_list is not None:
             if isinstance(var_list, str):
@@ -121,16 +122,27 @@ class Selection:
 
     def covers(self, name: str) -> bool:
         """Return whether a variable of the session is selected."""
-        return self._names is None or name in self._names.values() or self._is_reserved(name)
+        if self._names is None or self._is_reserved(name):
+            return True
+        return any(name in (one, *self._parts.get(one, ())[:1]) for one in self._names.values())
 
-    def to_checkpoint(self, state: Mapping[str, T]) -> dict[str, T]:
+    def to_checkpoint(
+        self, state: Mapping[str, T], part_of: Callable[[T, str, Any], T]
+    ) -> dict[str, T]:
         """Return the selected part of a session's state, by names in the checkpoint.
+
+        Args:
+            state: by name in the session.
+            part_of: returns a part of a variable, for that of the whole one, the name and the place of
+                the part: an object with ``var_offset`` and ``var_shape``.
 
         Raises:
             NotFoundError: the session lacks a variable.
         """
         if self._names is None:
             return dict(state)
+        cut = {name: whole for name, whole in self._parts.items() if whole[0] in state}
+        state = {**state, **{n: part_of(state[one], n, place) for n, (one, place) in cut.items()}}
         missing = sorted(name for name in self._names.values() if name not in state)
         if missing:
             raise NotFoundError(
@@ -139,6 +151,18 @@ class Selection:
             )
         found = {key: state[name] for key, name in self._names.items()}
         return found | {name: value for name, value in state.items() if self._is_reserved(name)}
+
+    def _selected(self, variable: Any) -> str:
+        """Return the name in the session of a value of a dict, which may be one part of a variable."""
+        members = members_of(FetchMembers, variable)
+        own, place = (
+            members_of(FetchMembers, members.op).name,
+            getattr(variable, "_save_slice_info", None),
+        )
+        if place is None or own is None:
+            return name_of(variable)
+        self._parts[own] = name_of(variable), place
+        return own
 
     def _is_reserved(self, name: str) -> bool:
         return self.takes_all and name.startswith(RESERVED)

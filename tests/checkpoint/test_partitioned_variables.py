@@ -126,6 +126,28 @@ async def test_the_forms_of_a_var_list(tmp_path: Path) -> None:
             am.Saver()
 
 
+@pytest.mark.parametrize("target", ["", "local"])
+async def test_a_dict_of_single_parts_saves_each_alone(tmp_path: Path, target: str) -> None:
+    v, _ = model(3, SIZE)
+    parts = list(v)
+    async with tf.Session(target) as sess:
+        await sess.run(tf.global_variables_initializer())
+        saver = am.Saver({part.op.name: part for part in parts[:2]})
+        path = await saver.save(sess, tmp_path / "m")
+        assert path is not None
+        assert await am.list_variables(path) == [
+            (part.op.name, part.shape.as_list()) for part in parts[:2]
+        ]
+        before = await sess.run(parts)
+        await sess.run(v.assign(np.zeros((SIZE, 2), np.float32)))
+        await saver.restore(sess, path)
+        after = await sess.run(parts)
+        for i in range(3):
+            np.testing.assert_array_equal(after[i], before[i] if i < 2 else 0)
+        with pytest.raises(errors.NotFoundError, match="table/part_2"):
+            await am.Saver({"table/part_2": parts[2]}).restore(sess, path)
+
+
 async def test_a_snapshot_can_be_loaded_elsewhere_and_is_checked() -> None:
     v, _ = model(2)
     async with tf.Session() as sess:

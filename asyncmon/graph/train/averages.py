@@ -71,6 +71,13 @@ def _key(value: Any) -> Tensor:
     return tensor
 
 
+def _by_save_name(variables: Iterable[Variable]) -> dict[str, list[Variable]]:
+    found: dict[str, list[Variable]] = {}
+    for variable in dict.fromkeys(variables):
+        found.setdefault(variable.save_name, []).append(variable)
+    return found
+
+
 class ExponentialMovingAverage:
     """Averages of variables and tensors: ``average = decay * average + (1 - decay) * value``.
 
@@ -149,23 +156,23 @@ class ExponentialMovingAverage:
         name: str = var.graph.unique_name(f"{var.op.name}/{self.name}", mark_as_used=False)
         return name
 
-    def variables_to_restore(
-        self, moving_avg_variables: Iterable[Any] | None = None
-    ) -> dict[str, Variable]:
+    def variables_to_restore(self, moving_avg_variables: Iterable[Any] | None = None) -> dict[str, Any]:
         """Return the variables to restore, by the names in the checkpoint. TF1: same name.
 
-        The variables given are restored from their averages, for an evaluation. A part of a variable
-        stands for the whole one. The default is the trainable variables and the arguments of
-        :meth:`apply`.
+        The variables given are restored from their averages, for an evaluation. The default is the
+        trainable variables and the arguments of :meth:`apply`. The parts of a variable are a list.
         """
         if moving_avg_variables is None:
             moving_avg_variables = [*trainable_variables(), *moving_average_variables()]
-        averaged = {variable.save_name: variable for variable in moving_avg_variables}
-        names = {self._saved_name(variable): variable for variable in averaged.values()}
-        for variable in global_variables():
-            if variable.save_name not in averaged and variable.save_name not in names:
-                names[variable.save_name] = variable
-        return names
+        averaged = _by_save_name(moving_avg_variables)
+        names = {self._saved_name(found[0]): found for found in averaged.values()}
+        for name, found in _by_save_name(global_variables()).items():
+            if name not in averaged and name not in names:
+                names[name] = found
+        return {
+            name: found[0] if found[0]._save_slice_info is None else found
+            for name, found in names.items()
+        }
 
     def _saved_name(self, variable: Variable) -> str:
         """Return the name of an average in checkpoints."""
