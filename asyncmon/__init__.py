@@ -52,8 +52,8 @@ from asyncmon.graph import (
     create_global_step, get_global_step, get_or_create_global_step, global_step,
 )
 from asyncmon.hooks import (
-    CheckpointSaverHook, CheckpointSaverListener, ClusterHook, EarlyStoppingHook, EvalHook,
-    FeedFnHook, FinalOpsHook, GlobalStepWaiterHook, InMemoryEvaluatorHook, JsonlWriter,
+    CheckpointSaverHook, CheckpointSaverListener, ClusterHook, CurvesHook, EarlyStoppingHook,
+    EvalHook, FeedFnHook, FinalOpsHook, GlobalStepWaiterHook, InMemoryEvaluatorHook, JsonlWriter,
     LoggingTensorHook, LoopLagHook, NanLossDuringTrainingError, NanTensorHook, ProfilerHook,
     ProgressHook, StepCounterHook, StopAtStepHook, SummarySaverHook, evaluate, evaluate_checkpoints,
     every, stop_if_higher, stop_if_lower, stop_if_no_decrease, stop_if_no_increase,
@@ -71,9 +71,9 @@ from asyncmon.system.missing_names import register_missing_names as _register_mi
 
 __all__ = [
     "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator",
-    "ClusterHook", "ClusterSpec", "Coordinator", "EarlyStoppingHook", "EvalHook", "FeedFnHook",
-    "FinalOpsHook", "GlobalStepWaiterHook", "GraphKeys", "InMemoryEvaluatorHook", "JsonlWriter",
-    "KeepBest", "LoggingTensorHook", "LoopLagHook", "LooperTask", "MonitoredSession",
+    "ClusterHook", "ClusterSpec", "Coordinator", "CurvesHook", "EarlyStoppingHook", "EvalHook",
+    "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "GraphKeys", "InMemoryEvaluatorHook",
+    "JsonlWriter", "KeepBest", "LoggingTensorHook", "LoopLagHook", "LooperTask", "MonitoredSession",
     "MonitoredTrainingSession", "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook",
     "ProgressHook", "QueueRunner", "Recovery", "RunMetadata", "RunOptions", "SaveHandle", "Saver",
     "Scaffold", "SecondOrStepTimer", "Server", "Session", "SessionConfig", "SessionCreator",

@@ -52,6 +52,46 @@ def test_it_trains_peeks_stops_and_draws(tmp_path: Path) -> None:
     assert "image/png" in plot.outputs[0].data
 
 
+DISPLAYS = """
+import asyncio
+import asyncmon as am
+
+program = am.programs.FunctionProgram(state={"weight": 0.0})
+
+@program.step
+async def train(state):
+    state["weight"] += 1.0
+    return {"loss": 1.0 / state["weight"]}
+
+progress = am.ProgressHook(values={"loss": "loss"}, refresh_secs=0.05)
+curves = am.CurvesHook({"loss": "loss"}, every_secs=0.05)
+hooks = [am.StopAtStepHook(last_step=200), progress, curves]
+async with am.MonitoredTrainingSession(program=program, hooks=hooks) as sess:
+    while not sess.should_stop():
+        await sess.run("train")
+        await asyncio.sleep(0.002)
+"""
+
+
+def test_progress_and_curves_are_shown_without_widgets(tmp_path: Path) -> None:
+    cells = [DISPLAYS, "sess", "curves"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the packages that talk to kernels
+        client.execute()
+    training, session, shown = notebook.cells
+    pages = [output.data["text/html"] for output in training.outputs if "data" in output]
+    bar, drawn = sorted(pages, key=lambda page: "<svg" in page)
+    assert re.search(r'<progress value="200" max="200"></progress> training: step 200/200, ', bar)
+    assert "<polyline" in drawn
+    assert "ipywidgets" not in text_of(training)
+    assert "closed at step 200 of 200" in session.outputs[0].data["text/html"]
+    assert "<polyline" in shown.outputs[0].data["text/html"]
+
+
 def test_it_is_stored_without_outputs() -> None:
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
     nbformat.validate(notebook)

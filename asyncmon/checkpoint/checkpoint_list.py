@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import remove
 from asyncmon.checkpoint.directory import read_entry
 from asyncmon.checkpoint.manifest import manifest_name
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
-from asyncmon.checkpoint.state_file import encode_state, load_state, state_of
+from asyncmon.checkpoint.state_file import checkpoint_table, encode_state, load_state, state_of
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError, OpError, PermissionDeniedError
 
 logger = logging.getLogger(__name__)
+
+
+def saver_html(saver: Any) -> str:
+    """Return what a notebook shows of a saver: its checkpoints. A method of the saver."""
+    return checkpoint_table([(one.path, one.time) for one in saver._list.kept])
 
 
 class CheckpointList:

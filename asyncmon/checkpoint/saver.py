@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from asyncmon.checkpoint import commit
 from asyncmon.checkpoint.captured_state import CapturedState
-from asyncmon.checkpoint.checkpoint_list import CheckpointList
+from asyncmon.checkpoint.checkpoint_list import CheckpointList, saver_html
 from asyncmon.checkpoint.directory import candidates, skip_message
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.os_errors import op_errors
@@ -320,6 +320,7 @@ class Saver:
         self._own_objects.remove(name)
 
     # --- the list of checkpoints
+    _repr_html_ = saver_html
 
     @property
     def last_checkpoints(self) -> list[str]:

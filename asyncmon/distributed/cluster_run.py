@@ -55,6 +55,7 @@ class _Run:
     rollback: the steps before and after the last time.
     left: the tasks whose sessions have ended.
     chief_left: whether that of the chief has.
+    lost: the number of sessions that did not end, and are no members any more.
     """
 
     number: str
@@ -66,6 +67,7 @@ class _Run:
     rollback: tuple[int, int] | None = None
     left: set[str] = field(default_factory=set)
     chief_left: bool = False
+    lost: int = 0
 
     def expects(self, task: str) -> bool:
         """Return whether a worker that joins for the first time is a late one of this run."""
@@ -235,12 +237,12 @@ class RunRecord:
                 member.waiting -= 1
                 member.seen = clock.monotonic()
 
-    def members(self) -> dict[str, Any]:
-        """Return ``members``, the names of the sessions that take part and are not lost."""
+    def lost(self) -> dict[str, Any]:
+        """Return ``lost``, the number of sessions that the run has lost so far."""
         run = self._run
         if run is not None:
             _others(run, "", clock.monotonic())
-        return {"members": [] if run is None else list(run.members)}
+        return {"lost": 0 if run is None else run.lost}
 
     def stop(self, number: str | None, reason: str, step: int | None, current: Step) -> dict[str, Any]:
         """Stop a run.
@@ -273,7 +275,9 @@ class RunRecord:
         member = None if run is None else run.members.pop(name, None)
         if run is None or member is None:
             return
-        if member.leaves:
+        if not member.leaves:
+            run.lost += 1
+        else:
             run.left.add(member.task)
             if member.is_chief:
                 run.chief_left, self._unfinished = True, None
@@ -314,8 +318,8 @@ class RunRecord:
                     return await self.watch(name, task, number, wait, restores, others, current)
                 case {"method": "stop", "reason": str(reason), "step": int() | None as step}:
                     return self.stop(number, reason, step, current)
-                case {"method": "members"}:
-                    return self.members()
+                case {"method": "lost"}:
+                    return self.lost()
                 case {"method": "leave", "name": str(name)}:
                     return self.leave(name)
         raise InvalidArgumentError(f"This is no request to the record of a run: {dict(request)!r}.")
@@ -343,6 +347,7 @@ def _others(run: _Run, name: str, now: float) -> tuple[list[str], float]:
     for one, end in ends.items():
         if end <= now:
             del run.members[one]
+            run.lost += 1
     rest = [x for x, one in run.members.items() if x != name and not one.leaves]
     return rest, min([ends[one] for one in rest], default=inf)
 
@@ -413,9 +418,9 @@ class RemoteRun:
         self._number, self._restores = answer["run"], answer["restores"]
         return answer
 
-    async def members(self) -> list[str]:
-        """Return the names of the sessions that take part."""
-        return list((await self._ask(method="members"))["members"])
+    async def lost(self) -> int:
+        """Return the number of sessions that the run has lost so far."""
+        return int((await self._ask(method="lost"))["lost"])
 
     async def stop(self, reason: str, step: int | None = None) -> None:
         """Stop the run."""

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from asyncmon.errors import AbortedError, InvalidArgumentError
-from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.graph import DEFAULT_CONTAINER, Graph
 from asyncmon.graph.core.node import Operation
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.clock import random_seed
-
-_DEFAULT = "localhost"  # TF1's name of the container without a name
 
 
 class SharedState:
@@ -43,12 +41,9 @@ class SharedState:
         """
         timeout = config.operation_timeout_in_ms
         if not config.isolate_session_state:
-            return DirectBackend(
-                graph, self.executor, shares=True, timeout_in_ms=timeout, check=check
-            )  # fmt: skip
-        own = Executor(
-            StateStore(random_seed()), replace(self._config, operation_timeout_in_ms=timeout)
-        )
+            return DirectBackend(graph, self.executor, shares=True, timeout_in_ms=timeout, check=check)
+        own_config = replace(self._config, operation_timeout_in_ms=timeout)
+        own = Executor(StateStore(random_seed()), own_config)
         backend = DirectBackend(graph, own, check=check)
         self._isolated = {one for one in self._isolated if not one.closed} | {backend}
         return backend
@@ -63,18 +58,19 @@ class SharedState:
             raise InvalidArgumentError(f"The containers to reset are names, got {containers!r}.")
         async with self._resetting:
             ended = self.executor
-            cleared = {"" if name == _DEFAULT else name for name in containers}
+            cleared = {"" if name == DEFAULT_CONTAINER else name for name in containers}
             kept = {key: x for key, x in ended.resources.items() if key[1] not in cleared}
             if not containers:
                 kept.clear()
             for key in kept:
                 del ended.resources[key]
-            await self.close("The state of this session was reset.")
-            store = (
-                ended.store.without(cleared, random_seed()) if containers else StateStore(random_seed())
-            )
-            self.executor = Executor(store, self._config)
-            self.executor.resources.update(kept)
+            try:
+                await self.close("The state of this session was reset.")
+            finally:
+                seed = random_seed()
+                store = ended.store.without(cleared, seed) if containers else StateStore(seed)
+                self.executor = Executor(store, self._config)
+                self.executor.resources.update(kept)
 
     async def close(self, reason: str) -> None:
         """End all sessions: their runs raise AbortedError with the reason."""

@@ -40,7 +40,7 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
     the chief applies their means at once, adds 1 to the global step and replaces the remaining tokens
     by tokens of the new step. If a worker dies after it took its token, the others would wait for its
     gradients. So the chief checks the progress every second: where no gradient arrives and no token is
-    left, it adds a token for each session that has left the run of the cluster, and after
+    left, it adds a token for each session that the run of the cluster has lost, and after
     ``token_timeout_secs`` in any case.
 
     The hook initializes, runs the chief's part, and takes tokens: a step ends when the token of the
@@ -284,21 +284,21 @@ class _ChiefQueueRunner(QueueRunner):
         seen: list[int] = []
         changed = monotonic()
         updated: float | None = None
-        members: set[str] = set()
-        lost: list[str] = []  # members that may have had a token of this step
+        counted = 0 if run is None else await run.lost()
+        lost = 0  # sessions that may have had a token of this step
         while True:
             await asyncio.wait([producer], timeout=min(timeout / 4, 1.0))
             if producer.done():
                 return
             found = [int(value) for value in await sess.run(self._progress)]
-            before, members = members, set() if run is None else set(await run.members())
+            before, counted = counted, 0 if run is None else await run.lost()
             now, (left, step, *_) = monotonic(), found
             if seen and step > seen[1]:
                 if self._timeout is None and updated is not None:
                     timeout = max(5 * (now - updated) / (step - seen[1]), 1.0)
                 updated = now
-                lost = []
-            lost += sorted(before - members)
+                lost = 0
+            lost += max(counted - before, 0)
             if left or found != seen:
                 seen, changed = found, now
             elif lost or now - changed >= timeout:
@@ -307,7 +307,8 @@ class _ChiefQueueRunner(QueueRunner):
                 except CancelledError:
                     return  # the queue was closed
                 level = logging.DEBUG if self._warned else logging.WARNING
-                why = f"{lost.pop()} was lost" if lost else "a replica has died or is slow"
+                why = "a replica was lost" if lost else "a replica has died or is slow"
+                lost = max(lost - 1, 0)
                 logger.log(
                     level,
                     "No gradient of step %d for %.1f s, and no token is left: %s. Another one gets a "

@@ -21,6 +21,7 @@ Guards (NaN) are called before all other hooks and savers after them, in any ord
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener
 from asyncmon.hooks.checkpoint_saver import CheckpointSaverHook
 from asyncmon.hooks.cluster import ClusterHook, GlobalStepWaiterHook
+from asyncmon.hooks.curves import CurvesHook
 from asyncmon.hooks.eval_hook import EvalHook, Evaluations, InMemoryEvaluatorHook
 from asyncmon.hooks.evaluation import evaluate, evaluate_checkpoints
 from asyncmon.hooks.every import EveryHook, every
@@ -38,7 +39,7 @@ from asyncmon.hooks.stopping import (
 from asyncmon.hooks.summary_saver import SummarySaverHook
 
 __all__ = [
-    "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "EarlyStoppingHook",
+    "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "CurvesHook", "EarlyStoppingHook",
     "EvalHook", "Evaluations", "EveryHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook",
     "InMemoryEvaluatorHook", "JsonlWriter", "LoggingTensorHook", "LoopLagHook",
     "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook", "ProgressHook",

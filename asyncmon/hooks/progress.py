@@ -26,6 +26,7 @@ from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRun
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 from asyncmon.system import clock, files
 from asyncmon.system.diagnostics import Diagnostics
+from asyncmon.system.notebook import Cell, in_notebook, progress_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,10 +144,11 @@ _SMOOTHING = 0.3  # the weight of the newest interval in the rate
 
 
 class ProgressHook(SessionRunHook):
-    """Show steps, rate, remaining time and chosen values. Needs the extra ``progress``.
+    """Show steps, rate, remaining time and chosen values. Outside of notebooks: the extra ``progress``.
 
     On a terminal and in notebooks it draws a bar; elsewhere it prints one plain line per interval, in
-    a background task and a thread. Runs only fetch the values, once a second.
+    a background task and a thread. In a notebook the bar is plain HTML, without ipywidgets. Runs only
+    fetch the values, once a second.
 
     Args:
         last_step: the last step of training. None: that of the session's :class:`StopAtStepHook`, the
@@ -155,10 +157,10 @@ class ProgressHook(SessionRunHook):
         description: the title of the bar or of the lines.
         refresh_secs: the interval at which the bar is drawn, in seconds.
         line_secs: the interval at which lines are printed, in seconds.
-        console: the console of rich to print to; standard error if None.
+        console: the console of rich to print to; if None, the cell of a notebook, or standard error.
 
     Raises:
-        ImportError: rich is not installed.
+        ImportError: rich is not installed, and this is no notebook.
 
     Example::
 
@@ -179,15 +181,10 @@ class ProgressHook(SessionRunHook):
         positive("line_secs", line_secs)
         if last_step is not None:
             whole_number("last_step", last_step, least=1)
-        try:
-            from rich.console import Console
-        except ImportError as error:
-            raise ImportError("ProgressHook needs rich: pip install 'asyncmon[progress]'") from error
         self._given_last_step = last_step
         self._values = dict(values or {})
-        console = console or Console(stderr=True)
-        interactive = console.is_terminal or console.is_jupyter
-        self._display = (_Bar if interactive else _Lines)(description, console)
+        self._display = _display_on(console, description)
+        interactive = not isinstance(self._display, _Lines)
         self._every_secs = refresh_secs if interactive else line_secs
         self._diagnostics = Diagnostics("The progress")
         self._is_closed = False  # the pipe of the console
@@ -259,6 +256,33 @@ class ProgressHook(SessionRunHook):
             parts.append(f"{left} left")
         parts += [f"{tag} = {_brief(value)}" for tag, value in self._sampled.items()]
         return ", ".join(parts)
+
+
+def _display_on(console: Console | None, description: str) -> _Bar | _CellBar | _Lines:
+    if console is None and in_notebook():
+        return _CellBar(description)
+    try:
+        from rich.console import Console
+    except ImportError as error:
+        raise ImportError("ProgressHook needs rich: pip install 'asyncmon[progress]'") from error
+    console = console or Console(stderr=True)
+    if console.is_jupyter:
+        return _CellBar(description)
+    return (_Bar if console.is_terminal else _Lines)(description, console)
+
+
+class _CellBar:
+    """A bar in the cell of a notebook. That of rich is an empty cell without ipywidgets."""
+
+    def __init__(self, description: str) -> None:
+        self._description = description
+        self._cell = Cell()
+
+    def show(self, step: int, last_step: int | None, text: str) -> None:
+        self._cell.show(progress_bar(step, last_step, f"{self._description}: {text}"))
+
+    def stop(self) -> None:
+        """Leave the last bar in the cell."""
 
 
 class _Bar:

@@ -26,6 +26,7 @@ from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     QueueStatistics,
     SessionStatistics,
+    WithStatistics,
     hook_statistics,
     last_step,
     queue_statistics,
@@ -41,7 +42,7 @@ T = TypeVar("T")
 _OPEN = SessionState.OPEN  # compared in each run; a lookup in the enum takes longer
 
 
-class _MonitoredSession:
+class _MonitoredSession(WithStatistics):
     """The methods of both kinds of monitored session."""
 
     StepContext: TypeAlias = _StepContext  # TF1 has it in these classes

@@ -140,8 +140,8 @@ class ClusterRun(Protocol):
             ``rollback``: the steps before and after a restore since the last call, or None.
         """
 
-    async def members(self) -> Sequence[str]:
-        """Return the names of the sessions that take part and are not lost."""
+    async def lost(self) -> int:
+        """Return the number of sessions that were lost so far: killed, suspended, or cut off."""
 
     async def stop(self, reason: str, step: int | None = None) -> None:
         """Stop the run; at ``step``, if the variables were set back to an earlier one."""

@@ -13,6 +13,7 @@ from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.members import members_of
+from asyncmon.system.notebook import html_table, progress_bar
 
 
 class HookStatistics(NamedTuple):
@@ -72,6 +73,30 @@ class SessionStatistics:
     timers: tuple[TimerStatistics, ...]
     under_way: tuple[Span, ...]
     """Saves, restores, recoveries and so on that have not ended, without runs and hooks."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        known = "" if self.step is None else f" at step {self.step}"
+        known += "" if self.last_step is None else f" of {self.last_step}"
+        text = ("paused" if self.paused else self.state.value) + known
+        text += f": {self.stop_reason}" if self.stop_reason else ""
+        hooks = [(one.label, one.failures or "", one.last_error or "") for one in self.hooks]
+        tasks = [(one.name, one.waits_for) for one in self.tasks]
+        return (
+            progress_bar(self.step or 0, self.last_step, text)
+            + html_table(("hook", "failures", "last error"), hooks)
+            + (html_table(("task", "waits for"), tasks) if tasks else "")
+        )
+
+
+class WithStatistics:
+    """Shows the statistics of a session in notebooks."""
+
+    def statistics(self) -> SessionStatistics:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self.statistics()._repr_html_()
 
 
 def last_step(hooks: tuple[Any, ...]) -> int | None:

@@ -211,6 +211,23 @@ async def test_a_reset_ends_all_sessions(config: am.SessionConfig) -> None:
                 await after.run(v)
 
 
+async def test_a_run_that_resets_its_own_server_fails_and_the_server_goes_on() -> None:
+    async def reset() -> np.float32:
+        await graph.Session.reset(server.target)
+        return np.float32(1.0)
+
+    with graph.Graph().as_default():
+        v = graph.Variable(1.0)
+        called = graph.py_func(reset, [], graph.float32)
+        async with Server.create_local_server() as server:
+            async with graph.Session(server.target) as sess:
+                with pytest.raises((errors.OpError, RuntimeError)):
+                    await sess.run(called)
+            async with graph.Session(server.target) as sess:
+                await sess.run(v.initializer)
+                assert await sess.run(v) == 1.0
+
+
 async def test_a_monitored_session_recovers_from_a_reset() -> None:
     with graph.Graph().as_default():
         step = graph.train.create_global_step()

@@ -46,7 +46,7 @@ class Work(am.SessionRunHook):
         self.times.append(clock.monotonic())
 
 
-async def train(task: int, first_secs: float) -> list[float]:
+async def train(task: int, first_secs: float, steps: int = 1000) -> list[float]:
     work = Work(first_secs)
     async with am.Server(CLUSTER, "worker", task, config=config()) as server:
         with g.device(
@@ -60,7 +60,7 @@ async def train(task: int, first_secs: float) -> list[float]:
         async with am.MonitoredTrainingSession(
             server.target, task == 0, hooks=hooks, config=config(), log_step_count_steps=None
         ) as sess:
-            while not sess.should_stop():
+            while not sess.should_stop() and len(work.times) < steps:
                 await sess.run(train_op)
     return work.times
 
@@ -84,3 +84,13 @@ def test_the_token_of_a_lost_worker_is_released(fault: Any, secs: float, first_s
     times = report.results["chief"]
     gaps = [after - before for before, after in pairwise([min(3.03, times[0]), *times])]
     assert max(gaps) < secs, times
+
+
+def test_a_worker_that_leaves_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    report = simulate(
+        {"chief": partial(train, 0, 0.1), "worker": partial(train, 1, 0.1, 20)},
+        services={"ps": serve},
+    )
+    assert len(report.results["worker"]) == 20
+    assert max(after - before for before, after in pairwise(report.results["chief"])) < 0.5
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]

@@ -36,6 +36,10 @@ class BuildContext(NamedTuple):
 building: ContextVar[BuildContext | None] = ContextVar("asyncmon_building", default=None)
 
 
+DEFAULT_CONTAINER = "localhost"
+"""The name of the default container, besides the empty one."""
+
+
 def current_container() -> str:
     """Return the container of the next variable, queue or accumulator."""
     context = building.get()
@@ -285,11 +289,12 @@ class Graph:
         """Put the variables, queues and accumulators built inside into a container. TF1: same name.
 
         On a server, those of one name in two containers are different, and ``Session.reset`` clears
-        single containers. ``""`` is the default container, which ``reset`` calls ``"localhost"``.
+        single containers. ``""`` and ``"localhost"`` are the default container.
         """
         if not isinstance(container_name, str):
             raise TypeError(f"container_name must be a string, got {container_name!r}.")
-        with entered(self._context()._replace(container=container_name)):
+        key = "" if container_name == DEFAULT_CONTAINER else container_name
+        with entered(self._context()._replace(container=key)):
             yield container_name
 
     def _context(self) -> BuildContext:

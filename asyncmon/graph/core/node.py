@@ -24,6 +24,7 @@ class NodeGraph(Protocol):
     """The members of :class:`~asyncmon.graph.core.graph.Graph` that nodes and conversions use."""
 
     asserted: set[Tensor]
+    _operations: dict[str, Operation]
 
     @property
     def outer(self) -> NodeGraph | None: ...

@@ -80,6 +80,7 @@ class _Compiler:
         self.values = Values()
         self.written: dict[tuple[Operation, str], int] = {}
         self.updates: list[Update] = []
+        self._slots: dict[str, int] = {}
         self.ops, self.used, captured, self.live = Uses.of(targets, fed, done)
         """Tensors that are fetched, or used by nodes other than those with subgraphs."""
         self.threaded = frozenset[Operation]() if self.embedded else side_by_side(self.ops, fed)
@@ -225,7 +226,10 @@ class _Compiler:
 
     def _slot(self, op: Operation, name: str) -> int:
         """Return the slot of a variable that a node accesses."""
-        return self.store.slot(op.graph.root.get_operation_by_name(name))
+        slot = self._slots.get(name)
+        if slot is None:
+            slot = self._slots[name] = self.store.slot(op.graph.root._operations[name])
+        return slot
 
     def _emit_write(self, op: Operation, op_def: VariableOpDef) -> None:
         values = self.values

@@ -153,6 +153,8 @@ class DirectBackend:
         self.store = executor.store
         self.run, self.run_inline, self.repeat = executor.run, executor.run_inline, executor.repeat
         self.check_open, self.pending_operations = executor.check_open, executor.pending_operations
+        self._saved: list[Any] = []  # the saved variables, and their slots
+        self._slots: dict[str, int] = {}
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
         self._own: _OwnResources | None = None
         self._closed = False
@@ -206,9 +208,10 @@ class DirectBackend:
         self.check_open()
         store, counter = self.store, step_counter(self.graph)
         saved = self.graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
-        slots = {variable.op.name: store.slot(variable.op) for variable in saved}
-        if self.graph.random_ops:
-            slots[RANDOM_STATE] = 0
+        if saved != self._saved:
+            self._slots = {variable.op.name: store.slot(variable.op) for variable in saved}
+            self._saved = saved
+        slots = {**self._slots, RANDOM_STATE: 0} if self.graph.random_ops else self._slots
         counts = counter is not None and counter.op.type == "VariableV2"
         return store.pinned(
             partial(_snapshot, store, slots, store.slot(counter.op) if counts else None)

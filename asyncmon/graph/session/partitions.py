@@ -20,9 +20,9 @@ Parts = Mapping[str, list[Any]]
 def saved_parts(graph: Graph) -> Parts:
     """Return the partitioned variables of which all parts are saved."""
     found: dict[str, list[Any]] = {}
-    for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
-        if getattr(variable, "_save_slice_info", None) is not None:
-            found.setdefault(variable.save_name, []).append(variable)
+    saved = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
+    for variable in [v for v in saved if getattr(v, "_save_slice_info", None) is not None]:
+        found.setdefault(variable.save_name, []).append(variable)
     return {name: parts for name, parts in found.items() if _is_whole(parts)}
 
 

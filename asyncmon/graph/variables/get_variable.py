@@ -8,6 +8,8 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any, Final
 
+import numpy as np
+
 from asyncmon.graph.core.build import (
     colocate_with,
     control_dependencies,
@@ -146,16 +148,15 @@ def _find_or_create(
     wanted = None if dtype is None else as_dtype(dtype)
     variables: dict[str, Variable] = graph.extras.setdefault("get_variable", {})
     partitioned: dict[str, PartitionedVariable] = graph.extras.setdefault("partitioned", {})
-    if (partitioner is None and name in partitioned and reuse is True) or (
-        partitioner is not None and not _is_scalar(shape, initializer)
-    ):
-        initial = wanted or scope.dtype, initializer
-        if name in partitioned:
-            return _shared_parts(partitioned[name], name, reuse, shape, wanted, partitioner)
+    in_parts = partitioner is not None and not _is_scalar(shape, initializer)
+    if name in partitioned and (in_parts or reuse is True):
+        return _shared_parts(partitioned[name], name, reuse, shape, wanted, partitioner)
+    if in_parts:
         with entered(build_context()._replace(graph=graph, scope="", control=())):
             made = partitioned[name] = _in_parts(
-                name, shape, *initial, partitioner, regularizer=regularizer, reuse=reuse, **settings
-            )
+                name, shape, wanted or scope.dtype, initializer, partitioner,
+                regularizer=regularizer, reuse=reuse, **settings,
+            )  # fmt: skip
         return made
     if f"{name}/part_0" in variables:
         raise ValueError(
@@ -238,9 +239,9 @@ def _takes(fn: Callable[..., Any], argument: str) -> bool:
 
 # --- in parts ---------------------------------------------------------------------------------------
 def _is_scalar(shape: Any, initializer: Any) -> bool:
-    if shape is None and initializer is not None and not callable(initializer):
-        return convert_to_tensor(initializer).shape.ndims == 0
-    return as_shape(shape) == ()
+    if shape is not None or initializer is None or callable(initializer):
+        return as_shape(shape) == ()
+    return (initializer.shape.ndims if is_tensor_like(initializer) else np.ndim(initializer)) == 0
 
 
 def _in_parts(
