@@ -271,3 +271,22 @@ def test_all_panels_are_reached_on_a_phone(page: Page, url: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
     finally:
         page.resize(1280, 900)
+
+
+def test_what_is_loading_is_shown_as_loading(page: Page, url: str) -> None:
+    slow = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
+    shown = "document.querySelector('{}').checkVisibility() && document.querySelector('{}')"
+    page.call("Network.emulateNetworkConditions", latency=300, **slow)
+    try:
+        page.open(url)
+        assert "Loading" in page.wait_until(shown.format("#loading", "#loading") + ".textContent")
+        card = (
+            "getComputedStyle(document.querySelector('#grid .card.loading .plot'), '::before').content"
+        )
+        page.wait_until("document.querySelector('#grid .card.loading')")
+        assert "Loading" in page.evaluate(card)
+        page.wait_until("document.querySelector('#table-rows td').textContent")
+    finally:
+        page.call("Network.emulateNetworkConditions", latency=0, **slow)
+    page.wait_until("!document.querySelector('#loading').checkVisibility()")
+    page.wait_until("document.querySelectorAll('#grid .card:not(.loading) canvas').length")

@@ -133,7 +133,7 @@ export function options({ width, height, x, log, curves, range, onZoom, onReset,
   };
   return {
     width, height,
-    padding: [8, 10, 0, 0],
+    padding: [8, 20, 0, 0], // the last label may stand over the end
     legend: { show: false },
     pxAlign: 1,
     cursor: {

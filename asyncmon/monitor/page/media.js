@@ -99,7 +99,7 @@ class Card {
     map.setAttribute("role", "img");
     map.setAttribute("aria-label", `Histograms of ${this.#tag}, from step ${first} to ${last}; ${whole(Math.round(all))} values from ${number(Number(low))} to ${number(Number(high))} at step ${step}`);
     this.#body.replaceChildren(
-      el("div", { class: "values" }, ...[high, (Number(low) + Number(high)) / 2, low].map((value) => el("span", {}, number(Number(value))))),
+      el("div", { class: "values" }, ...[high, (Number(low) + Number(high)) / 2, low].map((value) => el("span", {}, number(Number(value), 3)))),
       map, bars,
       el("div", { class: "steps" }, el("span", {}, whole(first)), el("span", {}, whole(last))));
   }
