@@ -78,6 +78,9 @@ class RPCOptions:
             certificates of its clients.
         compression_algorithm: "", "deflate" or "gzip".
         use_rpc_for_inprocess_master: also connect to a server of this process by RPC.
+        max_bytes_in_flight: of a server: the bytes of large requests that it receives and executes at a
+            time. Others wait, up to half of ``timeout_secs``, and then raise
+            ``ResourceExhaustedError``.
         compression_level: without effect, as are the following fields.
     """
 
@@ -88,6 +91,7 @@ class RPCOptions:
     authority: str | None = None
     compression_algorithm: str = ""
     use_rpc_for_inprocess_master: bool = False
+    max_bytes_in_flight: int = 1 << 30
     compression_level: int = 0
     cache_rpc_response: bool = False
     disable_session_connection_sharing: bool = False

@@ -170,7 +170,10 @@ class RunRecord:
         }  # fmt: skip
 
     def _may_leave(self, task: str) -> bool:
-        spec, cluster = DeviceSpec.from_string(task), self.cluster
+        try:
+            spec, cluster = DeviceSpec.from_string(task), self.cluster
+        except ValueError as error:
+            raise InvalidArgumentError(f"{task!r} is no task: {error}") from None
         if cluster is None or spec.job not in cluster.jobs:
             return False
         if spec.job not in cluster.elastic and spec.task not in cluster.task_indices(spec.job):

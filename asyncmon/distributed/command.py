@@ -16,6 +16,7 @@ from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.server import Server
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
+from asyncmon.system import portable
 
 DESCRIPTION = """\
 Run a task of a cluster until SIGTERM or SIGINT. Its target, grpc://host:port, is printed once it takes
@@ -81,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
             moved.CopyFrom(server.server_def)
             moved.port = options.port
             server = Server(moved, config=config, start=False)
+        portable.allow_descriptors()
         asyncio.run(_serve(server))
     except ModuleNotFoundError as error:
         sys.stderr.write(f"{error}\n")

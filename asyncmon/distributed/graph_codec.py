@@ -165,7 +165,14 @@ class GraphReader:
                     operations[data["step"][0]].outputs[0]
                 ]
             graph.random_ops = int(data["random"])
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise InvalidArgumentError(f"The data of a graph is malformed: {error!r}.") from error
 
     def _operation(

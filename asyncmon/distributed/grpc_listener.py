@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
 from asyncmon import errors
@@ -29,6 +29,8 @@ from asyncmon.distributed.wire import Message, frame, unframe
 from asyncmon.errors import InvalidArgumentError, OpError
 from asyncmon.session_config import RPCOptions
 
+_DIGITS = 20  # of the size of a message
+_IDLE_MS = 600_000  # after which a connection without requests is closed; clients make another
 _abandoned: list[Any] = []
 
 
@@ -56,6 +58,7 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
         self._is_open = not (options.token or options.certificate)
         self._timeout = options.timeout_secs
         self._chunk = chunk_size(options)
+        self._room = _Room(options.max_bytes_in_flight)
         self._kept: dict[int, tuple[Message, asyncio.TimerHandle]] = {}
         self._methods = {
             f"{SERVICE}Call": grpc.unary_unary_rpc_method_handler(self._call),
@@ -71,6 +74,9 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
                 ("grpc.so_reuseport", 0),  # else two servers of one port share its connections
                 ("grpc.http2.min_ping_interval_without_data_ms", max(ms // 8, 1)),
                 ("grpc.http2.max_ping_strikes", 0),
+                # Connections that send nothing must not use up the descriptors of the process.
+                ("grpc.server_handshake_timeout_ms", max(ms, 1)),
+                ("grpc.max_connection_idle_ms", _IDLE_MS),
             ],
             compression=compression(options),
         )
@@ -147,20 +153,21 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
     async def _push(self, _requests: Any, context: Any) -> bytes:
         try:
             size = dict(context.invocation_metadata()).get(SIZE)
-            if not isinstance(size, str) or not size.isdecimal():
-                raise InvalidArgumentError(f"Expected a number of bytes, got {size!r}.")
-            assembly = Assembly(int(size))
-            while True:
-                async with asyncio.timeout(self._timeout):
-                    chunk = await context.read()
-                if chunk is grpc.aio.EOF:
-                    break
-                assembly.add(chunk)
-            request = assembly.message()
-            del assembly
+            if not isinstance(size, str) or not size.isdecimal() or len(size) > _DIGITS:
+                raise InvalidArgumentError(f"Expected a number of bytes, got {size!r:.100}.")
+            async with self._room.taken(int(size), self._timeout / 2):
+                assembly = Assembly(int(size))
+                while True:
+                    async with asyncio.timeout(self._timeout):
+                        chunk = await context.read()
+                    if chunk is grpc.aio.EOF:
+                        break
+                    assembly.add(chunk)
+                request = assembly.message()
+                del assembly
+                return await self._answered(request)
         except (OpError, TimeoutError) as error:
             await _refuse(context, error)
-        return await self._answered(request)
 
     async def _pull(self, data: bytes, context: Any) -> None:
         number = TICKET.unpack(data)[1] if len(data) == TICKET.size else 0
@@ -192,6 +199,44 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
         if kept is not None:
             kept[1].cancel()
             kept[0].sent()
+
+
+class _Room:
+    """A bound for the bytes of the large requests under way. One that is larger is served alone.
+
+    Args:
+        limit: the bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._turn = asyncio.Lock()  # first come, first served
+        self._changed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def taken(self, nbytes: int, secs: float) -> AsyncIterator[None]:
+        """Hold a number of bytes inside, once there is room for them.
+
+        Raises:
+            ResourceExhaustedError: there was none for ``secs`` seconds.
+        """
+        try:
+            async with asyncio.timeout(secs), self._turn:
+                while self._used and self._used + nbytes > self._limit:
+                    self._changed.clear()
+                    await self._changed.wait()
+                self._used += nbytes
+        except TimeoutError:
+            raise errors.ResourceExhaustedError(
+                f"A request of {nbytes} bytes waited for {secs:g} s beside others of {self._used}. "
+                "Send less at once, or raise rpc_options.max_bytes_in_flight of the server."
+            ) from None
+        try:
+            yield
+        finally:
+            self._used -= nbytes
+            self._changed.set()
 
 
 async def _refuse(context: Any, error: Exception) -> NoReturn:

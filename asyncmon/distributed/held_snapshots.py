@@ -20,7 +20,7 @@ from asyncmon.checkpoint import commit
 from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.distributed.wire import Decoder, Encoder, Message
-from asyncmon.errors import OpError
+from asyncmon.errors import InvalidArgumentError, OpError
 from asyncmon.graph.session.backend import Backend
 from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import HeldArray, Snapshot
@@ -173,7 +173,7 @@ class HeldSnapshots:
 
     def _write(self, backend: Backend, decoder: Decoder) -> Work:
         content = decoder.content
-        snapshot, controls = self._held[int(content["snapshot"])]
+        snapshot, controls = self._found(content["snapshot"])
         due = content["due"]
         control = Control(None if due is None else time.perf_counter() + due)
         if content["urgent"]:
@@ -198,12 +198,12 @@ class HeldSnapshots:
         return write
 
     def _hurry(self, backend: Backend, decoder: Decoder) -> Work:
-        for control in self._held[int(decoder.content["snapshot"])][1]:
+        for control in self._found(decoder.content["snapshot"])[1]:
             control.unthrottle()
         return partial(_nothing, backend)
 
     def _pull(self, backend: Backend, decoder: Decoder) -> Work:
-        snapshot = self._held[int(decoder.content["snapshot"])][0]
+        snapshot = self._found(decoder.content["snapshot"])[0]
         values = {name: one for name, one in snapshot.items() if _stays(one)}
 
         async def pull() -> Message:
@@ -211,8 +211,13 @@ class HeldSnapshots:
 
         return pull
 
+    def _found(self, number: int) -> tuple[Snapshot, list[Control]]:
+        if number not in self._held:
+            raise InvalidArgumentError(f"There is no snapshot {number} any more.")
+        return self._held[number]
+
     def _release(self, backend: Backend, decoder: Decoder) -> Work:
-        found = self._held.pop(int(decoder.content["snapshot"]), None)
+        found = self._held.pop(decoder.content["snapshot"], None)
         if found is not None:
             found[0].release()
         return partial(_nothing, backend)

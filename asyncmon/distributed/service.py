@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+from asyncmon.distributed import requests
 from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import GraphReader
@@ -123,6 +124,15 @@ class _Served:
         await self.backend.close()
 
 
+def _config(fields: Any) -> SessionConfig:
+    try:
+        config = SessionConfig(**fields)
+        config.check()
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"The config of a session is malformed: {error}.") from None
+    return config
+
+
 async def _extend(served: _Served, decoder: Decoder) -> Message:
     """Add operations to the graph of a session."""
     await in_thread(served.reader.add, decoder.content["graph"], decoder)
@@ -184,16 +194,10 @@ class SessionService:
         """Return the response to a request. Errors become responses; a cancellation is raised."""
         try:
             decoder = Decoder(request)
-            content = decoder.content
-            do = content.get("do") if isinstance(content, dict) else None
-            method = self._methods.get(do) if isinstance(do, str) else None
-            if method is None:
-                raise InvalidArgumentError(
-                    f"There is no request {do!r}; expected one of {sorted(self._methods)}."
-                )
-            return await method(decoder)
-        except (KeyError, IndexError, AttributeError, RecursionError) as error:
-            return failure(InvalidArgumentError(f"A request is malformed: {error!r}."))
+            do = requests.check(decoder.content)
+            if do not in self._methods:
+                raise InvalidArgumentError(f"There is no request {do!r} here.")
+            return await self._methods[do](decoder)
         except Exception as error:
             return failure(error)
 
@@ -209,8 +213,8 @@ class SessionService:
                 f"The client writes version {content['version']!r} of the protocol, this process "
                 f"version {VERSION}. Use the same version of asyncmon on both sides."
             )
-        config = SessionConfig(**decoder.decode(content["config"]))
-        backend_of = self._part_backend_of if content["part"] else self._backend_of
+        config = _config(decoder.decode(content.get("config")))
+        backend_of = self._part_backend_of if content.get("part") else self._backend_of
         served = _Served(lambda graph: backend_of(graph, config))
         self._opened += 1
         self._sessions[self._opened] = served
@@ -224,8 +228,8 @@ class SessionService:
 
     async def _start(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
-        sequence, kind = int(content["sequence"]), content["job"]
-        self._forget_below(served, int(content["answered"]))
+        sequence, kind = content["sequence"], content["job"]
+        self._forget_below(served, content["answered"])
         job = served.jobs.get(sequence)
         if job is None:
             if sequence < served.answered:
@@ -242,18 +246,18 @@ class SessionService:
 
     async def _resume(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
-        sequence = int(content["sequence"])
+        sequence = content["sequence"]
         job = served.jobs.get(sequence)
         if job is None:
             raise AbortedError(f"Request {sequence} is not known any more.")
         for call, result in content["results"]:
             error = error_of(result["error"], served.reader.graph) if "error" in result else None
-            job.deliver(call, None if error else decoder.decode(result["value"]), error)
+            job.deliver(call, None if error else decoder.decode(result.get("value")), error)
         return await self._wait(sequence, job, content["wait"])
 
     async def _cancel(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
-        job = served.jobs.get(int(decoder.content["sequence"]))
+        job = served.jobs.get(decoder.content["sequence"])
         if job is not None:
             job.drop(failure(CancelledError("The run was cancelled.")))
             if job.task is not None:
@@ -265,7 +269,7 @@ class SessionService:
 
     async def _close(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
-        del self._sessions[int(decoder.content["session"])]
+        del self._sessions[decoder.content["session"]]
         for worker in served.workers:
             self._barrier.forget(worker)
         await served.close()
@@ -290,7 +294,7 @@ class SessionService:
 
     def _served(self, decoder: Decoder) -> _Served:
         content = decoder.content
-        number = int(content["session"])
+        number = content["session"]
         served = self._sessions.get(number)
         if content["incarnation"] != self.incarnation or served is None:
             raise AbortedError(
@@ -309,16 +313,18 @@ class SessionService:
             return partial(_extend, served, decoder)
         if kind not in ("run", "peek"):
             raise InvalidArgumentError(f"There is no job {kind!r}.")
-        is_new = int(content["plan"]) not in served.plans
+        is_new = content["plan"] not in served.plans
         if is_new and len(served.reader.operations) >= MANY and isinstance(backend, DirectBackend):
             return partial(self._planned, served, kind, decoder, job)
         plan = self._plan(served, content)
-        fed = [
-            feed.accept(decoder.decode(x))
-            for (feed, _), x in zip(plan.feeds, content["fed"], strict=True)
-        ]
+        values = [decoder.decode(x) for x in content["fed"]]
         options = decoder.decode(content["options"])
-        trace = options is not None and isinstance(options, RunOptions) and options.trace_level
+        if len(values) != len(plan.feeds) or not isinstance(options, RunOptions | None):
+            raise InvalidArgumentError(
+                f"A run of {len(plan.feeds)} feeds got {len(values)}, and options {options!r}."
+            )
+        fed = [feed.accept(value) for (feed, _), value in zip(plan.feeds, values, strict=True)]
+        trace = options is not None and options.trace_level
         peek = kind == "peek"
         if peek and plan.changes:
             raise InvalidArgumentError(
@@ -358,15 +364,19 @@ class SessionService:
         return job.answer
 
     def _plan(self, served: _Served, content: dict[str, Any]) -> Any:
-        number = int(content["plan"])
+        number = content["plan"]
         plan = served.plans.get(number)
         if plan is None:
             operations = served.reader.operations
-            fetched = [
-                operations[i] if k is None else operations[i].outputs[k] for i, k in content["fetches"]
-            ]
-            fed = [operations[i].outputs[k] for i, k in content["feeds"]]
-            done = [operations[i] for i in content["done"]]
+            try:
+                fetched = [
+                    operations[i] if k is None else operations[i].outputs[k]
+                    for i, k in content["fetches"]
+                ]
+                fed = [operations[i].outputs[k] for i, k in content["feeds"]]
+                done = [operations[i] for i in content["done"]]
+            except (KeyError, IndexError) as error:
+                raise InvalidArgumentError(f"A run of plan {number} is malformed: {error!r}.") from None
             plan = served.plans[number] = served.backend.prepare(fetched, fed, done)
         return plan
 

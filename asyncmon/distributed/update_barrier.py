@@ -151,12 +151,12 @@ class UpdateBarrier:
 
     async def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Execute a request: :meth:`hold`, :meth:`allow` or :meth:`release`."""
-        token = str(content["token"])
+        token = content["token"]
         match content["do"]:
             case "hold":
-                return {"applied": await self.hold(token, restores=bool(content["restores"]))}
+                return {"applied": await self.hold(token, restores=content["restores"])}
             case "allow":
-                await self.allow(token, content["wanted"], content["place"], float(content["wait"]))
+                await self.allow(token, content["wanted"], content["place"], content["wait"])
                 return {}
             case _:
                 return {"held": await self.release(token)}

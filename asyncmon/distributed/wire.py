@@ -35,9 +35,19 @@ _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
 _START = struct.Struct("<II")
 _written = msgpack.Encoder().encode
-_read = msgpack.Decoder().decode
+
+
+def _refused(code: int, _data: object) -> Any:
+    raise ValueError(f"an extension of type {code}")
+
+
+_read = msgpack.Decoder(ext_hook=_refused).decode
 _INTEGERS = range(-(1 << 63), 1 << 64)  # that MessagePack has
 _ALIGNED = 64
+_DIGITS = 1 << 10
+_MALFORMED = (
+    ValueError, TypeError, LookupError, AttributeError, ImportError, OverflowError, RecursionError,
+)  # fmt: skip
 
 Buffer = bytes | bytearray | memoryview
 
@@ -136,11 +146,11 @@ class Encoder:
 
     def plain(self, data: Any) -> Message:
         """Return plain data as a message, with all buffers so far."""
-        return Message(_written(data), self.buffers)
+        return Message(_bytes(data), self.buffers)
 
     def document(self, data: Any) -> int:
         """Write plain data as a separate buffer, and return its number."""
-        return self._buffer(_written(data))
+        return self._buffer(_bytes(data))
 
     def encode(self, value: Any) -> Any:
         """Return plain data for a value: itself, or a list that begins with its kind.
@@ -187,8 +197,9 @@ class Encoder:
         if fields is not None:
             parts = [self.encode(getattr(value, name)) for name in fields]
             return ["object", type(value).__module__, type(value).__qualname__, *parts]
-        if isinstance(value, bool | int | float | str):
-            return value  # an enum, a subclass
+        for kind in (int, float, str):  # an enum, a subclass
+            if isinstance(value, kind):
+                return self.encode(getattr(kind, _OWN_VALUE[kind])(value))
         raise TypeError(f"A {type(value).__qualname__} cannot be sent to another process: {value!r}.")
 
     def _array(self, array: Any) -> list[Any]:
@@ -219,9 +230,26 @@ class Encoder:
         return len(self.buffers) - 1
 
 
+def _bytes(data: Any) -> bytes:
+    try:
+        return _written(data)
+    except UnicodeEncodeError:  # a text with bytes that are no UTF-8, such as a file name
+        return _written(_readable(data))
+
+
+def _readable(data: Any) -> Any:
+    if isinstance(data, str):
+        return data.encode(errors="backslashreplace").decode()
+    if isinstance(data, dict):
+        return {_readable(key): _readable(item) for key, item in data.items()}
+    return [_readable(item) for item in data] if isinstance(data, list | tuple) else data
+
+
 _names: dict[Any, str] = {}  # of the dtypes of arrays that were sent
 _dtypes: dict[str, Any] = {}
 _PLAIN = frozenset({type(None), bool, float, str})
+_OWN_VALUE = {int: "__int__", float: "__float__", str: "__str__"}
+_READ_PLAIN = _PLAIN | {int, bytes}
 _STRUCTURES = {list: "list", tuple: "tuple", frozenset: "set"}
 
 
@@ -270,22 +298,31 @@ class Decoder:
         Raises:
             InvalidArgumentError: malformed data.
         """
-        try:
-            return self.decode(self.content)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-            raise InvalidArgumentError(f"A message is malformed: {error!r}.") from error
+        return self.decode(self.content)
 
     def document(self, number: int) -> Any:
         """Return the plain data of a buffer of its own."""
         return _read(self._buffers[number])
 
     def decode(self, data: Any) -> Any:
-        """Return the value of plain data."""
+        """Return the value of plain data.
+
+        Raises:
+            InvalidArgumentError: it is malformed.
+        """
+        try:
+            return self._decode(data)
+        except _MALFORMED as error:
+            raise InvalidArgumentError(f"A message is malformed: {error!r}.") from error
+
+    def _decode(self, data: Any) -> Any:
         kind = data.__class__
         if kind is dict:
-            return {key: self.decode(item) for key, item in data.items()}
-        if kind is not list:
+            return {key: self._decode(item) for key, item in data.items()}
+        if kind in _READ_PLAIN:
             return data
+        if kind is not list:
+            raise ValueError(f"a {kind.__name__}")  # a time, which MessagePack has, too
         try:
             read = _READ[data[0]]
         except (KeyError, IndexError, TypeError):
@@ -295,10 +332,20 @@ class Decoder:
         return read(self, *data[1:])
 
     def _items(self, *items: Any) -> list[Any]:
-        return [self.decode(item) for item in items]
+        return [self._decode(item) for item in items]
 
     def _dict(self, *items: Any) -> dict[Any, Any]:
-        return {self.decode(key): self.decode(item) for key, item in items}
+        return {self._decode(key): self._decode(item) for key, item in items}
+
+    def _integer(self, digits: str) -> int:
+        if len(digits) > _DIGITS:
+            raise ValueError(f"an integer of {len(digits)} digits")
+        return int(digits, 16)
+
+    def _bytes(self, number: int) -> Buffer:
+        if number < 0:
+            raise IndexError(f"buffer {number}")
+        return self._buffers[number]
 
     def _array(self, dtype: str, shape: list[int], number: int, start: int = 0) -> Any:
         if dtype == "O":
@@ -309,11 +356,11 @@ class Decoder:
             if kind.kind not in _ARRAYS:
                 raise ValueError(f"an array of dtype {dtype!r}")
             _dtypes[dtype] = kind
-        return np.ndarray(shape, kind, self._buffers[number], start)
+        return np.ndarray(shape, kind, self._bytes(number), start)
 
     def _strings(self, shape: list[int], number: int, joined: int) -> Any:
-        sizes = np.frombuffer(self._buffers[number], np.uint64).tolist()
-        data = memoryview(self._buffers[joined])
+        sizes = np.frombuffer(self._bytes(number), np.uint64).tolist()
+        data = memoryview(self._bytes(joined))
         if sum(sizes) != len(data):
             raise ValueError(f"strings of {sum(sizes)} bytes in a buffer of {len(data)}")
         parts, at = np.empty(len(sizes), object), 0
@@ -341,8 +388,8 @@ _READ: dict[Any, Callable[..., Any]] = {
     "dict": Decoder._dict,
     "array": Decoder._array,
     "scalar": lambda decoder, *parts: decoder._array(*parts)[()],
-    "int": lambda _decoder, digits: int(digits, 16),
-    "buffer": lambda decoder, number: bytes(decoder._buffers[number]),
+    "int": Decoder._integer,
+    "buffer": lambda decoder, number: bytes(decoder._bytes(number)),
     "dtype": lambda _decoder, name: as_dtype(name),
     "shape": lambda _decoder, dims: TensorShape(dims),
     "dimension": lambda _decoder, value: Dimension(value),

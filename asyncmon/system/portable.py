@@ -16,6 +16,7 @@ Differences to Linux:
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import mmap
 import os
@@ -160,6 +161,15 @@ def disk_of(path: Path) -> str:
 def user_id() -> int | None:
     """Return the user id of this process; None on systems without user ids."""
     return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def allow_descriptors() -> None:
+    """Let this process open as many files and connections as the system allows it."""
+    resource = _module("resource")
+    if resource is not None:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        with contextlib.suppress(OSError, ValueError):  # macOS allows less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 # --- child processes ------------------------------------------------------------------------------

@@ -46,11 +46,18 @@ def free_port() -> int:
 class ServerProcess:
     """``python -m asyncmon server`` on this machine. Leaving ``async with`` kills it."""
 
-    def __init__(self, port: int = 0, *options: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        *options: str,
+        env: dict[str, str] | None = None,
+        preexec_fn: Callable[[], None] | None = None,
+    ) -> None:
         self.port = port or free_port()
         self.target = f"grpc://localhost:{self.port}"
         self._options = options
         self._env = env
+        self._preexec_fn = preexec_fn
 
     async def start(self) -> None:
         """Start, and wait until it takes sessions."""
@@ -59,6 +66,7 @@ class ServerProcess:
             sys.executable, "-m", "asyncmon", "server", "--cluster", cluster, *self._options,
             env={**os.environ, **(self._env or {})},
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            preexec_fn=self._preexec_fn,
         )  # fmt: skip
         assert self.process.stdout is not None, "PIPE"
         line = await self.process.stdout.readline()

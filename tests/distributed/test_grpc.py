@@ -250,7 +250,7 @@ async def test_requests_that_are_none_get_an_error() -> None:
         assert (await raw.status(raw.call(b"\xff" * 20)))[0] == code.INVALID_ARGUMENT
         assert (await raw.status(raw.other(b"")))[0] == code.UNIMPLEMENTED
         assert (await raw.status(raw.call(bytes(5 << 20))))[0] == code.RESOURCE_EXHAUSTED
-        for size in ("-1", "x", "", "1.5"):
+        for size in ("-1", "x", "", "1.5", "9" * 5000):
             call = raw.push(parts(b"a"), metadata=(("asyncmon-size", size),))
             assert (await raw.status(call))[0] == code.INVALID_ARGUMENT
         assert (await raw.status(raw.push(parts(b"a"))))[0] == code.INVALID_ARGUMENT

@@ -277,7 +277,9 @@ async def test_what_cannot_be_reset(
 
 async def test_the_names_of_containers_are_checked_by_the_server() -> None:
     async with Server.create_local_server() as server:
-        with pytest.raises(errors.InvalidArgumentError, match="are names"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"Expected `str`, got `int` - at `\$\.containers"
+        ):
             await graph.Session.reset(server.target, [5], rpc_config())  # type: ignore[list-item]
 
 

@@ -1,0 +1,134 @@
+"""The fields of each request and their types: what a service checks before it uses any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from asyncmon.errors import InvalidArgumentError
+
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Seconds = Annotated[float, Meta(ge=0, le=1e6)]
+Place = tuple[Count, Count | None]  # an operation, and one of its outputs
+
+
+class _Open(Struct):
+    version: Any  # which is compared first: another one may have other fields
+    config: Any = None
+    part: bool = False
+
+
+class _Session(Struct):
+    session: Count
+    incarnation: str
+
+
+class _Job(_Session):
+    job: str
+    sequence: Count
+    answered: Count
+    wait: Seconds
+
+
+class _Run(_Job):
+    plan: Count
+    fed: list[Any]
+    options: Any
+    fetches: list[Place] = []
+    feeds: list[tuple[Count, Count]] = []
+    done: list[Count] = []
+    update: tuple[str, Count, dict[str, Count]] | None = None
+    closing_error: dict[str, Any] | None = None
+
+
+class _Extend(_Job):
+    graph: dict[str, Any]
+
+
+class _Load(_Job):
+    values: dict[str, Any]
+
+
+class _OfSnapshot(_Job):
+    snapshot: Count
+
+
+class _Write(_OfSnapshot):
+    path: str
+    header: Any
+    arrays: dict[str, Any]
+    urgent: bool
+    due: float | None
+
+
+class _Resume(_Session):
+    sequence: Count
+    results: list[tuple[Count, dict[str, Any]]]
+    wait: Seconds
+
+
+class _Cancel(_Session):
+    sequence: Count
+
+
+class _Hold(_Session):
+    token: str
+    restores: bool
+
+
+class _Allow(_Session):
+    token: str
+    wanted: dict[str, Count]
+    place: str
+    wait: Seconds
+
+
+class _Release(_Session):
+    token: str
+
+
+class _Request(_Session):
+    request: dict[str, Any]
+
+
+class _Reset(Struct):
+    containers: list[str]
+    part: bool = False
+
+
+_FIELDS: dict[str, type[Struct]] = {
+    "open": _Open, "start": _Job, "resume": _Resume, "cancel": _Cancel, "queues": _Session,
+    "hold": _Hold, "allow": _Allow, "release": _Release, "cluster_run": _Request, "close": _Session,
+    "reset": _Reset,
+}  # fmt: skip
+_OF_JOBS: dict[str, type[Struct]] = {
+    "run": _Run, "peek": _Run, "extend": _Extend, "load": _Load, "write": _Write,
+    "hurry": _OfSnapshot, "pull": _OfSnapshot, "release": _OfSnapshot,
+}  # fmt: skip
+
+
+def check(content: Any) -> str:
+    """Check the fields of a request, and return which one it is.
+
+    Raises:
+        InvalidArgumentError: an unknown request, or a field that is missing or of another type.
+    """
+    do = content.get("do") if isinstance(content, Mapping) else None
+    fields = _FIELDS.get(do) if isinstance(do, str) else None
+    if fields is None:
+        raise InvalidArgumentError(f"There is no request {do!r}; expected one of {sorted(_FIELDS)}.")
+    try:
+        found = msgspec.convert(content, fields)
+        if isinstance(found, _Job):
+            if found.answered > found.sequence:
+                raise InvalidArgumentError(
+                    f"Request {found.sequence} says that requests below {found.answered} were answered."
+                )
+            msgspec.convert(content, _OF_JOBS.get(found.job, _Job))
+    except msgspec.ValidationError as error:
+        raise InvalidArgumentError(f"The request {do!r} is malformed: {error}.") from None
+    assert isinstance(do, str), "one of the names above"
+    return do

@@ -1,0 +1,166 @@
+"""Requests with wrong fields: each is refused as an invalid argument, and disturbs nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import enum
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from msgspec import msgpack
+
+from asyncmon import errors, graph
+from asyncmon.distributed.wire import Decoder, Encoder, Message, decode, encode
+from tests.distributed.in_process import InProcessChannel, InProcessCluster, remote_session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+WRONG = [
+    None, True, -1, 1 << 63, 1.5, float("nan"), float("inf"), "", "x", b"x", [], [1], [[1]], ["array"],
+    ["buffer", -1], ["object", "asyncmon.graph.nope", "X"], ["int", "f" * 5000], {}, {"a": 1},
+]  # fmt: skip
+ALLOWED = {"InvalidArgumentError", "AbortedError", "FailedPreconditionError", "NotFoundError"}
+
+
+class Recorded(InProcessChannel):
+    """Notes the requests."""
+
+    messages: list[Message]
+
+    async def call(self, request: Message, timeout: float) -> Message:
+        self.messages.append(request)
+        return await super().call(request, timeout)
+
+
+@pytest_asyncio.fixture
+async def channel() -> AsyncIterator[Recorded]:
+    cluster = InProcessCluster({"ps": ["a:1"]})
+    channel = Recorded(cluster.services["/job:ps/task:0"])
+    channel.messages = []
+    yield channel
+    await cluster.close()
+
+
+async def recorded(channel: Recorded) -> Any:
+    """Return a session that goes on, once each kind of request was sent."""
+    v = graph.get_variable("v", initializer=np.zeros(3, np.float32))
+    x = graph.placeholder(graph.float32, [3])
+    queue = graph.FIFOQueue(3, [graph.float32], name="q")
+    called = graph.py_func(lambda a: a + 1, [x], graph.float32)
+    sess = remote_session(channel)
+    await sess.run(v.initializer)
+    await sess.run(v.assign_add(x), {x: np.ones(3, np.float32)})
+    await sess.run(called, {x: np.ones(3, np.float32)})
+    await sess.peek(v)
+    with await sess.snapshot():
+        pass
+    await sess.load({"v": np.zeros(3, np.float32)})
+    waiting = asyncio.create_task(sess.run(queue.dequeue()))
+    await asyncio.sleep(0)
+    await sess.queues()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    backend: Any = sess.backend
+    await backend.cluster_run.begin("runs")
+    await backend.cluster_run.join("a session", is_chief=True)
+    for barrier in (
+        {"do": "hold", "restores": False},
+        {"do": "allow", "wanted": {}, "place": "p", "wait": 0.0},
+    ):
+        await backend.ask(**barrier, token="t")
+    await backend.ask("release", token="t")
+    return sess
+
+
+def mutations(content: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for name in content:
+        found.append({key: value for key, value in content.items() if key != name})
+        found += [{**content, name: wrong} for wrong in WRONG]
+        if isinstance(content[name], dict):
+            found += [{**content, name: one} for one in mutations(content[name])]
+        if isinstance(content[name], list) and content[name]:
+            found += [{**content, name: [wrong, *content[name][1:]]} for wrong in WRONG]
+    return found
+
+
+@pytest.mark.asyncio
+async def test_a_request_with_a_wrong_field_is_an_invalid_argument(channel: Recorded) -> None:
+    sess = await recorded(channel)
+    seen = {}
+    for message in channel.messages:
+        content = Decoder(message).content
+        seen[content["do"], content.get("job")] = content, message.buffers
+    assert {do for do, _ in seen} == {
+        "open", "start", "resume", "cancel", "queues", "cluster_run", "hold", "allow", "release",
+    }  # fmt: skip
+    assert {job for _, job in seen} >= {"run", "peek", "extend", "load", "snapshot"}
+    service, last = channel.service, 1000
+    for (do, _), (content, buffers) in seen.items():
+        for wrong in mutations({**content, **({"wait": 0.0} if "wait" in content else {})}):
+            if isinstance(wrong.get("sequence"), int) and wrong["sequence"] == content.get("sequence"):
+                last += 1
+                if do == "start":
+                    wrong = {**wrong, "sequence": last, "plan": wrong.get("plan", 0)}
+            response = await asyncio.wait_for(
+                service.answer(Message(msgpack.encode(wrong), copy.copy(buffers))), 20
+            )
+            answer = Decoder(response).content
+            if do == "hold":
+                await service.answer(Message(msgpack.encode({**wrong, "do": "release"})))
+            if "error" in answer:
+                assert answer["error"]["type"] in ALLOWED, (wrong, answer)
+    assert (await sess.run("v:0")).shape == (3,)
+    await sess.close()
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Number(enum.IntEnum):
+    LARGE = 1 << 70
+
+
+@pytest.mark.parametrize(
+    "value", [Text("a"), Number.LARGE, 1 << 200, -(1 << 63), (1 << 64) - 1, b"\0" * 3]
+)
+def test_values_of_any_size_and_subclass_are_sent(value: Any) -> None:
+    assert decode(encode(value)) == value
+
+
+def test_a_text_that_is_no_utf8_is_sent_readable() -> None:
+    assert decode(encode({"file": "a\udc80", "same": ["b"]})) == {"file": "a\\udc80", "same": ["b"]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x93\x01", b"\xa1\xff", b"\xd4\x05\x00", b"\xd6\xff\0\0\0\1", b"\x91" * 100_000, b"\xc1"],
+)
+def test_bytes_that_are_no_plain_data_are_an_invalid_argument(data: bytes) -> None:
+    with pytest.raises(errors.InvalidArgumentError):
+        decode(Message(data))
+
+
+@pytest.mark.parametrize("value", WRONG[13:17])
+def test_values_that_cannot_be_are_an_invalid_argument(value: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError):
+        decode(Message(msgpack.encode(value), [b"x"]))
+
+
+def test_random_changes_of_messages_are_invalid_arguments_or_values() -> None:
+    encoder = Encoder()
+    value = {"a": [1, 2.5, (None, "text")], "b": np.arange(6).reshape(2, 3), "c": graph.float32}
+    message, chance = encoder.message(value), random.Random(3)
+    for _ in range(3000):
+        header = bytearray(message.header)
+        for _ in range(chance.randrange(1, 4)):
+            header[chance.randrange(len(header))] = chance.randrange(256)
+        with contextlib.suppress(errors.InvalidArgumentError):
+            decode(Message(bytes(header), message.buffers))
