@@ -163,6 +163,7 @@ def test_it_is_a_module_to_run(run: Path) -> None:
         (["--cluster", "{"], "--cluster: "),
         (["--cluster", "[]"], "--cluster: `cluster` must be a dictionary"),
         (["--cluster", '{"a": ["h:1"]}', "--job", "b"], "No such job in cluster: 'b'"),
+        (["--cluster", '{"a": ["h:1"]}', "--elastic", "b"], "--cluster: elastic=['b']: "),
         (["--cluster", '{"a": ["h:1"]}', "--task", "4"], "Task 4 was not defined in job"),
         (["--cluster", '{"a": ["h:1"]}', "--token-file", "/nowhere"], "No such file"),
         (["--cluster", '{"a": ["h:1"]}', "--import", "no_such_module"], "No module named"),
