@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -102,7 +103,8 @@ class Server:
         self._stopping = asyncio.Event()
         if start and _is_in_loop():
             self._begin()
-        elif start and self._port:
+        elif start:
+            self._port = self._port or _free_port()
             servers_waiting.get()[self._target] = self
 
     @staticmethod
@@ -126,8 +128,7 @@ class Server:
         self.start_with_loop()
         if not self._port:
             raise FailedPreconditionError(
-                "The port of a server is not known before it starts. A server at any free port starts "
-                "when it is constructed, or its target read, in a running event loop."
+                "The port of a server is not known before it starts: await start() first."
             )
         return self._target
 
@@ -324,6 +325,13 @@ class Server:
                 "Server %s: its sessions did not end within %g s: %s.",
                 self._target, _STOP_SECS, self.executor.pending_operations(),
             )  # fmt: skip
+
+
+def _free_port() -> int:
+    """Return a port for a server that starts later; it is not reserved."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _is_in_loop() -> bool:

@@ -71,7 +71,7 @@ if how == "any port":
     server = am.Server.create_local_server()
 else:
     server = am.Server({"ps": [f"localhost:{port}"]}, "ps", 0)
-    target = server.target
+target = server.target
 v = g.Variable(1.0)
 config = am.SessionConfig()
 config.rpc_options.use_rpc_for_inprocess_master = how == "over the network"
@@ -79,7 +79,7 @@ if how == "session, too":
     sess = am.Session(target)
 
 async def main():
-    made = sess if how == "session, too" else am.Session(server.target, config=config)
+    made = sess if how == "session, too" else am.Session(target, config=config)
     async with made:
         await made.run(v.initializer)
         print(await made.run(v))
