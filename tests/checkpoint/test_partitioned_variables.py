@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,36 @@ async def test_strings_in_parts(tmp_path: Path) -> None:
                     await sess.run(tf.global_variables_initializer())
                 assert (await sess.run(tf.identity(v))).tolist() == words.tolist()
                 path = await am.Saver().save(sess, tmp_path / "m") or ""
+
+
+async def test_any_partitioning_is_restored_into_any_other(tmp_path: Path) -> None:
+    choices = random.Random(1)
+
+    def build(shape: list[int]) -> Any:
+        axis, count = choices.randrange(len(shape)), choices.randint(1, 12)
+        size = choices.randint(1, 200)
+        partitioner = choices.choice([
+            None,
+            tf.fixed_size_partitioner(count, axis),
+            tf.variable_axis_size_partitioner(size, axis, max_shards=choices.choice([None, 2])),
+            tf.min_max_variable_partitioner(count, axis, size),
+        ])  # fmt: skip
+        return tf.get_variable("scope/v", shape, partitioner=partitioner)
+
+    for number in range(8):
+        shape = [choices.randint(1, 9) for _ in range(choices.randint(1, 3))]
+        path, expected = "", np.zeros(0)
+        for _ in range(3):
+            with tf.Graph().as_default():
+                v = build(shape)
+                async with tf.Session() as sess:
+                    if path:
+                        await am.Saver().restore(sess, path)
+                        found = await sess.run(tf.identity(v))
+                        np.testing.assert_array_equal(found, expected, str(v))
+                    else:
+                        await sess.run(tf.global_variables_initializer())
+                        expected = await sess.run(tf.identity(v))
+                    saver = am.Saver(sharded=bool(number % 2))
+                    path = await saver.save(sess, tmp_path / f"m{number}") or ""
+                    assert await am.list_variables(path) == [("scope/v", shape)]
