@@ -21,12 +21,13 @@ export function setText(element, text) {
 }
 
 const TAIL = 9; // characters after the gap
+const FITS = 24; // characters of a name that has none
 const RULER = document.createElement("canvas").getContext("2d");
 
 /** Set a name that loses its middle where it is too long, so that names with one prefix stay distinguishable. */
 export function setName(element, name) {
   if (element.textContent === name) return;
-  const cut = name.length > 2 * TAIL ? name.length - TAIL : name.length;
+  const cut = name.length > FITS ? name.length - TAIL : name.length;
   RULER.font = "600 100px system-ui, sans-serif";
   element.style.setProperty("--tail", `${RULER.measureText(name.slice(cut)).width / 100}em`);
   element.classList.add("middle");
