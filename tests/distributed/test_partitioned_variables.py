@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,13 +13,13 @@ import pytest
 import asyncmon as am
 from asyncmon import graph
 from asyncmon.distributed.server import Server
+from asyncmon.testing import simulate
+from asyncmon.testing.simulation import at, kill
 from tests.distributed.in_process import InProcessCluster
 from tests.distributed.over_grpc import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.asyncio
 
 ROWS, WIDTH = 1000, 8
 IDS = np.arange(0, ROWS, 7)
@@ -46,6 +48,7 @@ async def trained(sess: Any, parts: dict[str, Any], steps: int) -> Any:
     return await sess.run([parts["whole"], parts["loss"]], {parts["ids"]: IDS})
 
 
+@pytest.mark.asyncio
 async def test_two_servers_train_save_and_restore_with_another_number(tmp_path: Path) -> None:
     with graph.Graph().as_default():
         local = model(None)
@@ -84,6 +87,7 @@ async def test_two_servers_train_save_and_restore_with_another_number(tmp_path: 
             np.testing.assert_allclose(await sess.run(whole["whole"]), found[1][0])
 
 
+@pytest.mark.asyncio
 async def test_a_lookup_moves_only_its_rows() -> None:
     spec = {"ps": ["a:1", "b:1"], "worker": ["c:1"]}
     cluster = InProcessCluster(spec)
@@ -104,3 +108,49 @@ async def test_a_lookup_moves_only_its_rows() -> None:
             np.testing.assert_array_equal(snapshot["embedding"], await sess.run(made["whole"]))
     finally:
         await cluster.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_parts_are_of_one_step_after_a_server_was_lost(seed: int) -> None:
+    cluster = {"ps": ["ps0:2222", "ps1:2222"], "worker": ["worker0:2222"]}
+    config = am.SessionConfig()
+    config.rpc_options.token = "secret"
+    config.rpc_options.timeout_secs = 2
+
+    async def serve(task: int) -> None:
+        async with Server(cluster, "ps", task, config=config) as server:
+            await server.join()
+
+    async def train() -> list[list[float]]:
+        with graph.device(am.replica_device_setter(cluster=cluster)):
+            step = graph.train.create_global_step()
+            table = graph.get_variable(
+                "table", [6], initializer=graph.zeros_initializer(),
+                partitioner=graph.fixed_size_partitioner(2),
+            )  # fmt: skip
+            with graph.control_dependencies(table.assign_add(np.ones(6, np.float32))):
+                add = step.assign_add(1)
+        found = []
+        async with (
+            Server(cluster, "worker", 0, config=config) as server,
+            am.MonitoredTrainingSession(
+                server.target, checkpoint_dir="/run", save_checkpoint_steps=5, config=config,
+                hooks=[am.StopAtStepHook(last_step=40)],
+            ) as sess,
+        ):  # fmt: skip
+            while not sess.should_stop():
+                await sess.run(add)
+                await asyncio.sleep(0.1)
+        for path in (await am.get_checkpoint_state("/run")).all_model_checkpoint_paths:
+            async with await am.load_checkpoint(path) as reader:
+                count = await reader.get_tensor("global_step")
+                found.append([float(count), *(await reader.get_tensor("table")).tolist()])
+        return found
+
+    services = {f"ps{task}": partial(serve, task) for task in range(2)}
+    events = [at(1.5 + seed / 10, kill("ps1", restart_secs=1))]
+    report = simulate({"worker": train}, events, seed=seed, services=services)
+    assert any("kill ps1" in line for line in report.log)
+    saved = report.results["worker"]
+    assert saved[-1] == [40.0] * 7
+    assert all(len({*values}) == 1 for values in saved)
