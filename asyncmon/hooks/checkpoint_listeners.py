@@ -160,6 +160,11 @@ class PendingSaves:
         with log_errors(self._hook, f"the checkpoint of step {step}"):
             try:
                 await self._finish(save, before)
+            except PREEMPTION as error:
+                if save.handle.error is None or not self._coord.should_stop():
+                    raise
+                # There is no recovery after a stop, and the last checkpoint follows.
+                logger.warning("The checkpoint of step %s failed: %s", step, text_of(error))
             except Exception as error:
                 if self._hook.on_error != "detach":
                     raise
