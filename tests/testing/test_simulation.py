@@ -11,8 +11,20 @@ import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.system import clock
 from asyncmon.testing import SimulationError, simulate
-from asyncmon.testing.simulation import at, inject, jump_clock, kill, partition, start, suspend
+from asyncmon.testing.simulation import (
+    Faults,
+    Report,
+    at,
+    disturb,
+    inject,
+    jump_clock,
+    kill,
+    partition,
+    start,
+    suspend,
+)
 
+KINDS = ["suspend", "partition", "disturb", "jump_clock", "slow_disk", "fill_disk"]
 CLUSTER = {"ps": ["ps0:2222"], "worker": ["worker0:2222"]}
 
 
@@ -157,3 +169,45 @@ def test_a_task_that_is_left_behind_is_an_error() -> None:
 
     with pytest.raises(SimulationError, match="forgotten"):
         simulate({"a": main})
+
+
+@pytest.mark.asyncio
+async def test_a_simulation_inside_a_running_loop_is_rejected() -> None:
+    with pytest.raises(RuntimeError, match="from a plain function"):
+        simulate({"a": ticks})
+
+
+def test_an_action_outside_of_a_simulation_is_rejected() -> None:
+    with pytest.raises(RuntimeError, match="for programs of"):
+        inject(kill("a"))
+
+
+def test_a_kind_of_fault_that_there_is_not_is_rejected() -> None:
+    with pytest.raises(ValueError, match="no kind of fault 'flood'"):
+        Faults(kinds=["flood"])
+
+
+def test_random_faults_are_those_of_the_seed() -> None:
+    def once(seed: int) -> Report:
+        programs = {"a": lambda: ticks(20), "b": lambda: count_to(100)}
+        return simulate(programs, seed=seed, services={"ps": serve}, faults=Faults(kinds=KINDS))
+
+    first, again, other = once(1), once(1), once(2)
+    assert first == again
+    assert first.digest == again.digest
+    assert first.log != other.log
+
+
+def test_connections_that_break_fail_all_of_their_calls() -> None:
+    report = simulate(
+        {"worker": lambda: count_to(50)}, [at(0, disturb(9, broken=0.3))], services={"ps": serve}
+    )
+    assert report.results["worker"] > 0
+    assert any("the connection of worker to ps breaks" in line for line in report.log)
+
+
+def test_a_request_that_arrives_twice_is_executed_once() -> None:
+    report = simulate(
+        {"worker": lambda: count_to(50)}, [at(0, disturb(9, repeated=1.0))], services={"ps": serve}
+    )
+    assert report.results == {"worker": 0}

@@ -25,7 +25,7 @@ _LINES = 60  # of the log in an error
 
 @dataclass
 class Report:
-    """What happened in a simulation.
+    """What happened in a simulation. The reports of two equal runs are equal, except for the disk.
 
     Attributes:
         seed: the seed, which repeats it exactly.
@@ -45,7 +45,7 @@ class Report:
     secs: float = 0.0
     messages: int = 0
     digest: int = 0
-    disk: Disk = field(default_factory=Disk)
+    disk: Disk = field(default_factory=Disk, compare=False)
 
 
 class SimulationError(AssertionError):
@@ -62,15 +62,47 @@ def simulate(
     disk: Disk | None = None,
     deadline_secs: float = 3600.0,
 ) -> Report:
-    """Run programs as processes of a simulated cluster.
+    """Run programs as processes of a simulated cluster, in virtual time and in memory.
+
+    Each program is an ``async def`` function, which is called in a process of its own: it has its own
+    default graph, servers, clock and file locks. ``Server`` and ``"grpc://..."`` use the network of the
+    simulation, with any host names; checkpoints and event files are on its disk, at any path. Faults
+    come from the schedule, from the seed, and from :func:`inject`.
+
+    The simulation ends when all programs have ended, and none is to be started again. A program that
+    was killed for good has no result. Then the services are cancelled.
+
+    Args:
+        programs: the programs by the names of their processes.
+        schedule: what happens when: ``at(2.0, kill("ps/0", restart_secs=1.0))``.
+        seed: decides the delays of messages, what a crash keeps, random identifiers, and ``faults``.
+            The same seed repeats a run exactly.
+        faults: random faults. Default: none.
+        services: programs that do not end by themselves, such as parameter servers.
+        disk: the files. Default: an empty disk.
+        deadline_secs: the longest duration, in virtual seconds.
 
     Returns:
         The report of the run.
 
     Raises:
-        SimulationError: a program did not end in time, or left something behind.
-        Exception: that of a program, with the seed and the log in a note.
+        SimulationError: a program did not end in time, a service did not end within 60 s after it was
+            cancelled, or a process left a task or an open file behind.
+        Exception: that of a program or service. This and the first have the seed and the end of the
+            log in a note.
+        RuntimeError: an event loop is running in this thread.
+
+    Example::
+
+        report = simulate({"train": train}, [at(30, crash("train", restart_secs=5))], seed=7)
     """
+    if not programs:
+        raise ValueError("simulate() needs a program.")
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "An event loop is running in this thread. Call simulate() from a plain function: it runs "
+            "a loop of its own."
+        )
     report = Report(seed, disk=Disk() if disk is None else disk)
     with _collected_afterwards():
         loop = SimulationLoop(f"{seed}.{report.disk.runs}")
