@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 try:
     import uvicorn
@@ -20,6 +20,9 @@ except ImportError as missing:
 from asyncmon.monitor.app import create_app
 from asyncmon.monitor.environment import TOKEN_VARIABLE
 from asyncmon.monitor.guard import is_loopback
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
 
 PORT = 6060
 
@@ -70,7 +73,7 @@ class MonitorServer:
 
     async def _start(self) -> Self:
         listener = self._listen()
-        self._server = server = _Server(self._config(log_config=None, lifespan="off"))
+        self._server = server = _Server(self._config(self._answer, log_config=None, lifespan="off"))
         self._serving = asyncio.create_task(self._serve(server, listener), name="monitor, server")
         ready = asyncio.create_task(server.ready.wait())
         try:
@@ -107,11 +110,29 @@ class MonitorServer:
             async with self.app.router.lifespan_context(self.app):
                 await server.serve([listener])
 
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application; complete the response if the event loop ends during it."""
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if self._serving is None or not self._serving.cancelling():
+                raise
+            if not started:
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM. Blocks; for a process of its own."""
         listener = self._listen()
         self._print()
-        uvicorn.Server(self._config()).run(sockets=[listener])
+        uvicorn.Server(self._config(self.app)).run(sockets=[listener])
 
     def _listen(self) -> socket.socket:
         if self._listener is not None:
@@ -132,9 +153,9 @@ class MonitorServer:
         sys.stdout.write(f"{self.url}\n")
         sys.stdout.flush()
 
-    def _config(self, **options: Any) -> uvicorn.Config:
+    def _config(self, app: Any, **options: Any) -> uvicorn.Config:
         return uvicorn.Config(
-            self.app, log_level="warning", access_log=False, server_header=False,
+            app, interface="asgi3", log_level="warning", access_log=False, server_header=False,
             timeout_graceful_shutdown=5, **options,
         )  # fmt: skip
 

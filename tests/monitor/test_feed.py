@@ -15,6 +15,7 @@ import pytest
 import asyncmon as am
 from asyncmon.monitor import feed
 from asyncmon.monitor.feed import MOST_VIEWERS
+from asyncmon.monitor.run import Status
 from asyncmon.testing import assert_nothing_left_behind
 from tests.monitor.scripted import ScriptedRun, Viewer, client, viewing
 
@@ -99,6 +100,16 @@ async def test_changed_points_and_many_points_reset_the_viewers() -> None:
         add(run, 10_000)
         await viewer.until("scalars", 2)
     assert steps_of(viewer) == [1, 2, 3, 10_000]
+
+
+async def test_a_session_that_replaces_a_closed_one_resets_the_viewers() -> None:
+    app = am.monitor.create_app(ScriptedRun(row=Status(state="closed")))
+    async with viewing(app) as viewer:
+        await viewer.until("runs")
+        assert app.state.runs.add(None, ScriptedRun()) == "digits"
+        await viewer.until("reset")
+        assert len(list(app.state.runs)) == 1
+        assert app.state.runs.add(None, ScriptedRun()) == "digits-2"  # the other one is open
 
 
 async def test_many_runs_with_many_points_are_one_reset() -> None:

@@ -150,6 +150,39 @@ def test_a_script_serves_until_it_ends(tmp_path: Path) -> None:
     assert process.returncode == 75, errors  # stopped by the signal, to be continued
 
 
+VIEWED = """
+import asyncio, sys, threading, urllib.request
+import asyncmon as am
+
+async def main():
+    monitor = await am.monitor.serve(sys.argv[1], port=0)
+    seen = asyncio.get_running_loop().create_future()
+
+    def view():
+        with urllib.request.urlopen(monitor.url + "api/events") as answer:
+            answer.readline()
+            seen.get_loop().call_soon_threadsafe(seen.set_result, None)
+            answer.read()
+        sys.stdout.write("in order")
+
+    viewer = threading.Thread(target=view)
+    viewer.start()
+    await seen
+    return viewer
+
+asyncio.run(main()).join()
+"""
+
+
+def test_a_viewer_at_the_end_of_a_script_gets_the_end_of_its_stream(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(VIEWED)
+    command = [sys.executable, "-W", "error", str(script), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("in order")
+
+
 def service(directory: Path) -> Starlette:
     from starlette.applications import Starlette
     from starlette.requests import Request
