@@ -207,6 +207,15 @@ class Dataset:
 
     # -- position
 
+    @property
+    def passes(self) -> int:
+        """The number of passes that have ended. It is a part of the position."""
+        return self._position.passes
+
+    def skip_pass(self) -> None:
+        """Leave out the rest of the present pass: the next element is the first one of the next."""
+        self._position = Position(self.passes + 1)
+
     def state_dict(self, *, unread: int = 0) -> State:
         """Return the position after the last element: JSON values and arrays.
 

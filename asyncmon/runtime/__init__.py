@@ -17,6 +17,7 @@ tasks.
 from asyncmon.runtime.channel import Channel, ChannelStatistics
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.data_iterator import ResumableSource
+from asyncmon.runtime.epochs import Epoch
 from asyncmon.runtime.hook import (
     GUARD, SAVER, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues,
 )
@@ -36,7 +37,7 @@ from asyncmon.runtime.session_creators import (
     ChiefSessionCreator, SessionCreator, WorkerSessionCreator,
 )
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.monitored_session import SingularMonitoredSession
+from asyncmon.runtime.singular_session import SingularMonitoredSession
 from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.supervisor import Supervisor
 from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer
@@ -44,8 +45,8 @@ from asyncmon.runtime.supervisor import basic_train_loop
 
 __all__ = [
     "GUARD", "SAVER", "AttachedHook", "Channel", "ChannelStatistics", "ChiefSessionCreator",
-    "Coordinator", "LooperTask", "MonitoredSession", "NeverTriggerTimer", "Observer", "Program",
-    "QueueRunner", "Recovery", "ResumableSource", "Scaffold", "SecondOrStepTimer", "Session",
+    "Coordinator", "Epoch", "LooperTask", "MonitoredSession", "NeverTriggerTimer", "Observer",
+    "Program", "QueueRunner", "Recovery", "ResumableSource", "Scaffold", "SecondOrStepTimer", "Session",
     "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "SessionState", "SessionStatistics", "SingularMonitoredSession", "Span",
     "StepContext", "Supervisor", "WorkerSessionCreator", "add_queue_runner", "as_program",

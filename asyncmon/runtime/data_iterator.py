@@ -45,7 +45,7 @@ class DataIterator(Generic[T]):
 
     async def __anext__(self) -> T:
         if self._should_stop():
-            await self._end()
+            await self.end()
             raise StopAsyncIteration
         try:
             if self._resumable is None:
@@ -73,13 +73,19 @@ class DataIterator(Generic[T]):
                 return await anext(self._items)
         except StopAsyncIteration:
             if self._should_stop():
-                await self._end()
+                await self.end()
             raise
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         """Close the source's iterator, and raise the error of a background task, if any."""
         await self.aclose()
         self._stops.raise_pending()
+
+    async def skip_pass(self) -> None:
+        """Close the iterator of a dataset, and leave out the rest of its present pass."""
+        await self.aclose()
+        assert self._resumable is not None, "a dataset has a position"
+        self._resumable.skip_pass()
 
     async def aclose(self) -> None:
         """Close the source's iterator, if it can be closed."""
@@ -185,6 +191,11 @@ class ResumableSource:
         self._ahead = [(number, None) for number in state.get("ahead", ())]
         if recoveries.repeats:
             self._ahead += [(number, state["step"]) for number in self._held if number >= self._count]
+
+    def skip_pass(self) -> None:
+        """Leave out the rest of a pass, and the items that the body has received and not used."""
+        self._given_at = self._before = None
+        self.source.skip_pass()
 
     def restart(self, step: int | None) -> None:
         """Set the first position if it belongs to this step, that of a state initialised again."""

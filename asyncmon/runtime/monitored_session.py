@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterable, Callable, Iterable
 from numbers import Real
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast, final
 
+from asyncmon.data import Dataset
+from asyncmon.data.sources import AnyIterable
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.data_iterator import DataIterator, resumable_source
+from asyncmon.runtime.epochs import Epochs, dataset_of
 from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
@@ -20,7 +22,6 @@ from asyncmon.runtime.observation import Observer
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recovery
-from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
@@ -232,6 +233,34 @@ class _MonitoredSession(WithStatistics):
         life = self._life
         resumable = resumable_source(life.stateful, source, name, life.step_of_data, life.sessions)
         return DataIterator(source, life.should_stop, life.stops, resumable)
+
+    def epochs(
+        self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None
+    ) -> Epochs:
+        """Return an async iterator over passes of a dataset, which a checkpoint counts.
+
+        Three epochs are three epochs, however often the program is restarted: the epoch and the
+        position in it are saved. A restored session begins with the rest of the interrupted epoch,
+        which has no elements if only its end was missing. Leaving an epoch early (``break``) skips its
+        rest. A stop ends epochs and iterator.
+
+        Args:
+            source: a dataset of ``am.data``, or what ``am.data.from_iterable`` makes one of.
+            count: the number of epochs in all; None for no limit.
+            name: of the position in checkpoints, as for :meth:`iterate`.
+
+        Raises:
+            TypeError: the source can be read only once.
+
+        Example::
+
+            async for epoch in sess.epochs(data, 3):
+                async for batch in epoch:
+                    await sess.run(train_op, {x: batch})
+                print(f"{epoch} has ended at step {sess.global_step}")
+        """
+        data = dataset_of(source)
+        return Epochs(data, count, lambda: self.iterate(data, name=name), self.should_stop)
 
     # -- stopping
 
@@ -462,38 +491,3 @@ class MonitoredSession(_MonitoredSession):
         creator = session_creator if session_creator is not None else ChiefSessionCreator()
         recovery = recovery or Recovery()
         super().__init__(creator, hooks, stop_grace_period_secs, recovery, signals, interrupt)
-
-
-@final
-class SingularMonitoredSession(_MonitoredSession):
-    """A monitored session that never recovers: a preemption is raised like any error. TF1: same name.
-
-    It is always the chief, and adds no hooks.
-
-    Args:
-        hooks, stop_grace_period_secs: see :class:`MonitoredSession`.
-        scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path, program: see
-            :class:`ChiefSessionCreator`.
-
-    Example::
-
-        async with SingularMonitoredSession(checkpoint_dir="runs") as sess:
-            print(await sess.run(accuracy))
-    """
-
-    def __init__(
-        self,
-        hooks: Iterable[Any] | None = None,
-        scaffold: Scaffold | None = None,
-        master: str = "",
-        config: Any = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        stop_grace_period_secs: float = 120,
-        checkpoint_filename_with_path: str | os.PathLike[str] | None = None,
-        *,
-        program: Any = None,
-    ) -> None:
-        creator = ChiefSessionCreator(
-            scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path, program=program
-        )
-        super().__init__(creator, hooks, stop_grace_period_secs, Recovery(errors=()), None, True)
