@@ -20,7 +20,7 @@ from asyncmon.system import clock
 from asyncmon.system.process import ProcessLocal
 
 _MOST_TAPPED = 50_000  # entries that nobody takes
-_MOST_TAPPED_BYTES = 64 << 20  # of their arrays
+_MOST_TAPPED_BYTES = 64 << 20  # of their arrays and encoded summaries
 
 
 class Tap:
@@ -46,8 +46,8 @@ class Tap:
         return self.written.get(name, math.inf)
 
     def add(self, entry: Entry) -> None:
-        """Keep an entry, unless there are too many, or their arrays are too large."""
-        self._bytes += _array_bytes(entry[3])
+        """Keep an entry, unless there are too many, or they are too large."""
+        self._bytes += _size(entry[3])
         full = len(self._events) >= _MOST_TAPPED or self._bytes > _MOST_TAPPED_BYTES
         self.is_lost = self.is_lost or full
         if self.is_lost:
@@ -65,10 +65,10 @@ class Tap:
         return taken
 
 
-def _array_bytes(payload: Any) -> int:
-    """Return the size of an array, or of the one in a tuple; 0 for anything else."""
-    array = payload[0] if isinstance(payload, tuple) else payload
-    return getattr(array, "nbytes", 0)
+def _size(payload: Any) -> int:
+    """Return the size of bytes, of an array, or of the array in a tuple; 0 for anything else."""
+    data = payload[0] if isinstance(payload, tuple) else payload
+    return len(data) if isinstance(data, bytes) else getattr(data, "nbytes", 0)
 
 
 class EventLog:

@@ -182,12 +182,17 @@ def test_equal_values_and_empty_bins_are_counted_once() -> None:
 
 
 @pytest.mark.asyncio
-async def test_large_arrays_that_no_viewer_takes_are_not_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoded", [False, True])
+async def test_large_values_that_no_viewer_takes_are_not_kept(tmp_path: Path, encoded: bool) -> None:
     tap = EventLog.tap(str(tmp_path))
     assert tap is not None
     async with FileWriter(tmp_path) as writer:
         for step in range(20):
-            writer.add_histogram("weights", np.zeros(1 << 20), step)  # 8 MiB each
+            if encoded:
+                image = Summary.Image(1, 1, 1, bytes(8 << 20))
+                writer.add_summary(Summary(value=[Summary.Value(tag="image", image=image)]), step)
+            else:
+                writer.add_histogram("weights", np.zeros(1 << 20), step)  # 8 MiB
             await writer.flush()
     assert tap.is_lost
     assert tap.take() == []
