@@ -18,7 +18,7 @@ from asyncmon.graph.execution.feeds import feed_tensor
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.queues.ops import closing_error as closing_error
 from asyncmon.graph.session.session import Session as GraphSession
-from asyncmon.graph.variables.global_step import get_global_step
+from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.graph.variables.variable import (
     global_variables,
     global_variables_initializer,
@@ -107,8 +107,8 @@ class GraphProgram:
         return [task for runner in runners for task in runner.create_tasks(session, coord, start=True)]
 
     def global_step(self) -> Any:
-        """Return the tensor that counts steps, or None."""
-        return get_global_step(self.graph)
+        """Return the integer that counts steps, or None."""
+        return step_counter(self.graph)
 
     def has_global_step(self) -> bool:
         """Return whether the graph has a global step."""

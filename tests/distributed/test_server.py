@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,16 @@ async def test_a_server_starts_when_it_is_made_as_in_tf1() -> None:
     with pytest.raises(RuntimeError, match="was stopped"):
         server._begin()
     await server.join()
+
+
+@pytest.mark.asyncio
+async def test_a_supervisor_of_a_cluster_takes_a_global_step_that_is_a_float(tmp_path: Path) -> None:
+    step = graph.Variable(0.0, trainable=False, name="global_step")
+    add = step.assign_add(1.0)
+    async with Server.create_local_server() as server:
+        sv = am.Supervisor(logdir=str(tmp_path), global_step=step, save_model_secs=0)
+        async with sv.managed_session(server.target, config=rpc_config()) as sess:
+            assert await sess.run(add) == 1.0
 
 
 @pytest.mark.asyncio
