@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from asyncmon.tf1.port import catalogue
+from asyncmon.tf1.port import blocking, catalogue
 from asyncmon.tf1.port.kinds import (
     NOTHING,
     SYMBOL,
@@ -39,14 +39,6 @@ KEEPING = frozenset({"list", "tuple", "set", "sorted", "reversed", "iter"})
 """Builtins whose result has the elements of the argument."""
 
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
-
-WAITING = frozenset(
-    [
-        "queue.Queue", "queue.PriorityQueue", "threading.Event", "threading.Condition",
-        "threading.Barrier",
-    ]
-)  # fmt: skip
-"""Classes whose methods block a thread."""
 
 CALLS_BACK = {
     "run_step_fn": ("StepContext",),
@@ -246,8 +238,8 @@ def _foreign(flow: Store, kind: Foreign, call: cst.Call) -> Kinds:
             return NOTHING
     if kind.path.startswith("tensorflow."):
         return SYMBOL  # most functions of TensorFlow return tensors
-    if kind.path in WAITING:
-        return one(Foreign(f"{kind.path}()"))
+    if made := blocking.made(kind.path, call):
+        return one(Foreign(f"{made}()"))
     if flow.siblings.is_class(kind.path):
         return one(Foreign(f"{kind.path}()", known=False))
     return VALUE if kind.known else NOTHING

@@ -233,3 +233,17 @@ def parameter_kinds(function: Any) -> list[Kinds]:
 def _returns(function: Any) -> str:
     note = getattr(function, "__annotations__", {}).get("return", "")
     return note if isinstance(note, str) else getattr(note, "__name__", str(note))
+
+
+def _async_names() -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {name: ["Tensor"] for name in SYMBOL_AWAITED}
+    for title, owner in CLASSES.items():
+        for name in dir(owner):
+            public = not name.startswith("_") and owner.__name__ == title
+            if public and title not in SYMBOLS and method_awaited(owner, name):
+                found.setdefault(name, []).append(title)
+    return {name: tuple(sorted(titles)[:4]) for name, titles in found.items()}
+
+
+ASYNC_NAMES = _async_names()
+"""The async methods of all classes of asyncmon, by name, each with some of its classes."""

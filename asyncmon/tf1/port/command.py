@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asyncmon.system.files import FileCalls
+from asyncmon.tf1.port.output import refusal, write
 
 if TYPE_CHECKING:
     from asyncmon.tf1.port.porting import Ported
@@ -18,22 +17,23 @@ DESCRIPTION = """\
 Port a program that uses TensorFlow 1's sessions to asyncmon: the import, `async with`, `await`,
 `async def` up to the entry point, threads to tasks. Comments and layout stay. Without an option the new
 text is printed; OLD.py itself is written only with -i. A file is written whole or not at all.
+A folder is ported with all folders in it; files that need no change are copied.
 
 What is left to you is listed on standard error, by line of OLD.py, with the reason."""
 
 EPILOG = """\
 exit status: 0 all is ported; 1 ported, but for the lines listed; 2 nothing is written (OLD.py cannot be
 read or is not Python 3, a file cannot be written, libcst is not installed: pip install
-'asyncmon[port]').
+'asyncmon[port]'). Files of a folder that are not Python 3 are copied and listed.
 Porting a ported file changes nothing."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
-    parser.add_argument("old", metavar="OLD.py", type=Path, help="the program to port")
+    parser.add_argument("old", metavar="OLD.py", type=Path, help="the program to port, or its folder")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "-o", "--output", metavar="NEW.py", type=Path, help="write the port to this file"
+        "-o", "--output", metavar="NEW.py", type=Path, help="write the port to this file or folder"
     )
     where.add_argument("-i", "--in-place", action="store_true", help="write the port over OLD.py")
     parser.add_argument(
@@ -42,30 +42,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Port one file as the options say, and return the exit status."""
+    """Port a file or a folder as the options say, and return the exit status."""
     try:
+        from asyncmon.tf1.port.package import port_folder
         from asyncmon.tf1.port.porting import port
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
         return _refuse("`port` needs libcst: pip install 'asyncmon[port]'")
-    import libcst
 
     old: Path = options.old
     new: Path | None = old if options.in_place else options.output
+    if new is not None and not new.parent.is_dir():
+        return _refuse(f"{new.parent}: there is no such folder: make it first")
     try:
+        if old.is_dir():
+            if new is None:
+                return _refuse(f"{old} is a folder: give the one to write with -o, or -i")
+            return port_folder(old, new, sys.stderr.write)
+        if new is not None and new.is_dir():
+            return _refuse(f"{new} is a folder: give the file to write, {new / old.name}")
         if options.output is not None and options.output.exists() and options.output.samefile(old):
             return _refuse(f"{options.output} is the program itself: use -i to write over it")
         source = old.read_bytes()
         ported = port(source, old.parent)
         if new is not None:
-            _write(new, ported.source)
-    except libcst.ParserSyntaxError as error:
-        return _refuse(
-            f"{old}:{error.raw_line}: not Python 3: {error.message.splitlines()[0]}. For a Python 2 "
-            "program run 2to3 first (`2to3 -w OLD.py`; where Python has none: pip install fissix, "
-            "`fissix -w OLD.py`)."
-        )
+            write(new, ported.source)
+    except SyntaxError as error:
+        return _refuse(f"{old}:{error.lineno or 1}: {refusal(error)}")
     except (OSError, UnicodeError, RecursionError) as error:
         return _refuse(f"{old}: {error}")
     _report(old, new, source, ported, diff=options.diff)
@@ -75,14 +79,6 @@ def run(options: argparse.Namespace) -> int:
 def _refuse(text: str) -> int:
     sys.stderr.write(f"{text}\n")
     return 2
-
-
-def _write(path: Path, source: bytes) -> None:
-    place = path.resolve()
-    mode = place.stat().st_mode if place.exists() else None
-    FileCalls().put_files(place.parent, {place.name: source})
-    if mode is not None:
-        os.chmod(place, mode)
 
 
 def _report(old: Path, new: Path | None, source: bytes, ported: Ported, *, diff: bool) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import libcst as cst
 
+from asyncmon.tf1.port import blocking
 from asyncmon.tf1.port.calls import local_target
-from asyncmon.tf1.port.kinds import Foreign, Func
+from asyncmon.tf1.port.kinds import Func
 from asyncmon.tf1.port.plan import Planner
 from asyncmon.tf1.port.scopes import bound_names, dotted
 
@@ -81,16 +82,15 @@ class Entry:
             if isinstance(node, cst.ImportStar):
                 self.planner.note(node, f"`import *` is inside of `{self.name}` now: name what is used")
             if isinstance(node, cst.Call) and isinstance(self.tree.holder(node), cst.Module):
-                self._sleep(node)
+                self._block(node)
             if isinstance(node, cst.Call) and dotted(node.func).endswith("app.run"):
                 text = (
                     f"`{dotted(node.func)}` is inside of `{self.name}` now, which has a loop of its own"
                 )
                 self.planner.note(node, text)
 
-    def _sleep(self, call: cst.Call) -> None:
-        kinds = self.planner.flow.kinds(call.func)
-        if any(isinstance(kind, Foreign) and kind.path == "time.sleep" for kind in kinds):
+    def _block(self, call: cst.Call) -> None:
+        if blocking.form(self.planner.flow.kinds(call.func), call) and self.planner.reach(call):
             self.planner.plan.awaited.add(call)
 
     # -- the new text

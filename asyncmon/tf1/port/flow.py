@@ -31,6 +31,7 @@ from asyncmon.tf1.port.kinds import (
     Real,
     Super,
     Symbol,
+    Thread,
     Value,
     each,
     elements,
@@ -199,12 +200,18 @@ class Flow(Store):
         if scope is None:
             if hasattr(builtins, node.value):
                 return one(Foreign(f"builtins.{node.value}"))
-            return catalogue.hinted(node.value) if self.hints else NOTHING
+            return self._hinted(node, node.value)
         if found := frozenset(self.names.get((scope, node.value), ())):
             return found
         if not self.hints:
             return NOTHING
-        return self.evidence.get((scope, node.value), NOTHING) or catalogue.hinted(node.value)
+        return self.evidence.get((scope, node.value), NOTHING) or self._hinted(node, node.value)
+
+    def _hinted(self, node: cst.BaseExpression, name: str) -> Kinds:
+        """Return the kinds of a name by its convention; a callee is no session."""
+        above = self.tree.parent(node)
+        called = isinstance(above, cst.Call) and above.func is node
+        return catalogue.hinted(name) if self.hints and not called else NOTHING
 
     def _attribute(self, node: cst.Attribute) -> Kinds:
         name = node.attr.value
@@ -215,7 +222,7 @@ class Flow(Store):
         known = any(not isinstance(owner, Instance) or isinstance(owner.of, type) for owner in owners)
         if not found and not known and self.hints:
             named = (kinds for (_, field), kinds in self.fields.items() if field == name and not owners)
-            return union(map(frozenset, named)) or catalogue.hinted(name)
+            return union(map(frozenset, named)) or self._hinted(node, name)
         return found
 
     def _member(self, owner: Kind, name: str) -> Kinds:
@@ -234,7 +241,7 @@ class Flow(Store):
         if isinstance(owner, Symbol):
             runner = catalogue.RENAMED.get(name, name) == "create_tasks"  # from a collection
             return one(Method(catalogue.CLASSES["QueueRunner"], "create_tasks")) if runner else SYMBOL
-        if isinstance(owner, Value):
+        if isinstance(owner, Value | Thread):
             return VALUE
         if isinstance(owner, Super):
             found = self._found(self.method(owner.of, name, above=True), name)
@@ -263,12 +270,7 @@ class Flow(Store):
 
     def _of_sibling(self, node: cst.ClassDef, name: str) -> Kinds:
         """Return the method that a class inherits from a class in another file."""
-        for current in self.ancestors(node):
-            for base in self.bases.get(current, NOTHING):
-                path = f"{base.path}().{name}" if isinstance(base, Foreign) else ""
-                if path and self.siblings.knows(path):
-                    return one(Foreign(path, known=False))
-        return NOTHING
+        return frozenset(Foreign(path, known=False) for path in self.sibling_methods(node, name)[:1])
 
     @staticmethod
     def _found(where: cst.FunctionDef | type | None, name: str, bound: bool = True) -> Kinds:

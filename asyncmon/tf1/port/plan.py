@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from asyncmon.tf1.port import catalogue
+from asyncmon.tf1.port import blocking, catalogue
 from asyncmon.tf1.port.calls import MANAGERS, local_target
 from asyncmon.tf1.port.kinds import (
     Callback,
@@ -24,6 +24,7 @@ from asyncmon.tf1.port.kinds import (
     Stream,
     Symbol,
     Thread,
+    one,
     union,
 )
 from asyncmon.tf1.port.scopes import PROPERTY, Holder, decorators
@@ -91,6 +92,10 @@ class Planner:
         self.plan = Plan()
         self.calls = [node for node in self.tree.nodes if isinstance(node, cst.Call)]
         self.plan.functions = {f for f in self.tree.functions if f.asynchronous is not None}
+        self.properties: set[cst.CSTNode] = set()
+        """Properties that would have to await."""
+        self._loop_key = (-1, 0, 0)
+        self._loop_functions: set[cst.CSTNode] = set()
         self._add_overrides()
         self._add_started()
         self.settle()
@@ -111,6 +116,9 @@ class Planner:
             owner = self.tree.is_method(function)
             for base in () if owner is None else self.flow.real_bases(owner):
                 if catalogue.method_awaited(base, function.name.value):
+                    self.plan.functions.add(function)
+            for path in () if owner is None else self.flow.sibling_methods(owner, function.name.value):
+                if self.flow.siblings.awaits(path):
                     self.plan.functions.add(function)
 
     def _add_started(self) -> None:
@@ -235,9 +243,8 @@ class Planner:
         return target is not None and self.is_coroutine(target[0])
 
     def _foreign(self, kind: Foreign, call: cst.Call) -> bool:
-        if kind.path == "time.sleep":
-            holder = self.tree.holder(call)
-            return holder in self.plan.functions
+        if blocking.form(one(kind), call):
+            return self.tree.holder(call) in self.plan.functions
         if kind.path == "builtins.next" and call.args and self.is_streamed(call.args[0].value):
             self.plan.nexts.add(call)
             return True
@@ -255,6 +262,36 @@ class Planner:
         assert isinstance(call.func, cst.Attribute), "it has a name"
         unknown = not self.flow.kinds(call.func.value)
         return unknown and bool(mine) and all(self.is_coroutine(function) for function in mine)
+
+    def may_be_async(self, name: str) -> bool:
+        """Return whether some method of this name becomes async, here or in another file."""
+        mine = (f for f in self.tree.functions if f.name.value == name and self.tree.is_method(f))
+        return any(map(self.is_coroutine, mine)) or self.flow.siblings.may_await(name)
+
+    def is_on_loop(self, node: cst.CSTNode) -> bool:
+        """Return whether code runs on the event loop: in an async function, or called by one."""
+        holder = self.tree.holder(node)
+        if isinstance(holder, cst.Module):
+            return bool(self.plan.sites)
+        return holder in self._on_loop()
+
+    def _on_loop(self) -> set[cst.CSTNode]:
+        key = (len(self.plan.functions), len(self.plan.lambdas), len(self.plan.sites))
+        if self._loop_key == key:
+            return self._loop_functions
+        found: set[cst.CSTNode] = {*self.plan.functions, *self.plan.lambdas}
+        callees: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+        for call in self.calls:
+            targets = (local_target(self.flow, kind) for kind in self.flow.kinds(call.func))
+            holder = self.tree.holder(call)
+            callees.setdefault(holder, set()).update(one[0] for one in targets if one is not None)
+        pending = [*found, *([self.tree.module] if self.plan.sites else [])]
+        while pending:
+            fresh = callees.get(pending.pop(), set()) - found
+            found |= fresh
+            pending += fresh
+        self._loop_key, self._loop_functions = key, found
+        return found
 
     def is_coroutine(self, function: cst.CSTNode) -> bool:
         """Return whether a function of the file becomes a coroutine function."""
@@ -306,6 +343,8 @@ class Planner:
         why = self.why_not(holder)
         if why:
             self.note(node, why)
+            if isinstance(holder, cst.FunctionDef) and decorators(holder) & PROPERTY:
+                self.properties.add(holder)
             return False
         if not self._reach_comprehension(node):
             return False

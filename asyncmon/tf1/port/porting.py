@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,21 +28,45 @@ class Ported:
     """Notes on code that is left unchanged, by line of the old file."""
 
 
-def port(source: bytes | str, folder: Path | None = None) -> Ported:
+def port(
+    source: bytes | str, folder: Path | None = None, known: dict[Path, Facts] | None = None
+) -> Ported:
     """Port the text of a program; porting the result again changes nothing.
 
     Args:
         source: the text.
         folder: the folder of the program, in which imported files are read to find async functions.
+        known: the facts of files that were read before, and of those that this port reads.
 
     Raises:
-        libcst.ParserSyntaxError: it is not Python 3.
+        SyntaxError: it is not Python 3, or mixes tabs with spaces; it has the line.
     """
-    planner, threads = _plan(source, Siblings(folder, partial(_facts, known={})))
+    check(source)
+    read = partial(_facts, known={} if known is None else known)
+    planner, threads = _plan(source, Siblings(folder, read))
     entry = Entry(planner)
     add_remarks(planner)
     made = planner.tree.module.visit(Rewriter(planner, threads, entry))
-    return Ported(made.bytes, tuple(sorted(planner.plan.notes)))
+    text = made.bytes
+    try:
+        check(text)
+    except SyntaxError as error:  # for example an await where none may be
+        planner.plan.notes.add(Note(1, f"line {error.lineno} of the port is wrong: {error.msg}"))
+    return Ported(text, tuple(sorted(planner.plan.notes)))
+
+
+def check(source: bytes | str) -> None:
+    """Raise SyntaxError if a text is not Python 3."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning of the program is none of the port
+        try:
+            compile(source, "<program>", "exec", dont_inherit=True)
+            cst.parse_module(source)
+        except ValueError as error:  # a null byte
+            raise SyntaxError(str(error)) from None
+        except cst.ParserSyntaxError as error:
+            message = error.message.splitlines()[0]
+            raise SyntaxError(message, ("", error.raw_line, error.raw_column, "")) from None
 
 
 def _plan(source: bytes | str, siblings: Siblings) -> tuple[Planner, Threads]:
@@ -59,8 +84,9 @@ def _facts(path: Path, known: dict[Path, Facts]) -> Facts:
     known[path] = Facts()  # for circular imports
     siblings = Siblings(path.parent, partial(_facts, known=known))
     try:
-        planner, _ = _plan(path.read_bytes(), siblings)
-    except (OSError, cst.ParserSyntaxError):
+        check(source := path.read_bytes())
+        planner, _ = _plan(source, siblings)
+    except (OSError, SyntaxError):
         return known[path]
     tree, flow = planner.tree, planner.flow
     functions = [f for f in tree.functions if isinstance(tree.holder(f), cst.Module)]

@@ -8,21 +8,11 @@ from types import ModuleType
 import libcst as cst
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.port import catalogue, imports
+from asyncmon.tf1.port import blocking, catalogue, imports, python2
 from asyncmon.tf1.port.calls import local_target
 from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Method, Real
-from asyncmon.tf1.port.plan import Planner
+from asyncmon.tf1.port.plan import ENTERING, Planner
 from asyncmon.tf1.port.scopes import decorators, dotted
-
-PYTHON_2 = frozenset(
-    ["xrange", "raw_input", "unicode", "basestring", "iteritems", "itervalues", "has_key"]
-)
-
-BLOCKING = frozenset(
-    ["builtins.input", "subprocess.call", "subprocess.check_call", "subprocess.check_output"]
-)
-
-WAITS = frozenset(["get", "put", "join", "wait"])
 
 CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
 """Functions that accept an async function."""
@@ -36,12 +26,18 @@ BASES = {
     "unittest.TestCase": "derive from unittest.IsolatedAsyncioTestCase",
 }
 
+LOCKS = ("threading.", "multiprocessing.")
+
+SESSIONS = tuple(owner for name, owner in catalogue.CLASSES.items() if name.endswith("Session"))
+
 KNOWN_DECORATORS = frozenset(
     [
         "staticmethod", "classmethod", "abstractmethod", "contextmanager", "asynccontextmanager",
         "wraps", "override", "no_type_check",
     ]
 )  # fmt: skip
+
+DYNAMIC = frozenset({"eval", "exec", "getattr"})
 
 HARMLESS = frozenset(
     ["isinstance", "print", "getattr", "hasattr", "callable", "super", "repr", "type", "id"]
@@ -57,6 +53,7 @@ def add_remarks(planner: Planner) -> None:
                 planner.note(node, text)
         elif isinstance(node, cst.Attribute) and not planner.tree.in_import(node):
             _missing(planner, node)
+            _property(planner, node)
         elif isinstance(node, cst.ClassDef):
             _overrides(planner, node)
         elif isinstance(node, cst.FunctionDef):
@@ -65,8 +62,8 @@ def add_remarks(planner: Planner) -> None:
             _call(planner, node)
         elif isinstance(node, cst.With) and node not in planner.plan.withs:
             _lock(planner, node)
-        if isinstance(node, cst.Name) and node.value in PYTHON_2 and not planner.tree.binder(node):
-            planner.note(node, f"`{node.value}` is Python 2: run 2to3 first")
+        if text := python2.why(planner.tree, node):
+            planner.note(node, text)
 
 
 def _overrides(planner: Planner, node: cst.ClassDef) -> None:
@@ -121,14 +118,58 @@ def _call(planner: Planner, call: cst.Call) -> None:
     for arg in call.args:
         if not ours and not takes:
             _given(planner, call, arg.value, awaits, unknown=unknown)
-    holder = planner.tree.holder(call)
-    if "time.sleep" in paths and call not in plan.awaited and _is_called_async(planner, holder):
-        planner.note(
-            call, "`time.sleep` holds the event loop: `await asyncio.sleep` in an async function"
-        )
-    waits = any("()." in path and name in WAITS for path in paths)
-    if holder in plan.functions and (waits or set(paths) & BLOCKING):
-        planner.note(call, f"`{_text(call.func)}` holds the event loop: await asyncio.to_thread")
+    if awaits or planner.gives_awaitable(call):
+        pass  # awaited, or listed with the reason
+    elif (hint := blocking.why(kinds, call)) and planner.is_on_loop(call):
+        planner.note(call, f"`{_text(call.func)}` holds the event loop: {hint}")
+    elif not kinds and name in catalogue.ASYNC_NAMES and name != "run":
+        planner.note(call, f"`{_text(call.func)}` is not known: await it if {_owners(name)} has it")
+    elif not kinds and name and planner.may_be_async(name):
+        planner.note(call, f"`{_text(call.func)}` is not known: await it if it has become async")
+    if not awaits and name in ENTERING and not isinstance(planner.tree.holder(call), cst.ClassDef):
+        _entered_by_hand(planner, call)
+    if builtin := {path.removeprefix("builtins.") for path in paths} & DYNAMIC:
+        _dynamic(planner, call, *builtin)
+
+
+def _entered_by_hand(planner: Planner, call: cst.Call) -> None:
+    assert isinstance(call.func, cst.Attribute), "it has a name"
+    entered = call.func.value
+    if planner.is_entered(entered) or not planner.flow.kinds(entered):
+        text = f"`{_text(call.func)}` by hand: use `async with`, or contextlib.AsyncExitStack"
+        planner.note(call, text)
+
+
+def _dynamic(planner: Planner, call: cst.Call, builtin: str) -> None:
+    """Note code in strings, and attributes by name, that may be async."""
+    index = 1 if builtin == "getattr" else 0
+    if len(call.args) <= index:
+        return
+    node = call.args[index].value
+    text = node.evaluated_value if isinstance(node, cst.SimpleString) else None
+    if builtin == "getattr":
+        owners = planner.flow.kinds(call.args[0].value)
+        mine = any(isinstance(kind, Instance) for kind in owners)
+        due = text in catalogue.ASYNC_NAMES if isinstance(text, str) else mine
+        due = due and (mine or not owners)
+    else:
+        due = text is None or any(f".{name}(" in str(text) for name in catalogue.ASYNC_NAMES)
+    if due:
+        planner.note(call, f"`{_text(call)}` is not followed: await what it runs of a session")
+
+
+def _property(planner: Planner, node: cst.Attribute) -> None:
+    """Note uses of properties that have to become async methods."""
+    name = node.attr.value
+    for function in planner.properties:
+        owner = planner.tree.is_method(function)
+        if owner is None or not isinstance(function, cst.FunctionDef) or function.name.value != name:
+            continue
+        kinds = planner.flow.kinds(node.value)
+        family = planner.flow.family(owner)
+        if not kinds or any(isinstance(kind, Instance) and kind.of in family for kind in kinds):
+            text = f"`{_text(node)}` runs a session: `await {_text(node)}()` of an async method"
+            planner.note(node, text)
 
 
 def _known(kinds: Iterable[object]) -> bool:
@@ -143,37 +184,48 @@ def _given(
         if method or (isinstance(kind, Func) and planner.is_coroutine(kind.node)):
             text = f"`{_text(value)}` is async and is passed to `{_text(call.func)}`"
             planner.note(call, f"{text}, which may not await it")
-        session = isinstance(kind, Instance) and kind.of in (
-            catalogue.CLASSES["Session"],
-            catalogue.CLASSES["MonitoredSession"],
-        )
-        if session and _text(call.func).startswith(("contextlib.", "closing", "stack.enter")):
-            planner.note(call, f"`{_text(call.func)}` does not enter a session: use `async with`")
+        session = isinstance(kind, Instance) and kind.of in SESSIONS
+        if _enters(planner, call) and planner.is_entered(value):
+            planner.note(
+                call, f"`{_text(call.func)}` does not enter `{_text(value)}`: use `async with`"
+            )
         elif session and unknown and not awaits and call not in planner.plan.awaited:
             text = f"`{_text(call.func)}` is not of this file and gets a session"
             planner.note(call, f"{text}: await it if it has become async")
 
 
-def _is_called_async(planner: Planner, function: cst.CSTNode) -> bool:
-    if isinstance(function, cst.Module):
-        return bool(planner.plan.sites)
-    for call in planner.calls:
-        if planner.tree.holder(call) in planner.plan.functions:
-            for kind in planner.flow.kinds(call.func):
-                target = local_target(planner.flow, kind)
-                if target is not None and target[0] is function:
-                    return True
-    return False
+def _owners(name: str) -> str:
+    """Return the classes of asyncmon with an async method of a name, as a text."""
+    found = catalogue.ASYNC_NAMES[name]
+    return f"a {found[0]}" if len(found) == 1 else f"a {', '.join(found[:-1])} or {found[-1]}"
+
+
+def _enters(planner: Planner, call: cst.Call) -> bool:
+    """Return whether a call enters or closes the context manager that it gets."""
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "enter_context":
+        return True
+    kinds = planner.flow.kinds(call.func)
+    return any(isinstance(k, Foreign) and k.path.startswith("contextlib.") for k in kinds)
 
 
 def _lock(planner: Planner, node: cst.With) -> None:
     if node.asynchronous is not None:
         return
-    names = [dotted(item.item).rpartition(".")[2].lower() for item in node.items]
-    if any(name.endswith(("lock", "mutex", "semaphore")) for name in names) and any(
-        call in planner.plan.awaited and _is_inside(planner, call, node) for call in planner.calls
+    plan = planner.plan
+    if any(_is_lock(planner, item.item) for item in node.items) and any(
+        _is_inside(planner, one, node) for one in plan.awaited | plan.loops | plan.withs
     ):
         planner.note(node, "a lock is held across an await: use asyncio.Lock and `async with`")
+
+
+def _is_lock(planner: Planner, node: cst.BaseExpression) -> bool:
+    kinds = planner.flow.kinds(node)
+    if any(isinstance(k, Foreign) and k.path.startswith(LOCKS) for k in kinds):
+        return True
+    name = dotted(node).rpartition(".")[2].lower()
+    return name.endswith(("lock", "mutex", "semaphore", "condition")) and not any(
+        isinstance(k, Foreign) and k.path.startswith("asyncio.") for k in kinds
+    )
 
 
 def _is_inside(planner: Planner, node: cst.CSTNode | None, outer: cst.CSTNode) -> bool:

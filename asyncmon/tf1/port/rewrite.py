@@ -8,7 +8,7 @@ from typing import Any
 import libcst as cst
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.port import catalogue, imports
+from asyncmon.tf1.port import blocking, catalogue, imports
 from asyncmon.tf1.port.entry import Blank, Entry
 from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Kind, Method, Real, Symbol
 from asyncmon.tf1.port.plan import ENTERING, Planner, is_manager
@@ -56,6 +56,11 @@ class Rewriter(cst.CSTTransformer):
             if made.args:
                 self.needed.add("asyncio")
             return self._awaited(original, self.threads.join(made))
+        if original in self.threads.waited:
+            self.needed.add("asyncio")
+            func = cst.parse_expression(blocking.TO_THREAD)
+            called = cst.Call(func=func, args=[cst.Arg(made.func), *made.args])
+            return self._awaited(original, called)
         if original in self.threads.alive:
             return self.threads.is_alive(made)
         if original in self.plan.nexts:
@@ -73,9 +78,11 @@ class Rewriter(cst.CSTTransformer):
     def _renamed_call(self, original: cst.Call, call: cst.Call) -> cst.Call:
         kinds = self.flow.kinds(original.func)
         paths = {kind.path for kind in kinds if isinstance(kind, Foreign)}
-        if "time.sleep" in paths and original in self.plan.awaited:
+        made = blocking.form(kinds, original) if original in self.plan.awaited else ""
+        if made:
             self.needed.add("asyncio")
-            return call.with_changes(func=cst.parse_expression("asyncio.sleep"))
+            args = call.args if made == blocking.SLEEP else [cst.Arg(call.func), *call.args]
+            return call.with_changes(func=cst.parse_expression(made), args=args)
         if "absl.app.run" in paths and (name := self.planner_root()) and self._runs_async(original):
             return call.with_changes(func=cst.parse_expression(f"{name}.app.run"))
         if any(_takes_tasks(kind) for kind in kinds):

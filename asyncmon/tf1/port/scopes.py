@@ -95,6 +95,11 @@ class Tree:
             return None
         return self.scope(name).find(name.value)
 
+    def mentions(self, node: cst.CSTNode, names: tuple[str, ...]) -> bool:
+        """Return whether an expression has one of these names or attributes."""
+        text = self.module.code_for_node(node)
+        return any(name in text for name in names)
+
     def in_import(self, node: cst.CSTNode) -> bool:
         """Return whether a dotted name is part of an import."""
         above = self.parent(node)

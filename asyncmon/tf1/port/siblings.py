@@ -81,6 +81,11 @@ class Siblings:
         owner, _, method = name.rpartition(".")
         return name in facts.functions or (owner or name, method if owner else "") in facts.methods
 
+    def may_await(self, name: str) -> bool:
+        """Return whether a method of this name is awaited in any file that was read."""
+        found = (facts.methods for facts in self._known.values() if facts is not None)
+        return any(method == name for methods in found for _, method in methods)
+
     def bases(self, path: str) -> list[type]:
         """Return the classes of asyncmon that a class of another file derives from."""
         module, name = _split(path)

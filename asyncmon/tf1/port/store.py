@@ -94,6 +94,16 @@ class Store(ABC):
                     found += self.siblings.bases(base.path)
         return found
 
+    def sibling_methods(self, node: cst.ClassDef, name: str) -> list[str]:
+        """Return the paths of a method in the classes of other files that a class derives from."""
+        paths = [
+            f"{base.path}().{name}"
+            for current in self.ancestors(node)
+            for base in self.bases.get(current, NOTHING)
+            if isinstance(base, Foreign)
+        ]
+        return [path for path in paths if self.siblings.knows(path)]
+
     def method(
         self, node: cst.ClassDef, name: str, *, above: bool = False
     ) -> cst.FunctionDef | type | None:

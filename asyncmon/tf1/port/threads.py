@@ -20,6 +20,8 @@ class Threads:
         self.tree = planner.tree
         self.created: set[cst.CSTNode] = set()
         self.joined: set[cst.CSTNode] = set()
+        self.waited: set[cst.CSTNode] = set()
+        """Joins of threads that stay threads, in code that runs on the event loop."""
         self.alive: set[cst.CSTNode] = set()
         self.dropped: set[cst.CSTNode] = set()
         calls = planner.calls
@@ -73,9 +75,13 @@ class Threads:
         if not isinstance(call.func, cst.Attribute):
             return
         thread = self.planner.is_thread(call.func.value)
-        if thread is None or not (moved or thread.has_start):
+        if thread is None:
             return
         name = call.func.attr.value
+        if not (moved or thread.has_start):
+            if name == "join" and self.planner.is_on_loop(call) and self.planner.reach(call):
+                self.waited.add(call)
+            return
         statement = self.tree.parent(call)
         if (name == "start" and not thread.has_start) or name == "setDaemon":
             if isinstance(statement, cst.Expr):
@@ -112,7 +118,7 @@ class Threads:
             argument(updated, 4, "kwargs"), "**"
         )
         if self._is_async(original):
-            called = cst.Call(func=target, args=args)
+            called = _called(target, args)
         else:
             func = cst.parse_expression("asyncio.to_thread")
             called = cst.Call(func=func, args=[cst.Arg(target), *args])
@@ -142,6 +148,21 @@ class Threads:
         return cst.UnaryOperation(
             operator=cst.Not(), expression=done, lpar=[cst.LeftParen()], rpar=[cst.RightParen()]
         )
+
+
+def _called(target: cst.BaseExpression, args: list[cst.Arg]) -> cst.BaseExpression:
+    """Return a call of a thread's target, without a lambda that has no parameters."""
+    if isinstance(target, cst.Lambda) and not args and not _has_parameters(target):
+        return target.body
+    if not isinstance(target, cst.Name | cst.Attribute | cst.Call | cst.Subscript) and not target.lpar:
+        target = target.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Call(func=target, args=args)
+
+
+def _has_parameters(function: cst.Lambda) -> bool:
+    given = function.params
+    starred = isinstance(given.star_arg, cst.Param) or given.star_kwarg is not None
+    return starred or bool(given.params or given.posonly_params or given.kwonly_params)
 
 
 def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:

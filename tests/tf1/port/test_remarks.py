@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 
 import pytest
@@ -11,6 +12,8 @@ pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import asyncmon
+import asyncmon.tf1 as tf
 from asyncmon.tf1.port.porting import port
 
 
@@ -50,11 +53,95 @@ def notes(text: str) -> list[tuple[int, str]]:
          3, "IsolatedAsyncioTestCase"),
         ("tf.Session().run(1)\ndef main(_): pass\ntf.app.run(main)", 4, "loop of its own"),
         ("def gen(sess):\n  yield sess.run(1)\ndef f(s):\n  return zip(gen(s), 'ab')", 5, "`zip` of"),
+        ("import StringIO", 2, "`StringIO` is Python 2: run 2to3 first"),
+        ("from urllib2 import urlopen", 2, "`urllib2` is Python 2"),
+        ("import numpy, cPickle as pickle", 2, "`cPickle` is Python 2"),
+        ("from itertools import izip", 2, "`itertools.izip` is Python 2"),
+        ("import sys\nsys.maxint", 3, "`sys.maxint` is Python 2"),
+        ("{}.iteritems()", 2, "`iteritems` is Python 2"),
+        ("import sys\nprint >>sys.stderr, 3", 3, "`print >>` is Python 2"),
+        ("import signal\ndef f(sess):\n  sess.run(1); signal.pause()", 4, "signal handler sets"),
+        ("import threading as t\ndef f(sess):\n  sess.run(1)\n  t.Event().wait()", 5, "asyncio.Event"),
+        ("from threading import Lock\ndef f(sess):\n  sess.run(1)\n  Lock().acquire()", 5, "asyncio.L"),
+        ("from queue import Queue\ndef f(sess):\n  sess.run(1)\n  Queue(3).put(1)", 5, "to_thread"),
+        ("from six.moves import queue\ndef f(sess):\n  queue.Queue(3).put(sess.run(1))", 4, "holds"),
+        ("import select as s\ndef g(): s.select([], [])\ndef f(sess):\n  sess.run(g())", 3, "holds"),
+        ("def f(sess, q):\n  sess.run(q.get(timeout=9))", 3, "`q.get` holds"),
+        ("def g(e): e.wait()\ndef h(e): g(e)\ndef f(sess, e):\n  sess.run(h(e))", 2, "`e.wait` holds"),
+        ("def f(a):\n  a.join()", 3, "`a.join` is not known: await it if a Coordinator, LooperTask"),
+        ("def f(a):\n  a.save('x')", 3, "`a.save` is not known"),
+        ("def f(a):\n  [x.stop() for x in a]", 3, "`x.stop` is not known"),
+        ("class A:\n  def go(self): tf.Session().run(1)\nclass B:\n  def go(self): pass\n"
+         "def f(x):\n  x.go()", 7, "`x.go` is not known: await it if it has become async"),
+        ("def f(sv):\n  c = sv.managed_session()\n  c.__enter__()", 4, "by hand: use `async with`"),
+        ("eval(input())", 2, "is not followed"),
+        ("exec('sess.run(1)')", 2, "is not followed"),
+        ("def f(sess):\n  getattr(sess, 'run')(1)", 3, "is not followed"),
+        ("import contextlib\ndef f(s, sess):\n  s.enter_context(tf.Session())", 4, "does not enter"),
+        ("class A:\n  @property\n  def x(self):\n    return self.sess.run(1)\ndef f(a):\n  a.x", 7,
+         "`a.x` runs a session"),
     ],
 )  # fmt: skip
 def test_what_is_left_is_listed(text: str, line: int, words: str) -> None:
     found = notes(f"import tensorflow as tf\n{text}\n")
     assert [number for number, why in found if words in why] == [line], found
+
+
+def test_every_async_method_of_every_class_of_an_unknown_object_is_awaited_or_listed() -> None:
+    classes = {
+        value
+        for module in (tf, tf.train, tf.summary, asyncmon)
+        for name in dir(module)
+        if not name.startswith("_") and isinstance(value := getattr(module, name, None), type)
+    }
+    names = {
+        name
+        for owner in classes
+        if owner.__module__.startswith("asyncmon")
+        for name in dir(owner)
+        if not name.startswith("_") and inspect.iscoroutinefunction(inspect.getattr_static(owner, name))
+    }
+    assert {"run", "join", "save", "stop", "restore", "flush", "close"} <= names
+    for name in sorted(names):
+        made = port(f"def f(x):\n    x.{name}()\n".encode())
+        known = f"await x.{name}()".encode() in made.source
+        assert known or [(n.line, "is not known" in n.text) for n in made.notes] == [(2, True)], name
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("input('x')", "await asyncio.to_thread(input, 'x')"),
+        ("subprocess.check_call(['ls'])", "await asyncio.to_thread(subprocess.check_call, ['ls'])"),
+        ("x = q.get(timeout=3)", "x = await asyncio.to_thread(q.get, timeout=3)"),
+        ("e.wait(2.0)", "await asyncio.to_thread(e.wait, 2.0)"),
+        ("time.sleep(1)", "await asyncio.sleep(1)"),
+        ("q.get(False)", "q.get(False)"),
+        ("lock.acquire(blocking=False)", "lock.acquire(blocking=False)"),
+        ("queue.Queue().put(3)", "queue.Queue().put(3)"),
+    ],
+)
+def test_a_blocking_call_with_an_async_form_is_replaced(before: str, after: str) -> None:
+    head = "import asyncio, queue, subprocess, threading, time\nimport asyncmon.tf1 as tf\n"
+    head += "q, e, lock = queue.Queue(), threading.Event(), threading.Lock()\n"
+    text = f"{head}def f(sess):\n    sess.run(1)\n    {before}\n"
+    ported = port(text.encode())
+    assert (ported.notes, ported.source.decode().splitlines()[-1]) == ((), f"    {after}")
+    assert port(ported.source).source == ported.source
+
+
+def test_what_python_3_has_too_is_not_listed() -> None:
+    assert not notes("""\
+        import six, sys
+        try:
+            import cPickle as pickle
+        except ImportError:
+            import pickle
+        if sys.version_info[0] < 3:
+            import urllib2
+        from functools import reduce
+        six.iteritems({}), reduce(max, [1]), six.moves.urllib.parse.quote("a")
+        """)
 
 
 def test_a_finished_port_lists_nothing() -> None:

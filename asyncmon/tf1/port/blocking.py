@@ -1,0 +1,145 @@
+"""Calls that block a thread: their async forms, or the reason why they are listed."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from asyncmon.tf1.port.kinds import Foreign, Kinds
+
+SLEEP = "asyncio.sleep"
+TO_THREAD = "asyncio.to_thread"
+
+_TIMED = frozenset({"get", "put", "wait", "join", "communicate", "result", "acquire"})
+"""Methods that block for a limited time if they get a timeout."""
+
+_QUEUE = frozenset({"get", "put", "join"})
+_LOCK = frozenset({"acquire", "wait", "wait_for"})
+_PROCESS = frozenset({"wait", "communicate", "join"})
+_POOL = frozenset({"map", "starmap", "apply", "join", "imap", "imap_unordered"})
+_SOCKET = frozenset(
+    ["accept", "connect", "recv", "recv_into", "recvfrom", "send", "sendall", "sendto", "makefile"]
+)
+_HTTP = frozenset({"get", "post", "put", "delete", "head", "patch", "request", "send"})
+
+_CLASSES = {
+    "queue": {
+        **dict.fromkeys(["Queue", "LifoQueue", "PriorityQueue"], _QUEUE),
+        **dict.fromkeys(["SimpleQueue", "Unbounded"], _QUEUE - {"put"}),
+    },
+    "threading": {
+        **dict.fromkeys(
+            ["Event", "Condition", "Barrier", "Lock", "RLock", "Semaphore", "BoundedSemaphore"], _LOCK
+        ),
+        "Timer": _PROCESS,
+    },
+    "multiprocessing": {
+        **dict.fromkeys(["Queue", "JoinableQueue", "SimpleQueue"], _QUEUE),
+        **dict.fromkeys(
+            ["Event", "Condition", "Barrier", "Lock", "RLock", "Semaphore", "BoundedSemaphore"], _LOCK
+        ),
+        "Process": _PROCESS,
+        "Pool": _POOL,
+    },
+    "subprocess": {"Popen": _PROCESS},
+    "socket": dict.fromkeys(["socket", "create_connection", "create_server"], _SOCKET),
+    "requests": dict.fromkeys(["Session", "session"], _HTTP),
+    "select": dict.fromkeys(["poll", "epoll", "kqueue"], frozenset({"poll", "control"})),
+    "selectors": {"DefaultSelector": frozenset({"select"})},
+}
+CLASSES = {f"{module}.{name}": names for module, of in _CLASSES.items() for name, names in of.items()}
+"""Classes of other packages, each with its methods that block a thread."""
+
+FINITE = frozenset(
+    ["builtins.input", "os.system", "os.wait", "os.waitpid", "select.select", "urllib.request.urlopen"]
+    + [f"subprocess.{n}" for n in ("call", "check_call", "check_output", "getoutput", "run")]
+    + ["urllib.request.urlretrieve", "socket.create_connection", "concurrent.futures.wait"]
+    + [f"requests.{name}" for name in _HTTP]
+)
+"""Functions of other packages that are run in a worker thread."""
+
+LISTED = {
+    "signal.pause": "await an asyncio.Event that a signal handler sets",
+    "signal.sigwait": "await an asyncio.Event that a signal handler sets",
+}
+"""Functions of other packages without an equivalent that is awaited."""
+
+_UNKNOWN = frozenset(
+    ["acquire", "accept", "communicate", "recv", "recvfrom", "sendall", "wait", "wait_for", "put"]
+)
+"""Methods that probably block where the class of their object is unknown."""
+
+
+def made(path: str, call: cst.Call) -> str:
+    """Return the path of the class that a call makes an object of, or ""."""
+    path = canonical(path)
+    if path.startswith("queue.") and not call.args:
+        return "queue.Unbounded"
+    return path if path in CLASSES else ""
+
+
+def canonical(path: str) -> str:
+    """Return the path of a class or function where Python 2, or six, has it elsewhere."""
+    for old, new in {"six.moves.queue.": "queue.", "Queue.": "queue.", "six.moves.": ""}.items():
+        if path.startswith(old):
+            path = new + path.removeprefix(old)
+    return {"input": "builtins.input", "raw_input": "builtins.input"}.get(path, path)
+
+
+def _paths(kinds: Kinds) -> list[str]:
+    return [canonical(kind.path) for kind in kinds if isinstance(kind, Foreign)]
+
+
+def form(kinds: Kinds, call: cst.Call) -> str:
+    """Return the function that replaces a blocking call where it is awaited, or ""."""
+    for path in _paths(kinds):
+        if path == "time.sleep":
+            return SLEEP
+        owner, _, name = path.rpartition("().")
+        if path in FINITE or (name in _TIMED & CLASSES.get(owner, frozenset()) and _is_timed(call)):
+            return TO_THREAD
+    return ""
+
+
+def why(kinds: Kinds, call: cst.Call) -> str:
+    """Return what to use instead of a blocking call, or "" if the call does not block."""
+    for path in _paths(kinds):
+        owner, _, name = path.rpartition("().")
+        if path == "time.sleep":
+            return "`await asyncio.sleep` in an async function"
+        if path in LISTED:
+            return LISTED[path]
+        if (path in FINITE or name in CLASSES.get(owner, ())) and not _is_immediate(call, name):
+            return "await asyncio.to_thread" if name not in _LOCK else _lock_hint(owner)
+    if not kinds and isinstance(call.func, cst.Attribute):
+        name = call.func.attr.value
+        words = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+        taken = name == "get" and (not call.args or bool(words & {"timeout", "block"}))
+        if (name in _UNKNOWN or taken) and not _is_immediate(call, name):
+            return "if it blocks, await asyncio.to_thread"
+    return ""
+
+
+def _lock_hint(owner: str) -> str:
+    name = owner.rpartition(".")[2]
+    return f"use asyncio.{'Lock' if name == 'RLock' else name}, or await asyncio.to_thread"
+
+
+def _is_timed(call: cst.Call) -> bool:
+    """Return whether a call has a timeout that is no None."""
+    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    place = {"get": 1, "put": 2, "acquire": 1}.get(name, 0)
+    for index, arg in enumerate(call.args):
+        named = arg.keyword is not None and arg.keyword.value == "timeout"
+        if named or (arg.keyword is None and index == place):
+            return not (isinstance(arg.value, cst.Name) and arg.value.value == "None")
+    return False
+
+
+def _is_immediate(call: cst.Call, name: str) -> bool:
+    """Return whether a call does not block: ``q.get(False)``, ``lock.acquire(blocking=False)``."""
+    for index, arg in enumerate(call.args):
+        word = arg.keyword.value if arg.keyword is not None else ""
+        place = word in ("block", "blocking") or (not word and index == (1 if name == "put" else 0))
+        if place and isinstance(arg.value, cst.Name) and arg.value.value == "False":
+            return True
+    return False

@@ -1,0 +1,77 @@
+"""Port a folder: every file of it, in one pass."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from asyncmon.tf1.port.output import refusal, write
+from asyncmon.tf1.port.porting import port
+from asyncmon.tf1.port.siblings import Facts
+
+_SKIPPED = frozenset({"__pycache__", "venv", "env", "node_modules", "build", "dist"})
+"""Folders that hold no source, besides hidden ones."""
+
+
+def port_folder(old: Path, new: Path, report: Callable[[str], object]) -> int:
+    """Port the files of a folder into another one, or in place; return the exit status.
+
+    Files that are not Python 3 are copied, and reported like the lines that need a manual change.
+    Hidden folders and build products are skipped, and reported without an effect on the status.
+
+    Args:
+        old: the folder.
+        new: the folder to write; it may be ``old``.
+        report: receives the lines to print.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    base, place = old.resolve(), new.resolve()
+    files = list(_files(base, place, report))
+    known: dict[Path, Facts] = {}
+    made: dict[Path, bytes | None] = {}
+    left = 0
+    for path in files:
+        made[path] = None
+        if path.suffix != ".py":
+            continue
+        source = path.read_bytes()
+        shown = old / path.relative_to(base)
+        try:
+            ported = port(source, path.parent, known)
+        except SyntaxError as error:
+            report(f"{shown}:{error.lineno or 1}: copied: {refusal(error)}\n")
+            left += 1
+            continue
+        for note in ported.notes:
+            report(f"{shown}:{note.line}: {note.text}\n")
+        left += len(ported.notes)
+        made[path] = None if ported.source == source else ported.source
+    for path, text in made.items():
+        goal = place / path.relative_to(base)
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        if goal != path:
+            shutil.copy2(path, goal)
+        if text is not None:
+            write(goal, text)
+    return 1 if left else 0
+
+
+def _files(base: Path, place: Path, report: Callable[[str], object]) -> list[Path]:
+    """Return the files to port or copy, in order."""
+    found = []
+    for folder, names, files in os.walk(base):
+        here = Path(folder)
+        for name in sorted(names):
+            path = here / name
+            if path == place and place != base:
+                names.remove(name)
+            elif name.startswith(".") or name in _SKIPPED or (path / "pyvenv.cfg").exists():
+                names.remove(name)
+                report(f"{path.relative_to(base)}: skipped\n")
+        names.sort()
+        found += [here / name for name in sorted(files) if (here / name).is_file()]
+    return found
