@@ -36,6 +36,7 @@ class Run:
 
     Attributes:
         saved: the step of the last acknowledged checkpoint.
+        is_exact: whether each checkpoint has each step on both servers, as nothing fails.
         starts: the steps at which sessions began, by task.
         done: the number of steps that were completed.
         highest: the highest step that a session has seen.
@@ -57,6 +58,7 @@ class Run:
         self.save_steps = save_steps
         self.listeners = listeners or []
         self.saved = 0
+        self.is_exact = False
         self.starts: dict[str, list[int]] = {}
         self.done = 0
         self.highest = 0
@@ -89,6 +91,9 @@ class Run:
             assert not server.executor.store.has_pins, "memory of a snapshot is not released"
 
     async def work(self, task: int) -> int:
+        if task == 0 and self.saved:
+            newest = await am.latest_checkpoint(DIRECTORY) or "-1"
+            assert int(newest.rpartition("-")[2]) >= self.saved - 3, "a checkpoint is lost"
         async with am.Server(CLUSTER, "worker", task, config=config()) as server:
             own = f"/job:worker/task:{task}"
             with g.device(am.replica_device_setter(cluster=CLUSTER, worker_device=own)):
@@ -149,6 +154,9 @@ class _Saves(am.CheckpointSaverListener):
 
     async def after_save(self, session: Any, global_step_value: int) -> None:
         self._run.saved = global_step_value
+        if self._run.is_exact:
+            values = await read()
+            assert values["apart"][0] == values["step"] == global_step_value
 
 
 class _Watch(am.SessionRunHook):

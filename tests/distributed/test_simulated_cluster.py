@@ -14,7 +14,8 @@ FAULTS = Faults(secs=5)
 
 
 def test_a_cluster_counts_every_step_once() -> None:
-    run = Run()
+    run = Run(save_steps=1)
+    run.is_exact = True
     report = run.simulate()
     assert run.values["step"] == run.done
     assert set(run.values["apart"]) == {run.done}

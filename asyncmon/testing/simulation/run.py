@@ -104,23 +104,33 @@ def simulate(
             "a loop of its own."
         )
     report = Report(seed, disk=Disk() if disk is None else disk)
-    with _collected_afterwards():
-        loop = SimulationLoop(f"{seed}.{report.disk.runs}")
-        report.disk.runs += 1
-        mains = {**(services or {}), **programs}
-        world = World(loop, mains, report.disk)
-        try:
-            if faults is not None:
-                world.add_faults(faults.events(str(seed), sorted(mains)), services or {})
-            main = _run(world, report, programs, services or {}, schedule, deadline_secs)
-            loop.run_until_complete(main)
-        except Exception as error:
-            error.add_note(_described(report))
-            raise
-        finally:
-            _dispose(world)
-            loop.close()
+    with _collected_afterwards():  # by then this frame refers to no object of the simulation
+        _simulate(report, programs, services or {}, schedule, faults, deadline_secs)
     return report
+
+
+def _simulate(
+    report: Report,
+    programs: Mapping[str, Main],
+    services: Mapping[str, Main],
+    schedule: Iterable[Event],
+    faults: Faults | None,
+    deadline_secs: float,
+) -> None:
+    loop = SimulationLoop(f"{report.seed}.{report.disk.runs}")
+    report.disk.runs += 1
+    mains = {**services, **programs}
+    world = World(loop, mains, report.disk)
+    try:
+        if faults is not None:
+            world.add_faults(faults.events(str(report.seed), sorted(mains)), services)
+        loop.run_until_complete(_run(world, report, programs, services, schedule, deadline_secs))
+    except Exception as error:
+        error.add_note(_described(report))
+        raise
+    finally:
+        _dispose(world)
+        loop.close()
 
 
 def inject(action: Action) -> None:
