@@ -129,8 +129,9 @@ def _simulate(
         error.add_note(_described(report))
         raise
     finally:
-        _dispose(world)
-        loop.close()
+        with _quiet():
+            _dispose(world)
+            loop.close()
 
 
 def inject(action: Action) -> None:
@@ -219,9 +220,8 @@ def _dispose(world: World) -> None:
         if not process.is_dead:
             process.kill()
     world.loop.set_exception_handler(lambda _loop, _context: None)
-    with _quiet():
-        for process in world.lives:
-            process.dispose()
+    for process in world.lives:
+        process.dispose()
 
 
 @contextlib.contextmanager
