@@ -235,11 +235,15 @@ def _returns(function: Any) -> str:
     return note if isinstance(note, str) else getattr(note, "__name__", str(note))
 
 
+STATIC = frozenset({"reset"})
+"""Methods that TF1 has on the class alone; an environment of Gym has one of the same name."""
+
+
 def _async_names() -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {name: ["Tensor"] for name in SYMBOL_AWAITED}
     for title, owner in CLASSES.items():
         for name in dir(owner):
-            public = not name.startswith("_") and owner.__name__ == title
+            public = not name.startswith("_") and name not in STATIC and owner.__name__ == title
             if public and title not in SYMBOLS and method_awaited(owner, name):
                 found.setdefault(name, []).append(title)
     return {name: tuple(sorted(titles)[:4]) for name, titles in found.items()}

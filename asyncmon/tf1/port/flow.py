@@ -74,6 +74,12 @@ class Flow(Store):
         if isinstance(node, cst.Import | cst.ImportFrom):
             for name, kinds in imports.bound(node):
                 self.bind(tree.scope(node), name, kinds)
+            if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
+                path = "." * len(node.relative) + dotted(node.module)
+                path += "" if node.module is None else "."
+                for name in self.siblings.star(node):
+                    tree.scope(node).names.add(name)
+                    self.bind(tree.scope(node), name, one(Foreign(f"{path}{name}", known=False)))
         elif isinstance(node, cst.FunctionDef):
             self.bind(tree.scope(node), node.name.value, one(Func(node)))
             self._learn_parameters(node)

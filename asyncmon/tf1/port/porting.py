@@ -11,6 +11,7 @@ import libcst as cst
 
 from asyncmon.tf1.port.entry import Entry
 from asyncmon.tf1.port.flow import Flow
+from asyncmon.tf1.port.layout import realigned
 from asyncmon.tf1.port.plan import Note, Planner
 from asyncmon.tf1.port.remarks import add_remarks
 from asyncmon.tf1.port.rewrite import Rewriter
@@ -46,10 +47,12 @@ def port(
     planner, threads = _plan(source, Siblings(folder, read))
     entry = Entry(planner)
     add_remarks(planner)
-    made = planner.tree.module.visit(Rewriter(planner, threads, entry))
+    old = planner.tree.module
+    made = old.visit(Rewriter(planner, threads, entry))
     text = made.bytes
     try:
         check(text)
+        text = realigned(old.code, made.code).encode(made.encoding)
     except SyntaxError as error:  # for example an await where none may be
         planner.plan.notes.add(Note(1, f"line {error.lineno} of the port is wrong: {error.msg}"))
     return Ported(text, tuple(sorted(planner.plan.notes)))

@@ -114,12 +114,15 @@ def _call(planner: Planner, call: cst.Call) -> None:
     takes = name in ADDS or any(
         path.startswith(CALLS_ASYNC) or path.rpartition(".")[2] in HARMLESS for path in paths
     )
-    unknown = not any(_known(kinds) or planner.flow.siblings.knows(path) for path in paths)
+    unknown = not any(
+        _known(kinds) or planner.flow.siblings.knows(path) or imports.is_tensorflow(path)
+        for path in paths
+    )  # what asyncmon.tf1 lacks of TensorFlow is listed by its name
     for arg in call.args:
         if not ours and not takes:
             _given(planner, call, arg.value, awaits, unknown=unknown)
-    if awaits or planner.gives_awaitable(call):
-        pass  # awaited, or listed with the reason
+    if awaits or planner.gives_awaitable(call) or _inherits(planner, call):
+        pass  # awaited, listed with the reason, or a method of a known class
     elif (hint := blocking.why(kinds, call)) and planner.is_on_loop(call):
         planner.note(call, f"`{_text(call.func)}` holds the event loop: {hint}")
     elif not kinds and name in catalogue.ASYNC_NAMES and name != "run":
@@ -172,8 +175,21 @@ def _property(planner: Planner, node: cst.Attribute) -> None:
             planner.note(node, text)
 
 
-def _known(kinds: Iterable[object]) -> bool:
-    return any(isinstance(kind, Foreign) and kind.known for kind in kinds)
+def _inherits(planner: Planner, call: cst.Call) -> bool:
+    """Return whether a method is that of a class in the file which derives from known ones."""
+    flow = planner.flow
+    if not isinstance(call.func, cst.Attribute) or flow.kinds(call.func):
+        return False
+    owners = flow.kinds(call.func.value)
+    nodes = [k.of for k in owners if isinstance(k, Instance) and isinstance(k.of, cst.ClassDef)]
+    bases = [flow.kinds(base.value) for node in nodes for c in flow.ancestors(node) for base in c.bases]
+    known = all(kinds and _known(kinds, default=True) for kinds in bases)
+    return bool(bases) and len(nodes) == len(owners) and known
+
+
+def _known(kinds: Iterable[object], *, default: bool = False) -> bool:
+    """Return whether an object is of a known package; ``default`` for those of no package."""
+    return any(kind.known if isinstance(kind, Foreign) else default for kind in kinds)
 
 
 def _given(

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import libcst as cst
+
+from asyncmon.tf1.port.scopes import dotted
+
 _UP = 3
 """The number of parent folders that may be the root of imports."""
 
@@ -80,6 +84,11 @@ class Siblings:
             return False
         owner, _, method = name.rpartition(".")
         return name in facts.functions or (owner or name, method if owner else "") in facts.methods
+
+    def star(self, node: cst.ImportFrom) -> list[str]:
+        """Return the names that ``from module import *`` binds, if the module is a file here."""
+        facts = self.facts("." * len(node.relative) + dotted(node.module))
+        return [] if facts is None else [name for name in facts.names if name.isidentifier()]
 
     def may_await(self, name: str) -> bool:
         """Return whether a method of this name is awaited in any file that was read."""

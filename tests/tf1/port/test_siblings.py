@@ -104,8 +104,10 @@ def test_files_of_a_package_are_found(tmp_path: Path) -> None:
         "from .a import init",
         "import pkg.sub.a as a",
         "from pkg.sub import a",
+        "from .a import *",
+        "from pkg.sub.a import *",
     ):
-        call = "init" if "init" in line else "a.init"
+        call = "init" if "init" in line or "*" in line else "a.init"
         text = f"import tensorflow as tf\n{line}\ndef f(s):\n    {call}(s)\n"
         assert f"    await {call}(s)" in port(text, folder).source.decode(), line
 
