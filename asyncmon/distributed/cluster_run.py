@@ -83,7 +83,7 @@ class RunRecord:
         self._run: _Run | None = None
         self._stopped: dict[str, str] = {}
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
-        self._is_whole = False  # the last restore or initialisation was completed
+        self._is_set = True  # no restore or initialisation is under way
         self._changed = asyncio.Event()
 
     def begin(self, number: str | None, directory: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class RunRecord:
         Raises:
             FailedPreconditionError: another chief has begun a run since.
         """
-        run, is_live = self._run, self._is_whole and self._unfinished == directory
+        run, is_live = self._run, self._is_set and self._unfinished == directory
         if number is not None and number in self._stopped:
             raise FailedPreconditionError(
                 f"Run {number} of this chief has stopped ({self._stopped[number]}), and another chief "
@@ -119,12 +119,16 @@ class RunRecord:
 
     def restore(self) -> dict[str, Any]:
         """Note that the chief begins to set the variables: until its end they do not fit together."""
-        self._is_whole = False
+        self._is_set = False
         return {}
+
+    def ready(self) -> dict[str, Any]:
+        """Return ``ready``: whether the chief is not about to set the variables."""
+        return {"ready": self._is_set}
 
     def restored(self, number: str | None, before: int | None, after: int | None) -> dict[str, Any]:
         """Record that the variables were set, from one step to another, and tell all members."""
-        run, self._is_whole = self._run, True
+        run, self._is_set = self._run, True
         if run is None or run.number != number or after is None:
             return {}
         if before is not None and after < before:
@@ -321,6 +325,8 @@ class RunRecord:
                     return await self.watch(name, task, number, wait, restores, others, current)
                 case {"method": "stop", "reason": str(reason), "step": int() | None as step}:
                     return self.stop(number, reason, step, current)
+                case {"method": "ready"}:
+                    return self.ready()
                 case {"method": "lost"}:
                     return self.lost()
                 case {"method": "leave", "name": str(name)}:
@@ -394,6 +400,10 @@ class RemoteRun:
     async def restore(self) -> None:
         """Note that the chief begins to set the variables."""
         await self._ask(method="restore")
+
+    async def ready(self) -> bool:
+        """Return whether the variables are not about to be set by the chief."""
+        return bool((await self._ask(method="ready"))["ready"])
 
     async def restored(self, before: int | None, after: int | None) -> None:
         """Record that the variables were set, from one step to another."""

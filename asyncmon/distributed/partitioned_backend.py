@@ -88,6 +88,8 @@ class PartitionedBackend:
         self._name = random_bytes(6).hex()
         self._workers = count()  # the servers identify a sequence of steps by it
         self._idle_workers: list[tuple[str, int]] = []
+        self._tokens = count()  # of holds: the servers identify the session by their first part
+        self._holding = asyncio.Lock()
 
     @property
     def global_step(self) -> int | None:
@@ -157,7 +159,7 @@ class PartitionedBackend:
             return done
 
         try:
-            await _between_steps(others, initialise, restores=True)
+            await _between_steps(others, self._token(), initialise, restores=True)
         except AbortedError as error:
             if not done:
                 raise
@@ -221,7 +223,7 @@ class PartitionedBackend:
             return await _all([self._part_at(place).load(share) for place, share in shares.items()])
 
         if len(others) > 1:  # workers may train on them
-            await _between_steps(others, load, restores=True)
+            await _between_steps(others, self._token(), load, restores=True)
         else:
             await load()
 
@@ -261,6 +263,9 @@ class PartitionedBackend:
         known = name in self._graph._operations  # the state of the generators is an entry too
         return self._placement.variable_place(name) if known else OWN
 
+    def _token(self) -> str:
+        return f"{self._name}.{next(self._tokens)}"
+
     @contextmanager
     def _update(self, plan: _Plan) -> Iterator[list[Any]]:
         """Label a step. Concurrent steps of a session count as steps of several workers."""
@@ -282,9 +287,10 @@ class PartitionedBackend:
         places = {self._placement.place(v.op) for v in self._graph.get_collection("variables")}
         others = {place: self._part_at(place) for place in sorted(places - {OWN})}
         if len(others) > 1:
-            found = await _between_steps(
-                others, lambda: _all([part.snapshot() for part in others.values()])
-            )
+            async with self._holding:  # a hold of this session that is left over has lost its release
+                found = await _between_steps(
+                    others, self._token(), lambda: _all([part.snapshot() for part in others.values()])
+                )
         else:
             found = await _all([part.snapshot() for part in others.values()])
         own = await self._own.snapshot()
@@ -298,6 +304,7 @@ class PartitionedBackend:
 
 async def _between_steps(
     others: Mapping[str, RemoteBackend],
+    token: str,
     call: Callable[[], Awaitable[list[Any]]],
     *,
     restores: bool = False,
@@ -309,7 +316,7 @@ async def _between_steps(
     Raises:
         AbortedError: updates continued before the call returned.
     """
-    token, held = random_bytes(6).hex(), []
+    held = []
     try:
         applied = {}
         for place, part in others.items():  # one after another, in order: two of these cannot block

@@ -112,6 +112,7 @@ class _Served:
         self.closed = False
         self.workers: set[str] = set()  # whose updates came through it
         self.members: set[str] = set()  # of the run
+        self.hold = ""  # the last one, of a snapshot or a restore
 
     async def _call(self, number: int, *arrays: Any) -> Any:
         return await current_job.get().call(number, *arrays)
@@ -275,11 +276,14 @@ class SessionService:
         await served.close()
         for name in served.members:
             self.run_record.closed(name)
+        await self._barrier.release(served.hold)
         return answer({})
 
     async def _ask_barrier(self, decoder: Decoder) -> Message:
-        self._served(decoder)
-        return answer(await self._barrier.answer(decoder.content))
+        served, content = self._served(decoder), decoder.content
+        if content["do"] == "hold":
+            served.hold = content["token"]
+        return answer(await self._barrier.answer(content))
 
     async def _ask_run(self, decoder: Decoder) -> Message:
         served, request = self._served(decoder), decoder.content["request"]

@@ -86,13 +86,18 @@ class UpdateBarrier:
             AbortedError: a restore has superseded this hold.
         """
         async with self._changed:
-            await self._changed.wait_for(lambda: restores or self._token in (None, token))
+            await self._changed.wait_for(lambda: restores or self._is_free_for(token))
             self._token, self._allowed = token, {}
             self._renew(token)
             self._changed.notify_all()
             await self._changed.wait_for(lambda: not self._running or self._token != token)
             self._check(token)
             return dict(self._applied)
+
+    def _is_free_for(self, token: str) -> bool:
+        """Return whether a snapshot may hold. One of the same session has lost its release."""
+        held = self._token
+        return held is None or held.partition(".")[0] == token.partition(".")[0]
 
     async def allow(self, token: str, wanted: Mapping[str, int], place: str, secs: float) -> None:
         """Allow these steps of workers, and wait for them with a timeout.

@@ -126,6 +126,9 @@ class ClusterRun(Protocol):
     async def restore(self) -> None:
         """Note that the chief begins to set the variables."""
 
+    async def ready(self) -> bool:
+        """Return whether the chief is not about to set the variables. Called before a worker begins."""
+
     async def restored(self, before: int | None, after: int | None) -> None:
         """Record that the chief has set the variables, from one step to another. None: unknown."""
 

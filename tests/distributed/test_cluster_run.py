@@ -135,9 +135,12 @@ async def test_variables_are_not_live_after_an_end_or_half_a_restore() -> None:
     again = at.session()
     again.continue_from(chief)
     assert await again.begin("runs")
+    assert await again.ready()
     await again.restore()
+    assert not await at.session().ready()  # workers wait
     assert not await at.session().begin("runs")
     await again.restored(None, 3)
+    assert await again.ready()
     assert await at.session().begin("runs")
     await at.end(again, "chief")
     assert not await at.session().begin("runs")

@@ -35,7 +35,6 @@ def test_the_promises_hold_under_the_faults_of_1000_seeds(first: int) -> None:
         Run().simulate(seed=seed, faults=FAULTS)
 
 
-@pytest.mark.xfail(strict=False, reason="a chief whose initialisation is not acknowledged repeats it")
 @pytest.mark.parametrize("secs", [0.026, 0.036, 0.044])
 def test_a_chief_that_is_cut_off_while_it_initialises_loses_no_steps(secs: float) -> None:
     run = Run()
