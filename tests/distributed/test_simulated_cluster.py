@@ -106,7 +106,6 @@ def test_a_save_that_fails_after_the_stop_does_not_end_the_chief(seed: int) -> N
     assert run.values["step"] == run.saved
 
 
-@pytest.mark.xfail(strict=False, reason="a restarted worker begins a run, and its chief is refused")
 def test_a_chief_that_missed_the_stop_ends_after_a_worker_has_restarted() -> None:
     run = Run()
     run.simulate([at(4.17, partition("chief", 2.43)), at(4.92, crash("worker/1", 3.42))])
