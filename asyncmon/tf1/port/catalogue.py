@@ -11,6 +11,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import libcst as cst
+
 import asyncmon
 import asyncmon.tf1 as tf
 from asyncmon.tf1.port.kinds import (
@@ -31,6 +33,7 @@ from asyncmon.tf1.port.kinds import (
     one,
     union,
 )
+from asyncmon.tf1.port.scopes import dotted
 
 SYMBOLS = frozenset({"Tensor", "Operation", "Variable", "IndexedSlices"})
 
@@ -210,12 +213,31 @@ def renamed(owner: type, name: str) -> str:
     return new if hasattr(owner, new) or not new.startswith("__") else name
 
 
+def is_alias(value: Any, name: str) -> bool:
+    """Return whether a submodule of TF1 has its names in the module itself here."""
+    return (value is tf.train and name == "queue_runner") or (
+        name == "rnn_cell" and value is tf.contrib.rnn
+    )
+
+
+def is_sum(node: cst.CSTNode | None) -> bool:
+    """Return whether an argument is a way to add gradients; there is one way here."""
+    return (
+        isinstance(node, cst.Arg)
+        and node.keyword is not None
+        and node.keyword.value == "aggregation_method"
+        and ".AggregationMethod." in f".{dotted(node.value)}"
+    )
+
+
 def member(value: Any, name: str) -> Kinds:
     """Return the kinds of an attribute of a module or class of asyncmon.
 
     Raises:
         AttributeError: the attribute is missing; the text names the replacement.
     """
+    if is_alias(value, name):
+        return one(Real(value))
     found = getattr(value, RENAMED.get(name, name))
     if isinstance(value, type) and callable(found):
         return one(Real(method(value, name) or found))

@@ -134,6 +134,7 @@ class Entry:
         moved = set(self._moved())
         mine: set[str] = set()
         others: set[str] = set()
+        rebound: set[str] = set()
         for node in tree.nodes:
             inside = self._top(node) in moved
             if isinstance(tree.holder(node), cst.Module):
@@ -143,12 +144,32 @@ class Entry:
                 if inside:
                     mine.update(names)
                 else:
-                    others.update(names)
+                    rebound.update(names)
             elif isinstance(node, cst.Name) and not inside and tree.binder(node) is root:
                 others.add(node.value)
             if isinstance(node, cst.Global):
                 others |= {item.name.value for item in node.names}
+        others |= {name for name in mine & rebound if not self._is_bound_first(name, moved)}
         return sorted(mine & others)
+
+    def _is_bound_first(self, name: str, moved: set[cst.CSTNode]) -> bool:
+        """Return whether the moved statements use a name only inside of loops over it."""
+        root = self.tree.scopes[self.tree.module]
+        for node in self.tree.nodes:
+            if not isinstance(node, cst.Name) or node.value != name or self._top(node) not in moved:
+                continue
+            if self.tree.binder(node) is root and not self._in_loop_over(name, node):
+                return False
+        return True
+
+    def _in_loop_over(self, name: str, node: cst.CSTNode) -> bool:
+        child, above = node, self.tree.parent(node)
+        while above is not None:
+            inside = isinstance(above, cst.For | cst.CompFor) and child is not above.iter
+            if inside and name in bound_names(above) and child is not getattr(above, "orelse", None):
+                return True
+            child, above = above, self.tree.parent(above)
+        return False
 
 
 class Blank(cst.CSTTransformer):

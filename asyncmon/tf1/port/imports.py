@@ -82,6 +82,15 @@ def ours(path: str) -> Any:
     return None
 
 
+def private_alias(node: cst.CSTNode, alias: cst.ImportAlias) -> tuple[str, str] | None:
+    """Return the name that an import gives a private module, and the public namespace below ``tf``."""
+    base = f"{dotted(node.module)}." if isinstance(node, cst.ImportFrom) else ""
+    path = base + dotted(alias.name)
+    if path not in PRIVATE or (not base and alias.asname is None):
+        return None
+    return _as(alias, dotted(alias.name)), PRIVATE[path]
+
+
 def is_tensorflow(path: str) -> bool:
     """Return whether a module belongs to TensorFlow."""
     return path.split(".")[0] in ("tensorflow", "tensorflow_core")

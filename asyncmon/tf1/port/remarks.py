@@ -90,6 +90,9 @@ def _missing(planner: Planner, node: cst.Attribute) -> None:
     for kind in planner.flow.kinds(node.value):
         if isinstance(kind, Real) and isinstance(kind.value, ModuleType):
             name = node.attr.value
+            outer = planner.tree.parent(planner.tree.parent(node) or node)
+            if catalogue.is_alias(kind.value, name) or catalogue.is_sum(outer):
+                continue
             if (kind.value is tf and name == "compat") or name == "LooperThread":
                 continue
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import libcst as cst
@@ -42,8 +42,33 @@ class Rewriter(cst.CSTTransformer):
         self.threads = threads
         self.entry = entry
         self.top: dict[cst.CSTNode, Any] = {}
+        self.private = self._private()
+        """Names of private modules that become names below ``tf``."""
         self.needed: set[str] = set()
         """Modules to import."""
+
+    def _private(self) -> dict[str, str]:
+        root = self.tree.scopes[self.tree.module]
+        found: dict[str, str] = {}
+        for node in self.tree.nodes:
+            above = self.tree.parent(node)
+            if not isinstance(node, cst.ImportAlias) or above is None:
+                continue
+            if self.tree.scope(node) is root and (pair := imports.private_alias(above, node)):
+                found[pair[0]] = pair[1]
+        if not self.planner_root(found):
+            return {}
+        for node in self.tree.nodes:
+            if isinstance(node, cst.Name) and node.value in found and not self.tree.in_import(node):
+                outer = self.tree.parent(node)
+                plain = isinstance(outer, cst.Attribute) and outer.value is node
+                if (
+                    not plain
+                    and not isinstance(outer, cst.AsName)
+                    and self.tree.binder(node) is not None
+                ):
+                    del found[node.value]
+        return found
 
     # -- expressions
 
@@ -85,6 +110,10 @@ class Rewriter(cst.CSTTransformer):
             return call.with_changes(func=cst.parse_expression(made), args=args)
         if "absl.app.run" in paths and (name := self.planner_root()) and self._runs_async(original):
             return call.with_changes(func=cst.parse_expression(f"{name}.app.run"))
+        if any(isinstance(kind, Real | Method) for kind in kinds) and any(
+            arg.keyword is not None and catalogue.is_sum(arg) for arg in original.args
+        ):
+            return call.with_changes(args=_without(call.args, "aggregation_method"))
         if any(_takes_tasks(kind) for kind in kinds):
             args = [_renamed_keyword(arg) for arg in call.args]
             return call.with_changes(args=args)
@@ -96,11 +125,12 @@ class Rewriter(cst.CSTTransformer):
         given = self.flow.kinds(call.args[0].value) if call.args else ()
         return any(self.planner.is_coroutine(kind.node) for kind in given if isinstance(kind, Func))
 
-    def planner_root(self) -> str:
+    def planner_root(self, without: Collection[str] = ()) -> str:
         """Return the module's name for ``asyncmon.tf1``, or ""."""
         root = self.tree.scopes[self.tree.module]
         for (scope, name), kinds in self.flow.names.items():
-            if scope is root and any(isinstance(k, Real) and k.value is tf for k in kinds):
+            ours = any(isinstance(k, Real) and k.value is tf for k in kinds)
+            if scope is root and ours and name not in without:
                 return name
         return ""
 
@@ -123,6 +153,15 @@ class Rewriter(cst.CSTTransformer):
         name = original.attr.value
         if self.tree.in_import(original):
             return updated
+        if any(
+            isinstance(k, Real) and catalogue.is_alias(k.value, name)
+            for k in self.flow.kinds(original.value)
+        ):
+            return updated.value
+        inner = original.value
+        if isinstance(inner, cst.Name) and inner.value in self.private and self.tree.binder(inner):
+            home = f"{self.planner_root(self.private)}.{self.private[inner.value]}".rstrip(".")
+            updated = updated.with_changes(value=cst.parse_expression(home))
         compat = name == "v1" and dotted(original).endswith(".compat.v1")
         if compat and any(isinstance(k, Real) and k.value is tf for k in self.flow.kinds(original)):
             inner = updated.value
@@ -227,7 +266,8 @@ class Rewriter(cst.CSTTransformer):
                 continue
             if isinstance(before, cst.Import | cst.ImportFrom):
                 made, _ = imports.rewritten(before)
-                body += [after] if made == [before] else made
+                kept = [small for small in made if not self._is_private(small)]
+                body += [after] if kept == [before] else kept
             else:
                 body.append(after)
         if not body:
@@ -239,6 +279,17 @@ class Rewriter(cst.CSTTransformer):
         first = updated.with_changes(body=[_last(body[0])])
         rest = [cst.SimpleStatementLine(body=[_last(node)]) for node in body[1:]]
         return cst.FlattenSentinel([first, *rest])
+
+    def _is_private(self, node: cst.BaseSmallStatement) -> bool:
+        """Return whether an import only binds the name of a private module that is not used now."""
+        if not isinstance(node, cst.Import | cst.ImportFrom) or isinstance(node.names, cst.ImportStar):
+            return False
+        name, path = [], dotted(node.module) if isinstance(node, cst.ImportFrom) else ""
+        name = [dotted(a.asname.name if a.asname else a.name) for a in node.names]
+        ours = path.startswith("asyncmon.tf1") or all(
+            dotted(a.name).startswith("asyncmon.tf1") for a in node.names
+        )
+        return ours and len(name) == 1 and name[0] in self.private
 
     def _is_no_op(self, node: cst.BaseSmallStatement) -> bool:
         call = node.value if isinstance(node, cst.Expr) else None

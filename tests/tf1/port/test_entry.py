@@ -206,3 +206,55 @@ def test_asyncio_is_imported_before_a_function_too() -> None:
         "    import asyncmon.tf1 as tf\n    await tf.Session().run(1)\n    await asyncio.sleep(1)"
         in after
     )
+
+
+def test_a_loop_variable_of_main_is_no_global() -> None:
+    after = ported("""
+        import tensorflow as tf
+        for i in range(2):
+            print(i)
+        with tf.Session() as sess:
+            for i in range(2):
+                sess.run(i)
+        """)
+    assert "global" not in after
+
+
+def test_a_name_that_main_reads_before_it_binds_it_is_a_global() -> None:
+    assert "global n" in ported("""
+        import tensorflow as tf
+        n = 1
+        with tf.Session() as sess:
+            n = n + sess.run(1)
+        """)
+
+
+def test_a_lambda_without_parameters_is_called_as_the_target_of_a_thread() -> None:
+    after = ported("""
+        import tensorflow as tf
+        import threading
+
+        def f(sess, x):
+            sess.run(x)
+
+        def main(sess):
+            a = threading.Thread(target=lambda: f(sess, 1))
+            b = threading.Thread(target=lambda i=2: f(sess, i))
+            a.start()
+        """)
+    assert "    a = asyncio.create_task(f(sess, 1))\n" in after
+    assert "    b = asyncio.create_task((lambda i=2: f(sess, i))())\n" in after
+
+
+def test_a_thread_that_stays_one_is_joined_in_a_worker() -> None:
+    after = ported("""
+        import tensorflow as tf
+        import threading
+
+        def main(sess, plain):
+            a = threading.Thread(target=plain)
+            a.start()
+            sess.run(1)
+            a.join(3)
+        """)
+    assert after.endswith("    await sess.run(1)\n    await asyncio.to_thread(a.join, 3)\n")

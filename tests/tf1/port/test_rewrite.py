@@ -56,6 +56,28 @@ def whole(text: str) -> str:
         ("from tensorflow import train", "from asyncmon.tf1 import train"),
         ("from tensorflow import layers as L, nn", "from asyncmon.tf1 import layers as L, nn"),
         (
+            "import tensorflow as tf\nfrom tensorflow.python.ops import array_ops, math_ops as m\n"
+            "from tensorflow.python.training import queue_runner\n"
+            "x = m.add(array_ops.zeros([2]), 1)\nqueue_runner.add_queue_runner(None)",
+            "import asyncmon.tf1 as tf\nx = tf.add(tf.zeros([2]), 1)\ntf.train.add_queue_runner(None)",
+        ),
+        (
+            "import tensorflow as tf\nfrom tensorflow.python.ops import math_ops\nf(math_ops)",
+            "import asyncmon.tf1 as tf\nimport asyncmon.tf1 as math_ops\nf(math_ops)",
+        ),
+        (
+            "from tensorflow.python.ops import math_ops\nmath_ops.add(1, 2)",
+            "import asyncmon.tf1 as math_ops\nmath_ops.add(1, 2)",
+        ),
+        (
+            "import tensorflow as tf\ntf.train.queue_runner.add_queue_runner(None)",
+            "import asyncmon.tf1 as tf\ntf.train.add_queue_runner(None)",
+        ),
+        (
+            "import tensorflow as tf\ntf.gradients(x, aggregation_method=tf.AggregationMethod.ADD_N)",
+            "import asyncmon.tf1 as tf\ntf.gradients(x)",
+        ),
+        (
             "from tensorflow.python.training import session_run_hook",
             "import asyncmon.tf1.train as session_run_hook",
         ),
