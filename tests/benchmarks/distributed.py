@@ -2,7 +2,7 @@
 
 Servers are processes of this machine. Bare calls and streams have the same options and receive into the
 same kind of memory, in the same run. Rows: local-scalar, local-mlp, local-service, grpc-scalar,
-grpc-transfers, grpc-killed, grpc-recovery, ray-scalar.
+grpc-transfers, tf, grpc-killed, grpc-recovery, ray-scalar.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 import models
 import numpy as np
+import psutil
 import service
-from harness import Row, chosen, show, take_turns, typical
+from harness import Peer, Row, chosen, show, take_turns, typical
 
 from asyncmon import errors
 from asyncmon import graph as am
@@ -257,6 +259,46 @@ async def lag(lags: list[float]) -> None:
         lags.append(time.perf_counter() - start - 0.001)
 
 
+def tf() -> list[Row]:
+    """Take turns with a session of TensorFlow, if ASYNCMON_PEER_PYTHON has it."""
+    wanted = {"scalar": 1.0, "pull 10": 0.8, "push 10": 0.8, "pull 100": 0.4, "push 100": 0.4}
+    counts = {"scalar": 300, "10": 5, "100": 1}
+    rows: list[Row] = []
+    with Peer(Path(__file__).parent / "tf_cluster_peer.py") as peer, grpc_server() as (target, server):
+        v = am.get_variable("v", initializer=0.0)
+        sess = am.Session(target)
+        fetches: dict[str, Any] = {"scalar": (v.assign_add(1.0).op, None)}
+        for mb in (10, 100):
+            x = am.placeholder(am.float32, [mb * 250_000])
+            held = am.get_variable(f"held{mb}", initializer=am.zeros([mb * 250_000]))
+            fetches[f"pull {mb}"] = held, None
+            fetches[f"push {mb}"] = x[-1], {x: np.ones(mb * 250_000, np.float32)}
+        LOOP.run(sess.run(am.global_variables_initializer()))
+        for work, limit in wanted.items():
+            count, target_text = counts[work.split()[-1]], f"{limit:g}x of TensorFlow"
+            fetch, feed = fetches[work]
+            turns = {
+                "ours": lambda fetch=fetch, feed=feed, count=count: each(
+                    lambda: sess.run(fetch, feed), count
+                )
+            }
+            if peer.installed:
+                turns["tf"] = lambda work=work, count=count: peer.ask(work=work, count=count)["secs"]
+            before = psutil.Process(server.pid).cpu_times()
+            found = take_turns(turns, rounds=9)
+            after = psutil.Process(server.pid).cpu_times()
+            said = f"{found['ours'] * 1e3:.2f} ms"
+            if work == "scalar":
+                used = (after.user + after.system - before.user - before.system) / (11 * count)
+                said += f", {used * 1e3:.2f} ms of the server's CPU"
+            ratio = found["ours"] / found["tf"] if "tf" in found else None
+            said += "" if ratio is None else f", {ratio:.2f}x"
+            rows.append(Row(f"{work} MB" if " " in work else work, said, target_text,
+                            None if ratio is None else ratio <= limit))  # fmt: skip
+        LOOP.run(sess.close())
+    return rows
+
+
 def grpc_killed() -> list[Row]:
     times = []
     for _ in range(5):
@@ -352,6 +394,7 @@ ROWS: dict[str, Callable[[], list[Row]]] = {
     "local-service": service.local,
     "grpc-scalar": grpc_scalar,
     "grpc-transfers": grpc_transfers,
+    "tf": tf,
     "grpc-killed": grpc_killed,
     "grpc-recovery": grpc_recovery,
     "ray-scalar": ray_scalar,
