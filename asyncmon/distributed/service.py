@@ -33,6 +33,7 @@ from asyncmon.errors import (
     UnavailableError,
 )
 from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.execution.executor import after_inputs
 from asyncmon.graph.queues.ops import closing_error
 from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
@@ -352,7 +353,11 @@ class SessionService:
 
         async def run() -> Message:
             metadata = RunMetadata() if trace else None
-            async with nullcontext() if update is None else self._barrier.update(update):
+            gate = nullcontext() if update is None else self._barrier.update(update)
+            if update is not None and getattr(plan, "waits", False):  # holds do not wait for inputs
+                after_inputs.set(gate)
+                gate = nullcontext()
+            async with gate:
                 results = await backend.run(plan, fed, options, metadata, peek=peek)
             return results_of(backend, results, metadata)
 

@@ -48,7 +48,6 @@ def test_a_worker_that_is_killed_and_returns_holds_up_the_others_for_a_few_secon
     assert max(gaps) < 8
 
 
-@pytest.mark.xfail(strict=False, reason="a snapshot waits for runs that wait in a queue of a server")
 def test_a_checkpoint_of_two_servers_does_not_wait_for_synchronous_replicas() -> None:
     times: list[float] = []
     programs = {f"worker/{task}": worker(task, times) for task in range(3)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
 from functools import partial
 from math import inf
 from time import perf_counter, thread_time
@@ -29,6 +30,13 @@ from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.process import simulated
 
 T = TypeVar("T")
+
+
+_OPEN = nullcontext()
+after_inputs: ContextVar[AbstractAsyncContextManager[None] | None] = ContextVar(
+    "asyncmon_after_inputs", default=None
+)
+"""Entered by a run of this context once its awaited inputs have arrived, before the lock."""
 
 
 class Executor:
@@ -281,15 +289,18 @@ class Executor:
         done: tuple[int, int],
     ) -> list[Any]:
         """Execute a run, except the first ``done`` nodes of its two stages."""
+        gate = None
         if plan.inputs is not None:
             await plan.inputs.run(run, registers, done[0])
-        if changes:
-            await self._take_lock(run)
-        try:
-            return await self._finish(plan, program, registers, run, changes, inline, done[1])
-        finally:
+            gate = after_inputs.get()
+        async with gate or _OPEN:
             if changes:
-                self._release_lock()
+                await self._take_lock(run)
+            try:
+                return await self._finish(plan, program, registers, run, changes, inline, done[1])
+            finally:
+                if changes:
+                    self._release_lock()
 
     async def _finish(
         self,
