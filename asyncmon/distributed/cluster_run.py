@@ -54,7 +54,8 @@ class _Run:
     restores: the number of times that the variables were set back.
     rollback: the steps before and after the last time.
     left: the tasks whose sessions have ended.
-    chief_left: whether that of the chief has.
+    has_chief: whether a chief has begun it.
+    chief_left: whether the session of the chief has ended.
     lost: the number of sessions that did not end, and are no members any more.
     """
 
@@ -66,6 +67,7 @@ class _Run:
     restores: int = 0
     rollback: tuple[int, int] | None = None
     left: set[str] = field(default_factory=set)
+    has_chief: bool = False
     chief_left: bool = False
     lost: int = 0
 
@@ -102,11 +104,14 @@ class RunRecord:
         """
         run, is_live = self._run, self._is_set and self._unfinished == directory
         if number is not None and number in self._stopped:
+            if run is not None and not run.has_chief:  # begun by a worker of the next job
+                return {"run": number, "is_live": is_live}
             raise FailedPreconditionError(
                 f"Run {number} of this chief has stopped ({self._stopped[number]}), and another chief "
                 "has begun a run with the same servers since. End one of the two programs."
             )
         if run is not None and run.number == number:
+            run.has_chief = True
             return {"run": number, "is_live": is_live}
         if (
             run is not None and not directory
@@ -115,6 +120,7 @@ class RunRecord:
             is_live = is_live and any(not one.is_chief for one in run.members.values())
         if run is None or run.stop is not None or run.chief_left:
             run = self._new(number)
+        run.has_chief = True
         return {"run": run.number, "is_live": is_live}
 
     def restore(self) -> dict[str, Any]:
@@ -164,7 +170,7 @@ class RunRecord:
         run.members[name] = _Member(task, is_chief, clock.monotonic())
         run.left.discard(task)
         if is_chief:
-            run.chief_left, self._unfinished = False, directory
+            run.has_chief, run.chief_left, self._unfinished = True, False, directory
         self._changed.set()
         return self._joined(run, may_leave)
 

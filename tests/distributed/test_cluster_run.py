@@ -164,6 +164,17 @@ async def test_a_chief_whose_run_was_replaced_by_another_chief_is_refused() -> N
         await chief.begin("runs")
 
 
+async def test_a_chief_that_missed_the_stop_learns_of_it_though_a_worker_has_begun_a_run() -> None:
+    at = Record()
+    chief = await at.joined("chief", "/job:worker/task:0")
+    worker = await at.joined("worker", "/job:worker/task:1")
+    await worker.stop("enough")
+    await at.end(worker, "worker")
+    assert await at.session("/job:worker/task:1").join("again", is_chief=False) is None
+    assert await chief.begin("runs")
+    assert await chief.join("chief", is_chief=True) == "enough"
+
+
 async def test_a_stop_at_a_step_that_a_restore_took_back_comes_when_it_is_reached_again() -> None:
     at = Record()
     chief, worker = await at.joined("chief"), await at.joined("worker")

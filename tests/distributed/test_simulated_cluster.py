@@ -112,6 +112,5 @@ def test_a_chief_that_missed_the_stop_ends_after_a_worker_has_restarted() -> Non
     assert run.values["step"] >= 120
 
 
-@pytest.mark.xfail(strict=False, reason="a restarted worker begins a run, and its chief is refused")
 def test_a_chief_that_missed_the_stop_ends_at_each_step_of_its_run() -> None:
     Run().simulate(seed=1778, faults=FAULTS)

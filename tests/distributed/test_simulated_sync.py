@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-import pytest
-
 import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.testing import simulate
