@@ -11,7 +11,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import float16, float32, int64
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape
-from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, flag_of
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
 from asyncmon.graph.ops.basic import cast, stop_gradient
@@ -146,7 +146,7 @@ class BatchNormalization(Layer):
             self._move(averages, mean, _moved(variance, wide, at, as_images), self.momentum)
             return cast(result, x.dtype)
         if is_tensor_like(training):  # if false, use the averages and do not update them
-            flag = convert_to_tensor(training)
+            flag = flag_of(training)
             mean, variance = moments(wide, [i for i in range(rank) if i != at])
             used = [_either(flag, mean, averages[0]), _either(flag, variance, averages[1])]
             decay = _either(flag, *(convert_to_tensor(v, kind) for v in (self.momentum, 1.0)))

@@ -16,6 +16,7 @@ from asyncmon.graph.layers.layer import (
     Layer,
     Maker,
     check_rank,
+    flag_of,
     function_of,
     in_dtype,
     layout_of,
@@ -172,7 +173,7 @@ class Dropout(Layer):
         if is_tensor_like(training):
             chance = convert_to_tensor(rate, None if is_tensor_like(rate) else x.dtype)
             off = convert_to_tensor(0.0, chance.dtype)
-            rate = create_op("SelectV2", (training, chance, off))
+            rate = create_op("SelectV2", (flag_of(training), chance, off))
         elif not training:
             return create_op("Identity", (x,))
         return nn_normalization.dropout(x, noise_shape=self.noise_shape, seed=self.seed, rate=rate)

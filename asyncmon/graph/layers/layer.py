@@ -25,6 +25,7 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape, num_elements
 from asyncmon.graph.ops.basic import cast
+from asyncmon.graph.ops.shape_ops import reshape
 from asyncmon.graph.variables.get_variable import get_variable
 from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.partitioned import flat_variables
@@ -363,3 +364,9 @@ def in_dtype(inputs: Any, dtype: Any) -> Tensor:
     """Return an input in the dtype of the layer."""
     x = convert_to_tensor(inputs)
     return x if x.dtype is dtype else cast(x, dtype)
+
+
+def flag_of(training: Any) -> Tensor:
+    """Return a flag that is fed as a scalar: one of unknown shape would hide the shape of a choice."""
+    flag = convert_to_tensor(training)
+    return flag if flag.shape.ndims is not None else reshape(flag, ())

@@ -239,3 +239,12 @@ def test_pooling_layers_are_scopes_of_their_ops() -> None:
         "max_pooling2d_1/MaxPool",
         "average_pooling2d/AvgPool",
     ]
+
+
+@pytest.mark.parametrize("layer", [layers.batch_normalization, layers.dropout])
+def test_a_flag_of_unknown_shape_keeps_the_shape_of_the_inputs(ops: Any, layer: Any) -> None:
+    flag = tf.placeholder(tf.bool)
+    y = layer(tf.constant(RNG.normal(size=(4, 3)), tf.float32), training=flag)
+    z = layers.dense(y, 2)
+    assert (y.shape.as_list(), z.shape.as_list()) == ([4, 3], [4, 2])
+    assert ops.evaluate(z, {flag: True}).shape == (4, 2)
