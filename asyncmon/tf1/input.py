@@ -167,13 +167,18 @@ def _tensors(example: _Example, keys: list[str] | None) -> list[g.Tensor]:
     return [g.convert_to_tensor(tensor) for tensor in example]
 
 
-def _shape(columns: Sequence[g.Tensor], enqueue_many: bool) -> g.TensorShape:
-    merged = g.TensorShape(None)
+def _shape(columns: Sequence[g.Tensor], enqueue_many: bool, pads: bool) -> g.TensorShape:
+    merged, found = g.TensorShape(None), []
     for tensor in columns:
         if tensor.shape.ndims is None:
             raise ValueError(f"Cannot infer Tensor's rank: {tensor!r}. Give shapes=.")
         own = tensor.shape.with_rank_at_least(1)[1:] if enqueue_many else tensor.shape
         merged = merged.merge_with(own)
+        found.append(own.as_list())
+    if pads:  # a dimension that varies in one source varies in the queue
+        return g.TensorShape(
+            [None if None in sizes else sizes[0] for sizes in zip(*found, strict=True)]
+        )
     return merged
 
 
@@ -207,7 +212,10 @@ def _batch(
                 types = [[dtype.name for dtype in one] for one in (first, found)]
                 raise TypeError(f"Expected types to be consistent: {types[0]} vs. {types[1]}.")
         if shapes is None:
-            shapes = [_shape(columns, enqueue_many) for columns in zip(*rows, strict=True)]
+            shapes = [
+                _shape(columns, enqueue_many, kind is g.PaddingFIFOQueue)
+                for columns in zip(*rows, strict=True)
+            ]
         limits = [capacity] if minimum is None else [capacity, minimum]
         queue = kind(*limits, first, shapes, **options)
         ops = [queue.enqueue_many(row) if enqueue_many else queue.enqueue(row) for row in rows]

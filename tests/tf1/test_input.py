@@ -243,3 +243,12 @@ def of(*shapes: Any) -> list[tf.Tensor]:
 async def test_what_cannot_be_batched_is_refused(make: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
         make()
+
+
+async def test_batch_join_pads_where_one_of_the_sources_varies() -> None:
+    varies = tf.placeholder_with_default([1, 2], [None])
+    for sources in ([[varies], [[3, 4, 5]]], [[[3, 4, 5]], [varies]]):
+        batched = tf.train.batch_join(sources, 2, dynamic_pad=True)
+        assert batched.shape.as_list() == [2, None]
+    (rows,) = await produced(batched, 1)
+    assert sorted(map(len, rows)) in ([2, 2], [3, 3])
