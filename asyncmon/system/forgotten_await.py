@@ -1,4 +1,4 @@
-"""Find the ``while not should_stop()`` loop that awaits nothing, which would spin for ever."""
+"""Find calls without ``await``: loops that spin for ever, and operations on a coroutine."""
 
 from __future__ import annotations
 
@@ -86,6 +86,26 @@ class ForgottenAwait:
             self._end_watch()
         else:
             self._watched = watched + 1
+
+
+def use_of_coroutine(error: BaseException) -> str | None:
+    """Return the text for an error that Python raised for an operation on a coroutine, or None.
+
+    It names the function and its line. The coroutine is closed where a variable of it holds it.
+    """
+    trace = error.__traceback__
+    if trace is None or "'coroutine'" not in str(error):
+        return None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    for value in trace.tb_frame.f_locals.values():
+        if inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+            value.close()  # the error reports it; Python's warning would be a second report
+    return (
+        f"{code.co_qualname}() at {code.co_filename}:{trace.tb_lineno} uses a coroutine as a value "
+        f"({error}). Write `await` before the call that returned it,"
+    )
 
 
 class _Watch:
