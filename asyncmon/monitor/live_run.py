@@ -149,7 +149,7 @@ class LiveRun:
     def status(self) -> Status:
         session = self._session
         files = [directory.status() for directory in self._directories.values()]
-        step = session.global_step if self._is_open() else session.statistics().step
+        step = session.global_step
         if step is None:
             step = max((one.step for one in files if one.step is not None), default=None)
         rate, last = self._rate(step), session.last_step

@@ -436,8 +436,12 @@ class _MonitoredSession(WithStatistics):
 
     @property
     def global_step(self) -> int | None:
-        """The number of completed steps; None if they are not counted or the session is not open."""
-        return members_of(SessionMembers, self.raw_session()).global_step
+        """The number of completed steps, in and after a recovery or the close the last known one.
+
+        None before the opening, or if steps are not counted.
+        """
+        raw = self.raw_session()
+        return step_of(self._life.raw) if raw is None else members_of(SessionMembers, raw).global_step
 
     @property
     def coord(self) -> Coordinator | None:

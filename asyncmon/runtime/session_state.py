@@ -22,7 +22,11 @@ NOT_OPEN = {
     SessionState.OPENING: "The session is still being opened by another task.",
     SessionState.OPEN: "The session is open already.",
     SessionState.CLOSING: "The session is closed: it is just being closed.",
-    SessionState.CLOSED: "The session is closed and cannot be used again; make a new one.",
+    SessionState.CLOSED: (
+        "The session is closed and cannot be used again; make a new one. `global_step` and "
+        "`stop_reason` stay readable. Fetch other values before the end of `async with`, or read "
+        "variables from a checkpoint: await asyncmon.checkpoint.load_variable(directory, name)."
+    ),
 }
 
 OTHER_LOOP = (

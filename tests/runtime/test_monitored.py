@@ -189,7 +189,7 @@ async def test_ms_10_after_close_everything_says_so(world: World) -> None:
     assert sess.should_stop()
     assert sess.graph is None
     assert sess.raw_session() is None
-    assert sess.global_step is None
+    assert sess.global_step == 0  # the last known step stays readable
     for call in (
         lambda: sess.run(world.train),
         lambda: sess.run(world.train, hooks=False),
@@ -201,6 +201,32 @@ async def test_ms_10_after_close_everything_says_so(world: World) -> None:
     ):
         with pytest.raises(RuntimeError, match="session is closed"):
             await call()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_step_and_the_reason_stay_readable(world: World, fails: bool) -> None:
+    seen = []
+
+    class Reads(RecordingHook):
+        async def cleanup(self, error: Any) -> None:
+            seen.append(sess.global_step)
+
+    sess = world.session([Reads()])
+    assert sess.global_step is None
+    try:
+        async with sess:
+            await sess.run(world.train, world.feed())
+            await sess.run(world.train, world.feed())
+            sess.request_stop("enough")
+            if fails:
+                raise ValueError("of the body")
+    except ValueError:
+        assert fails
+    assert (sess.global_step, seen, sess.statistics().step) == (2, [2], 2)
+    assert (sess.stop_reason == "enough") is not fails
+    assert sess.stop_reason is not None
+    with pytest.raises(RuntimeError, match=r"Fetch other values before.*load_variable"):
+        await sess.peek(world.weight)
 
 
 async def test_before_start_everything_says_so(world: World) -> None:
@@ -497,7 +523,7 @@ async def test_a_session_shows_where_it_is(world: World) -> None:
     async with sess:
         await sess.run(world.train, world.feed())
         assert repr(sess) == "<MonitoredSession: open at step 1>"
-    assert repr(sess) == "<MonitoredSession: closed>"
+    assert repr(sess) == "<MonitoredSession: closed at step 1>"
 
 
 async def test_a_reason_that_is_no_text_is_refused_at_once(world: World) -> None:
