@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime.recoverable import Recoverable
@@ -42,6 +42,9 @@ class DataIterator(Generic[T]):
 
     def __aiter__(self) -> Self:
         return self
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("Data of a session is awaited: write `async for`, not `for`.")
 
     async def __anext__(self) -> T:
         if self._should_stop():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.runtime.data_iterator import DataIterator
@@ -30,6 +30,9 @@ class Epoch(Generic[T]):
 
     def __aiter__(self) -> Self:
         return self
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("Epochs are awaited: write `async for`, not `for`.")
 
     async def __anext__(self) -> T:
         try:
@@ -66,6 +69,9 @@ class Epochs:
 
     def __aiter__(self) -> Self:
         return self
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("Epochs are awaited: write `async for`, not `for`.")
 
     async def __anext__(self) -> Epoch[Any]:
         elements = self._elements()

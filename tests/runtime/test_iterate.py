@@ -34,6 +34,14 @@ class Source:
             self.closed = True
 
 
+async def test_a_plain_for_says_what_to_write(world: World) -> None:
+    async with world.session() as sess:
+        async for epoch in sess.epochs([1.0], 1):
+            for wrong in (sess.iterate([1.0]), epoch, sess.epochs([1.0], 1, name="other")):
+                with pytest.raises(TypeError, match="write `async for`, not `for`"):
+                    list(wrong)
+
+
 async def test_it_ends_with_the_data_sync_or_async(world: World) -> None:
     async with world.session() as sess:
         for source in (
