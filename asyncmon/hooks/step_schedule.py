@@ -12,6 +12,7 @@ from asyncmon.runtime import (
     current_program,
 )
 from asyncmon.runtime.timer import Ticks
+from asyncmon.system.error_text import add_note
 
 
 def require_global_step(hook: SessionRunHook) -> None:
@@ -152,4 +153,6 @@ class StepSchedule:
 
 
 def _no_global_step(hook: SessionRunHook) -> RuntimeError:
-    return RuntimeError(f"Global step should be created to use {type(hook).__name__}.")
+    error = RuntimeError(f"Global step should be created to use {type(hook).__name__}.")
+    add_note(error, "In a graph, call am.get_or_create_global_step() and pass it to minimize().")
+    return error

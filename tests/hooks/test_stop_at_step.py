@@ -40,6 +40,7 @@ async def test_hk_stop_1_a_global_step_is_needed() -> None:
     with g.Graph().as_default(), pytest.raises(RuntimeError) as caught:
         await StopAtStepHook(1).begin()
     assert str(caught.value) == "Global step should be created to use StopAtStepHook."
+    assert "am.get_or_create_global_step()" in caught.value.__notes__[0]
 
 
 async def test_hk_stop_2_the_run_that_reaches_the_step_completes_and_is_the_last(train: Train) -> None:
