@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("directory", help="the directory of the checkpoints, a path or a URL")
     add(
         "--keep",
-        type=int,
+        type=_keep,
         default=5,
         metavar="N",
         help="keep the N newest (default: %(default)s)",
@@ -39,8 +39,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Delete older checkpoints, and list all of them."""
-    if options.keep < 1:
-        raise ValueError(f"--keep is a number of checkpoints, at least 1, got {options.keep}.")
     kept, deleted, damaged = asyncio.run(
         prune(options.directory, options.keep, keep_best=options.keep_best, dry_run=options.dry_run)
     )
@@ -53,6 +51,12 @@ def run(options: argparse.Namespace) -> int:
     write_table([], rows + [[one.path, f"left: {one.problem}"] for one in damaged])
     sys.stdout.write(f"{len(deleted)} {verdict}, {len(kept)} kept.\n")
     return 0
+
+
+def _keep(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"it is a number of checkpoints, at least 1, got {text}.")
+    return int(text)
 
 
 def _keep_best(text: str) -> KeepBest:

@@ -46,8 +46,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         main(["prune", str(tmp_path), "--keep-best", "accuracy:best"])
     assert exits.value.code == 2
     assert "KeepBest's mode is 'min' or 'max', got 'best'" in capsys.readouterr().err
-    assert main(["prune", str(tmp_path), "--keep", "0"]) == 1
-    assert "--keep is a number of checkpoints, at least 1, got 0." in capsys.readouterr().err
+    for keep in ("0", "-1", "few"):
+        with pytest.raises(SystemExit) as exits:
+            main(["prune", str(tmp_path), f"--keep={keep}"])
+        assert exits.value.code == 2
+        message = f"--keep: it is a number of checkpoints, at least 1, got {keep}."
+        assert message in capsys.readouterr().err
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
