@@ -149,6 +149,8 @@ register(OpDef("NoOp", None, lambda: ()))
 
 # --- dtype ----------------------------------------------------------------------------------------
 def _cast(x: Array, *, dtype: DType, out: Array | None = None) -> Any:
+    if np.iscomplexobj(x) and not dtype.is_complex and dtype is not dtypes.bool:
+        x = np.real(x)  # as TF1 does, silently; numpy warns
     if out is None:
         return np.asarray(x).astype(dtype.numpy)
     np.copyto(out, x, casting="unsafe")

@@ -45,3 +45,9 @@ async def test_gradients_pass_identity_and_not_stop_gradient() -> None:
 
 async def test_static_values_pass_identity() -> None:
     assert tf.reshape(tf.zeros([6]), tf.identity(tf.constant([2, 3]))).shape == (2, 3)
+
+
+async def test_a_cast_of_complex_values_drops_the_imaginary_part() -> None:
+    async with tf.Session() as sess:
+        found = await sess.run(tf.cast(tf.constant([1 + 2j, -3j]), tf.float32))
+    assert found.tolist() == [1.0, 0.0]
