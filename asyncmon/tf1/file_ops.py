@@ -41,6 +41,8 @@ def matching_files(pattern: Any, name: str | None = None) -> g.Tensor:
 
     ``pattern`` is a string scalar or vector; ``*``, ``?`` and ``[...]`` do not match ``/``.
     """
+    if isinstance(pattern, list | tuple) and not pattern:
+        pattern = g.constant([], g.string)
     return g.create_op("MatchingFiles", (pattern,), None, name)
 
 

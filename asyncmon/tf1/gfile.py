@@ -125,6 +125,8 @@ class GFile:
             raise PermissionDeniedError(f"{self.name!r} has the mode {self.mode!r}, not for {use}.")
         if self._file is None:
             with file_errors(self.name):
+                if writes and kind == "r+" and not os.path.exists(self.name):
+                    kind = "w+"  # TF1's first write creates the file
                 self._file = open(self.name, kind + "b")  # noqa: SIM115 - close() does
         return self._file
 

@@ -33,7 +33,9 @@ class TFRecordOptions:
 
     def __init__(self, compression_type: Any = None, *, compression_level: int | None = None) -> None:
         self.get_compression_type_string(compression_type)
-        self.compression_type = compression_type
+        if isinstance(compression_type, TFRecordOptions):
+            compression_type = compression_type.compression_type
+        self.compression_type: Any = compression_type
         self.compression_level = compression_level
 
     @classmethod
@@ -79,11 +81,13 @@ class TFRecordWriter:
         """Append a record. TypeError for a record that is not bytes."""
         if not isinstance(record, bytes):
             raise TypeError(f"A record is bytes, got {type(record).__name__}; encode text first.")
+        self._open()  # before the compressor, which refuses data after its end
         framed = frame(record)
         self._put(framed if self._compressor is None else self._compressor.compress(framed))
 
     def flush(self) -> None:
         """Flush the buffers to the system. Compressed data is readable up to here."""
+        self._open()
         file = self._put(b"" if self._compressor is None else self._compressor.flush(zlib.Z_SYNC_FLUSH))
         with file_errors(self._path):
             file.flush()
@@ -104,10 +108,14 @@ class TFRecordWriter:
         self.close()
 
     def _put(self, data: bytes) -> IO[bytes]:
+        file = self._open()
+        with file_errors(self._path):
+            file.write(data)
+        return file
+
+    def _open(self) -> IO[bytes]:
         if self._file is None:
             raise FailedPreconditionError(f"Writer is closed. It wrote {self._path!r}.")
-        with file_errors(self._path):
-            self._file.write(data)
         return self._file
 
 

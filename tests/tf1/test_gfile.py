@@ -150,3 +150,12 @@ def test_text_and_bytes_are_converted() -> None:
     assert isinstance(1.0, compat.real_types)
     assert isinstance(1j, compat.complex_types)
     assert isinstance("x", compat.bytes_or_text_types)
+
+
+def test_the_first_write_creates_a_file_that_is_to_be_changed(tmp_path: Path) -> None:
+    with gfile.GFile(tmp_path / "new", "r+") as file:
+        with pytest.raises(tf.errors.NotFoundError):
+            file.read()
+        file.write("abc")
+        file.seek(0)
+        assert file.read() == "abc"

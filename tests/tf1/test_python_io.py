@@ -122,3 +122,16 @@ def test_tensorflow_reads_what_asyncmon_writes_and_the_other_way_round(tmp_path:
         first, second = tf.python_io.tf_record_iterator(tmp_path / f"theirs{kind}", kind)
         assert tf.train.Example.FromString(first) == example
         assert second == b"x" * 600_000
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_a_closed_writer_refuses_records(tmp_path: Path, options: Any) -> None:
+    writer = tf.python_io.TFRecordWriter(tmp_path / "x", options)
+    writer.close()
+    for use in (lambda: writer.write(b"a"), writer.flush):
+        with pytest.raises(FailedPreconditionError, match="Writer is closed"):
+            use()
+
+
+def test_options_are_made_from_options() -> None:
+    assert Options(Options(Compression.GZIP)).compression_type == Compression.GZIP

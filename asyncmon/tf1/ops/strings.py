@@ -22,7 +22,7 @@ NUMERIC = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 
 # --- numbers --------------------------------------------------------------------------------------
 _NUMBER = re.compile(
-    rb"\s*[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)\s*", re.I
+    rb"\s*[+-]?(0x[0-9a-f]+|\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)\s*", re.I
 )
 _INTEGER = re.compile(rb"\s*-?\d+\s*")
 
@@ -32,7 +32,7 @@ def parsed(text: bytes, dtype: DType) -> Any:
     if dtype.is_floating:
         if not _NUMBER.fullmatch(text):
             raise ValueError(text)
-        return float(text)
+        return float.fromhex(text.decode()) if b"x" in text.lower() else float(text)
     if not _INTEGER.fullmatch(text):
         raise ValueError(text)
     number = int(text)

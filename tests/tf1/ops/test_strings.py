@@ -95,3 +95,8 @@ def test_arguments_of_csv_that_do_not_fit() -> None:
         more.decode_csv("1", [[True]])
     with pytest.raises(ValueError, match="must be a scalar or empty"):
         more.decode_csv("1", [[1, 2]])
+
+
+def test_hexadecimal_integers_become_floats(ops: Any) -> None:
+    found = ops.evaluate(more.string_to_number(["0x1A", "-0XfF", "1e2"]))
+    assert found.tolist() == [26.0, -255.0, 100.0]
