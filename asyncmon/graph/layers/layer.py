@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
@@ -39,7 +38,7 @@ UNBUILT: Any = None
 """A variable that does not exist, or not before the first call."""
 
 
-class Layer(ABC):
+class Layer:
     """A callable that creates its variables at the first call and shares them between calls.
 
     TF1: ``tf.layers.Layer``. The variables are in a variable scope with the layer's name, made unique.
@@ -98,15 +97,15 @@ class Layer(ABC):
 
     # Overridden by subclasses.
 
-    def build(self, input_shape: TensorShape) -> None:  # noqa: B027  a layer may have no variables
+    def build(self, input_shape: TensorShape) -> None:
         """Create the variables. Called once, before the first :meth:`call`. TF1: same name.
 
         The layers of this library may be built explicitly before the first call, too.
         """
 
-    @abstractmethod
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the result for ``inputs``. TF1: same name."""
+        """Return the result for ``inputs``, here the inputs themselves. TF1: same name."""
+        return inputs
 
     # Calling.
 

@@ -284,3 +284,9 @@ def test_fused_chooses_which_variance_of_images_is_averaged(ops: Any) -> None:
         layer = layers.BatchNormalization(momentum=0.5, fused=fused, axis=[3])
         layer(IMAGES, training=True)
         np.testing.assert_allclose(ops.evaluate(layer.updates[1]), (1 + variance) / 2, rtol=1e-5)
+
+
+def test_a_layer_without_call_returns_its_inputs() -> None:
+    layer = tf.layers.Layer(name="plain")
+    x = tf.constant([1.0, 2.0])
+    assert (layer.name, layer(x), layer.variables) == ("plain", x, [])
