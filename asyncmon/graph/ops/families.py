@@ -226,6 +226,7 @@ def reduction(
     ``axis`` is a tuple, or None for all axes. In ``gradient(grad, x, y, axis)``, the gradient and the
     output ``y`` broadcast against ``x``.
     """
+    only = allowed[0] if len(allowed) == 1 else None  # the dtype of an empty list
 
     def rule(x: Spec, *, axis: tuple[int, ...] | None, keepdims: bool) -> Spec:
         rules.check_dtype(x.dtype, allowed, "input")
@@ -256,7 +257,7 @@ def reduction(
         reduction_indices: Any = None,
         keep_dims: bool | None = None,
     ) -> Tensor:
-        x = convert_to_tensor(input_tensor)
+        x = convert_to_tensor(input_tensor, preferred_dtype=only)
         axes = axes_of(renamed_argument("axis", axis, "reduction_indices", reduction_indices))
         keep = bool(renamed_argument("keepdims", keepdims, "keep_dims", keep_dims))
         if axes is None or isinstance(axes, tuple):

@@ -252,3 +252,10 @@ def test_the_gradient_of_a_running_product_at_zero_is_zero(ops: Any) -> None:
 def test_axes_are_a_number_or_a_vector() -> None:
     with pytest.raises(ValueError, match="at most rank 1 but is rank 2"):
         tf.reduce_sum([[1.0]], [[0]])
+
+
+@pytest.mark.parametrize(("function", "expected"), [(tf.reduce_all, True), (tf.reduce_any, False)])
+def test_an_empty_list_holds_bools(ops: Any, function: Any, expected: bool) -> None:
+    assert ops.evaluate(function([])) == expected
+    with pytest.raises(TypeError, match="DataType float32 not in"):
+        function([1.0])
