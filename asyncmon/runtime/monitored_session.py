@@ -27,7 +27,6 @@ from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     QueueStatistics,
     SessionStatistics,
-    WithStatistics,
     hook_statistics,
     last_step,
     queue_statistics,
@@ -43,7 +42,7 @@ T = TypeVar("T")
 _OPEN = SessionState.OPEN  # compared in each run; a lookup in the enum takes longer
 
 
-class _MonitoredSession(WithStatistics):
+class _MonitoredSession:
     """The methods of both kinds of monitored session."""
 
     StepContext: TypeAlias = _StepContext  # TF1 has it in these classes
@@ -71,6 +70,10 @@ class _MonitoredSession(WithStatistics):
         step = self.global_step
         at_step = "" if step is None else f" at step {step}"
         return f"<{type(self).__name__}: {self._life.state.value}{at_step}>"
+
+    def _repr_html_(self) -> str:
+        """Return the statistics, for notebooks."""
+        return self.statistics()._repr_html_()
 
     # -- opening and closing
 

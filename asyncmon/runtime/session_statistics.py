@@ -89,16 +89,6 @@ class SessionStatistics:
         )
 
 
-class WithStatistics:
-    """Shows the statistics of a session in notebooks."""
-
-    def statistics(self) -> SessionStatistics:
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        return self.statistics()._repr_html_()
-
-
 def last_step(hooks: tuple[Any, ...]) -> int | None:
     """Return the lowest step at which one of the hooks is going to stop the session."""
     steps = [members_of(HookMembers, hook).stops_at_step for hook in hooks]

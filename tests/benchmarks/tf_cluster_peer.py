@@ -5,11 +5,12 @@ With the argument ``serve PORT`` it is the server instead.
 
 from __future__ import annotations
 
-import atexit
 import json
+import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -18,8 +19,11 @@ import tensorflow.compat.v1 as tf  # type: ignore[import-not-found]
 
 
 def serve(port: str) -> None:
-    """Run a server until the process is killed."""
-    tf.train.Server({"ps": [f"localhost:{port}"]}, "ps", 0).join()
+    """Run a server until the standard input is closed, as by the end of the other process."""
+    server = tf.train.Server({"ps": [f"localhost:{port}"]}, "ps", 0)
+    threading.Thread(target=server.join, daemon=True).start()
+    sys.stdin.read()
+    os._exit(0)
 
 
 def free_port() -> int:
@@ -47,8 +51,11 @@ def main() -> None:
     """Answer requests."""
     tf.disable_eager_execution()
     port = free_port()
-    server = subprocess.Popen([sys.executable, __file__, "serve", str(port)])
-    atexit.register(server.kill)
+    subprocess.Popen(
+        [sys.executable, __file__, "serve", str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
     sess = tf.Session(f"grpc://localhost:{port}")
     known = works(sess)
     sess.run(tf.global_variables_initializer())
