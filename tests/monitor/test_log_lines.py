@@ -70,5 +70,5 @@ assert lines.next == 1
 
 
 def test_a_name_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(AttributeError, match="has no 'serve'; it has: LiveRun"):
-        _ = am.monitor.serve
+    with pytest.raises(AttributeError, match="has no 'server'; it has: LiveRun"):
+        _ = am.monitor.server

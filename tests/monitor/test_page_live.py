@@ -169,6 +169,13 @@ def test_the_log_is_filtered_and_followed(page: Page, url: str) -> None:
     page.wait_until("!document.querySelector('#log-follow').checked")
 
 
+def memory(page: Page) -> dict[str, int]:
+    """Return what the page has; nodes that were just removed may be collected a moment later."""
+    page.call("HeapProfiler.collectGarbage")
+    heap = page.call("Runtime.getHeapUsage")["usedSize"]
+    return {**page.call("Memory.getDOMCounters"), "heap": heap}
+
+
 def test_a_day_of_events_leaves_nothing_behind(page: Page, url: str) -> None:
     added = page.call("Page.addScriptToEvaluateOnNewDocument", source=SOURCE)
     try:
@@ -178,9 +185,7 @@ def test_a_day_of_events_leaves_nothing_behind(page: Page, url: str) -> None:
         for first, last in ((1, 5_000), (5_000, 40_000)):
             page.evaluate(UPDATES.replace("FIRST", str(first)).replace("LAST", str(last)))
             page.wait_until(f"{STEP} === {last - 1}")
-            page.call("HeapProfiler.collectGarbage")
-            heap = page.call("Runtime.getHeapUsage")["usedSize"]
-            found.append({**page.call("Memory.getDOMCounters"), "heap": heap})
+            found.append(min((memory(page) for _ in range(5)), key=lambda one: one["heap"]))
         reduced = page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
         assert len([name for name in reduced if "max_points" in name]) > 2  # by the server, not here
         early, late = found
@@ -195,12 +200,12 @@ def test_a_day_of_events_leaves_nothing_behind(page: Page, url: str) -> None:
 def test_the_page_comes_back_to_a_new_process(page: Page, url: str, tmp_path: Path) -> None:
     with trains(tmp_path / "other") as other:
         page.open(other)
-        page.wait_until("document.querySelector('#connection').innerText === 'live'")
+        page.wait_until("document.querySelector('#connection')?.innerText === 'live'")
         page.wait_until(f"{STEP} > 10")
-    page.wait_until("document.querySelector('#connection').innerText.startsWith('connection lost')")
+    page.wait_until("document.querySelector('#connection')?.innerText.startsWith('connection lost')")
     page.evaluate("document.querySelector('#log-lines p').dataset.old = ''")
     with trains(tmp_path / "other", port=urlsplit(other).port or 0):
-        page.wait_until("document.querySelector('#connection').innerText === 'live'", 30)
+        page.wait_until("document.querySelector('#connection')?.innerText === 'live'", 30)
         page.wait_until(f"{STEP} > 10")
         page.wait_until("document.querySelector('#log-lines p:first-child:not([data-old])')")
     page.errors.clear()  # refused connections
