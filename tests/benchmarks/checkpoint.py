@@ -1,4 +1,4 @@
-"""What a checkpoint costs: ``python tests/benchmarks/checkpoint.py [MEGABYTES]``.
+"""What a checkpoint costs: ``python tests/benchmarks/checkpoint.py``.
 
 The state is 1 GB in 1,000 arrays, in memory; files go to the page cache (``/dev/shm`` where there is
 one), so that the disk of the machine is not what is measured. The peer is ``safetensors.numpy``, which
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import safetensors.numpy
-from harness import Row, show, take_turns
+from harness import QUICK, Row, command, take_turns
 
 from asyncmon.checkpoint import Saver
 from asyncmon.system.snapshot import Snapshot
@@ -225,22 +225,19 @@ def memory(state: State, directory: Path) -> list[Row]:
     return rows
 
 
-def main() -> bool:
-    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+def measured() -> list[Row]:
     place = "/dev/shm" if Path("/dev/shm").is_dir() else None
     directory = Path(tempfile.mkdtemp(dir=place))
     try:
-        state = State(megabytes)
+        state = State(100 if QUICK else 1000)
         took = statistics.median(start_save(state, directory) for _ in range(5)) * 1e3
-        title = f"Checkpoints: {state.nbytes / 1e9:.2f} GB in {ARRAYS} arrays, {directory.parent}"
         rows = [Row("start_save until it returns", f"{took:.2f} ms", "2 ms or less", took <= 2)]
-        return show(
-            title,
-            [*rows, *rates(state, directory), *lags(state, directory), *memory(state, directory)],
-        )
+        return [
+            *rows, *rates(state, directory), *lags(state, directory), *memory(state, directory)
+        ]  # fmt: skip
     finally:
         shutil.rmtree(directory)
 
 
 if __name__ == "__main__":
-    sys.exit(0 if main() else 1)
+    sys.exit(command("checkpoints of 1 GB", {"checkpoint": measured}))

@@ -1,14 +1,18 @@
 """What the benchmarks share: interleaved timing, peers in other Pythons, one kind of table.
 
-Each benchmark is a script, run by name (``python tests/benchmarks/engine.py``). Machines are noisy, so
-a figure is a ratio against a peer measured in the same run: contestants take turns, round by round, and
-the median of the rounds counts. A peer that needs other packages (TensorFlow) runs in its own
-interpreter, named by the environment variable ``ASYNCMON_PEER_PYTHON``; without one it is left out.
+Each benchmark is a script, run by name (``python tests/benchmarks/engine.py [row ...]``), and
+``python -m tests.benchmarks`` runs them all. Machines are noisy, so a figure is a ratio against a peer
+measured in the same run: contestants take turns, round by round, and the median of the rounds counts.
+A peer that needs other packages (TensorFlow) runs in its own interpreter, named by the environment
+variable ``ASYNCMON_PEER_PYTHON``; without one it is left out. With ``ASYNCMON_QUICK`` set there are few
+rounds: enough to see whether a benchmark works, and roughly where a figure lies.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import json
 import os
 import statistics
@@ -16,12 +20,14 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
+
+QUICK = bool(os.environ.get("ASYNCMON_QUICK"))
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,13 @@ class Row:
     measured: str
     target: str
     met: bool | None = None
-    """None where the peer is not installed."""
+    """None where the peer is not installed, or where there is no limit."""
+
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    """Our time over that of each peer: below 1 is faster."""
+
+    points: Sequence[tuple[float, float]] = ()
+    """Of a scale curve: each size, and what was measured there."""
 
 
 def seconds(fn: Callable[[], object], repeats: int) -> float:
@@ -92,6 +104,8 @@ def take_turns(
     there is a rest, for threads of BLAS spin on for some time after their work.
     """
     found: dict[str, list[float]] = {name: [] for name in contestants}
+    if QUICK:
+        rounds, warmup = min(rounds, 3), 1
     for number in range(warmup + rounds):
         for name, measure in contestants.items():
             gc.collect()
@@ -177,6 +191,39 @@ def quiet_environment() -> dict[str, str]:
     return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
+def ratios(found: Mapping[str, float]) -> dict[str, float]:
+    """Return what contestants' seconds say: ours over each other's."""
+    return {name: found["ours"] / took for name, took in found.items() if name != "ours"}
+
+
+Measure: TypeAlias = "Callable[[], Row | list[Row] | Awaitable[list[Row]]]"
+
+
+def command(title: str, rows: Mapping[str, Measure]) -> int:
+    """Measure the rows that the command line names, or all; print them; return the exit status.
+
+    With ``--json`` as the first argument the last line is a list with an object for each row.
+    """
+    names = sys.argv[1:]
+    as_json = names[:1] == ["--json"]
+    found: list[Row] = []
+    for name in chosen(names[as_json:], rows):
+        measured: Any = rows[name]()
+        if inspect.isawaitable(measured):
+            measured = asyncio.run(_result_of(measured))
+        found += [measured] if isinstance(measured, Row) else measured
+        gc.collect()
+        print(f"{name} is measured", file=sys.stderr, flush=True)
+    met = show(title, found)
+    if as_json:
+        print(json.dumps([asdict(row) for row in found]))
+    return 0 if met else 1
+
+
+async def _result_of(measured: Awaitable[list[Row]]) -> list[Row]:
+    return await measured
+
+
 def chosen(names: Sequence[str], rows: Collection[str]) -> Collection[str]:
     """Return the names of rows that were asked for; all where none was.
 
@@ -191,16 +238,17 @@ def chosen(names: Sequence[str], rows: Collection[str]) -> Collection[str]:
 
 
 def show(title: str, rows: Sequence[Row]) -> bool:
-    """Print a table; return whether every figure that could be measured is met."""
-    widths = [max(map(len, column)) for column in zip(*map(_cells, rows), strict=True)]
+    """Print a table; return whether every figure that has a limit, and its peer, is met."""
+    widths = [max(map(len, column)) for column in zip(*map(cells, rows), strict=True)]
     print(f"\n{title}")
     for row in rows:
-        print(
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(_cells(row), widths, strict=True))
-        )
+        padded = [cell.ljust(width) for cell, width in zip(cells(row), widths, strict=True)]
+        print(f"  {'  '.join(padded)}".rstrip())
     return all(row.met is not False for row in rows)
 
 
-def _cells(row: Row) -> tuple[str, str, str, str]:
-    verdict = {True: "met", False: "NOT MET", None: "no peer"}[row.met]
-    return row.work, row.measured, f"({row.target})", verdict
+def cells(row: Row) -> tuple[str, str, str, str, str]:
+    """Return a row's cells: work, figures, ratios to peers, what is wanted, and whether it is met."""
+    verdict = {True: "met", False: "NOT MET", None: ""}[row.met]
+    said = ", ".join(f"{ratio:.2f}x {name}" for name, ratio in row.ratios.items())
+    return row.work, row.measured, said, f"({row.target})" if row.target else "", verdict

@@ -22,7 +22,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from harness import Row, chosen, show
+from harness import Row, command
 
 import asyncmon as am
 from asyncmon.monitor import feed
@@ -183,7 +183,7 @@ async def processor_ms(sess: am.MonitoredSession, secs: float) -> float:
     return 1e3 * (time.process_time() - used) / count
 
 
-async def beside_idle_viewers() -> tuple[float, float]:
+async def beside_viewers(count: int) -> tuple[float, float]:
     """Return the processor time of a step in ms, alone and beside the viewers."""
     import uvicorn
 
@@ -203,7 +203,7 @@ async def beside_idle_viewers() -> tuple[float, float]:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         alone = await processor_ms(sess, SECS)
         port = str(listener.getsockname()[1])
-        viewers = await asyncio.create_subprocess_exec(sys.executable, "-c", VIEW, port, str(IDLE))
+        viewers = await asyncio.create_subprocess_exec(sys.executable, "-c", VIEW, port, str(count))
         await processor_ms(sess, 3)  # while they connect
         beside = await processor_ms(sess, SECS)
         viewers.kill()
@@ -215,7 +215,7 @@ async def beside_idle_viewers() -> tuple[float, float]:
 def idle() -> list[Row]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
     feed.MOST_VIEWERS = IDLE
-    alone, beside = asyncio.run(beside_idle_viewers())
+    alone, beside = asyncio.run(beside_viewers(IDLE))
     said = f"{beside:.2f} ms a step, {alone:.2f} alone"
     return [Row(f"a training beside {IDLE:,} idle viewers", said, "10 % more", beside < 1.1 * alone)]
 
@@ -227,13 +227,8 @@ ROWS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-def main(names: list[str]) -> int:
-    if names[:1] == ["serve"]:
-        serve(names[1], names[2] == "given")
-        return 0
-    rows = [row for name in chosen(names, ROWS) for row in ROWS[name]()]
-    return 0 if show(f"The monitor with {CHARTS} charts and {VIEWERS} viewers", rows) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:2] == ["serve"]:
+        serve(sys.argv[2], sys.argv[3] == "given")
+    else:
+        sys.exit(command(f"the monitor with {CHARTS} charts and {VIEWERS} viewers", ROWS))

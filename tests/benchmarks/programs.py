@@ -1,8 +1,7 @@
 """What a session adds to the steps of other engines: ``python tests/benchmarks/programs.py [row ...]``.
 
-Rows: function, jax_1ms, jax_20ms, jax_resume, torch_1ms, torch_20ms, torch_save, torch_resume.
-Rows of an
-engine that is not installed are left out.
+Rows: function, jax_1ms, jax_20ms, jax_resume, torch_3ms, torch_16ms, torch_lag, torch_save,
+torch_resume. Rows of an engine that is not installed are left out.
 
 The bare loop and the session do the same steps in turns, a stretch of each; the median of the stretches
 counts, and the overhead is the difference. Loop lag is what a task that sleeps for 1 ms comes late.
@@ -19,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from harness import Row, show
+from harness import Measure, Row, command
 
 from asyncmon.programs import FunctionProgram
 
@@ -163,30 +162,29 @@ async def torch_rows(name: str) -> list[Row]:
     return found
 
 
-ROWS: dict[str, tuple[str, Callable[[], Awaitable[list[Row]]]]] = {
-    "function": ("", function),
-    "jax_1ms": ("jax", lambda: jax_step(320, 128, 60)),
-    "jax_20ms": ("jax", lambda: jax_step(1024, 512, 8)),
-    "jax_resume": ("jax", jax_resume),
-    "torch_1ms": ("torch", lambda: torch_rows("1ms")),
-    "torch_20ms": ("torch", lambda: torch_rows("20ms")),
-    "torch_save": ("torch", lambda: torch_rows("save")),
-    "torch_resume": ("torch", lambda: torch_rows("resume")),
+def of_engine(engine: str, measure: Callable[[], Awaitable[list[Row]]]) -> Measure:
+    """Return what measures a row, or says that its engine is not installed."""
+
+    def measured() -> Row | Awaitable[list[Row]]:
+        if importlib.util.find_spec(engine) is None:
+            return Row(engine, "is not installed", "")
+        return measure()
+
+    return measured
+
+
+ROWS: dict[str, Measure] = {
+    "function": function,
+    "jax_1ms": of_engine("jax", lambda: jax_step(320, 128, 60)),
+    "jax_20ms": of_engine("jax", lambda: jax_step(1024, 512, 8)),
+    "jax_resume": of_engine("jax", jax_resume),
+    "torch_3ms": of_engine("torch", lambda: torch_rows("3ms")),
+    "torch_16ms": of_engine("torch", lambda: torch_rows("16ms")),
+    "torch_lag": of_engine("torch", lambda: torch_rows("lag")),
+    "torch_save": of_engine("torch", lambda: torch_rows("save")),
+    "torch_resume": of_engine("torch", lambda: torch_rows("resume")),
 }
 
 
-def main(names: list[str]) -> int:
-    """Measure the rows, print them, and return 0 if all figures are met."""
-    rows: list[Row] = []
-    for name in names or ROWS:
-        engine, measure = ROWS[name]
-        if engine and importlib.util.find_spec(engine) is None:
-            print(f"{name}: {engine} is not installed")
-            continue
-        with asyncio.Runner() as runner:
-            rows += runner.run(measure())
-    return 0 if show("what a session adds to steps of other engines", rows) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command("what a session adds to steps of other engines", ROWS))

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness import Row, show
+from harness import Row, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,14 +125,5 @@ ROWS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in ROWS]
-    if unknown:
-        print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
-        return 2
-    rows = [row for name in names or ROWS for row in ROWS[name]()]
-    return 0 if show("a service that learns", rows) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command("a service that learns", ROWS))

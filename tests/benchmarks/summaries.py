@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from harness import Row, show, take_turns
+from harness import Row, command, take_turns
 
 import asyncmon as am
 from asyncmon import graph as tf
@@ -287,14 +287,14 @@ async def hooked() -> list[Row]:
     ]
 
 
-async def beside_a_loop() -> list[Row]:
-    return [*await one_add(), *await histograms(), *await hung_disk(), *await hooked()]
-
-
-def main() -> int:
-    rows = [*scalars(), *asyncio.run(beside_a_loop())]
-    return 0 if show("Summaries", rows) else 1
+ROWS = {
+    "scalars": scalars,
+    "add_scalar": one_add,
+    "histograms": histograms,
+    "hung_disk": hung_disk,
+    "hooked": hooked,
+}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("summaries", ROWS))

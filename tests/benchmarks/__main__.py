@@ -1,0 +1,195 @@
+"""All figures with one command: ``python -m tests.benchmarks``.
+
+Each script runs in a process of its own, one after the other; nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+from harness import Row, cells, show  # noqa: E402  # the scripts are no package
+
+SCRIPTS = {
+    "step_overhead": ["none", "fetching", "default", "function"],
+    "engine": ["scalar", "mlp-small", "mlp-784-128", "conv", "peek"],
+    "recurrent": ["lstm"],
+    "input": ["input"],
+    "shuffle_batch": ["shuffle_batch"],
+    "summaries": ["scalars", "add_scalar", "histograms"],
+    "checkpoint": ["checkpoint"],
+    "checkpoint_steps": ["checkpoint_steps"],
+    "programs": ["function"],
+    "distributed": ["local-scalar", "local-mlp", "grpc-scalar", "tf"],
+    "service": [],
+    "monitor": [],
+    "scale": ["hooks", "nodes", "variables"],
+}
+"""Each script, and the rows of it that a quick run measures."""
+
+PEERS = {
+    "tensorflow": (["tensorflow-cpu", "numpy"], ["ASYNCMON_PEER_PYTHON"]),
+    "torch": (
+        ["torch==2.13.0", "pytorch-ignite", "jax", "optax", "ml-dtypes", "tensorboardX"],
+        ["ASYNCMON_TORCH_PYTHON", "ASYNCMON_IGNITE_PYTHON"],
+    ),
+}
+"""The peers' environments: packages, and the variables that name their interpreter."""
+
+
+def make_peers(place: Path) -> None:
+    """Make the peers' environments where they are missing, and name them in this process's own.
+
+    Asyncmon is in that of torch: rows of engines and of tensorboardX are measured within one process.
+    """
+    for name, (packages, variables) in PEERS.items():
+        python = place / name / "bin" / "python"
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(place / name)], check=True)
+            wanted = [*packages, *(["-e", f"{ROOT}[test]"] if name == "torch" else [])]
+            print(f"installing {' '.join(wanted)}", file=sys.stderr)
+            subprocess.run([python, "-m", "pip", "install", "-q", *wanted], check=True)
+        os.environ.update(dict.fromkeys(variables, str(python)))
+
+
+def measured(script: str, rows: list[str], timeout: float) -> list[Row]:
+    """Run a script; return its rows, or one that says how it failed."""
+    python = os.environ.get("ASYNCMON_TORCH_PYTHON", sys.executable)
+    command = [python, str(HERE / f"{script}.py"), "--json", *rows]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=timeout, check=False)
+        return [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])]
+    except (subprocess.TimeoutExpired, IndexError, ValueError) as problem:
+        return [Row(script, f"failed: {type(problem).__name__}", "runs to its end", False)]
+
+
+def merged(sittings: list[list[Row]]) -> list[tuple[Row, str]]:
+    """Return each row of the middle sitting, by its first ratio, and the spread of that ratio."""
+    found = []
+    by_work = [{row.work: row for row in rows} for rows in sittings]
+    for work in by_work[0]:
+        same = [rows[work] for rows in by_work if work in rows]
+        same.sort(key=lambda row: next(iter(row.ratios.values()), 0.0))
+        kept = [next(iter(row.ratios.values())) for row in same if row.ratios]
+        spread = f"{min(kept):.2f} to {max(kept):.2f}" if len(kept) > 1 else ""
+        found.append((same[len(same) // 2], spread))
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    packages = ["asyncmon", "numpy", "anyio", "grpcio", "msgspec", "safetensors"]
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0],
+        **{name: metadata.version(name) for name in packages},
+    }
+
+
+def draw(rows: list[Row], file: Path) -> None:
+    """Draw a bar for each ratio, and a panel for each curve."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    bars = [
+        (f"{row.work} / {peer}", ratio, row.met) for row in rows for peer, ratio in row.ratios.items()
+    ]
+    curves = [row for row in rows if row.points]
+    across = 3
+    down = -(-len(curves) // across)
+    figure = plt.figure(figsize=(11, 0.27 * len(bars) + 2.6 * down + 1.5), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, height_ratios=[0.27 * len(bars) + 1, max(2.6 * down, 0.1)])
+    if bars:
+        axes = upper.subplots()
+        colors = {True: "#2a7f62", False: "#c8553d", None: "#8a8f98"}
+        values = [ratio for _, ratio, _ in bars]
+        axes.barh(
+            range(len(bars)),
+            [value - 1 for value in values],
+            left=1,
+            color=[colors[met] for *_, met in bars],
+        )
+        axes.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=8)
+        axes.set_xscale("log")
+        axes.set_xlim(min(0.02, 0.8 * min(values)), max(4, 1.3 * max(values)))
+        axes.axvline(1, color="black", linewidth=0.8)
+        axes.invert_yaxis()
+        axes.set_xlabel("our time / the peer's: left of 1 is faster (green: as wanted, red: not)")
+    for axes, row in zip(
+        lower.subplots(down, across, squeeze=False).flat if down else (), curves, strict=False
+    ):
+        axes.loglog(*zip(*row.points, strict=True), marker="o", markersize=3, color="#2a7f62")
+        axes.set_title(row.work, fontsize=8)
+        axes.tick_params(labelsize=7)
+    figure.savefig(file, dpi=120)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rounds of the main rows: 3 minutes")
+    parser.add_argument("--only", action="append", metavar="SCRIPT[:ROW]", help="may be given often")
+    parser.add_argument("--sittings", type=int, default=1, help="measure so often: gives the spread")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write rows and machine to it")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw a PNG")
+    parser.add_argument(
+        "--peers", type=Path, nargs="?", const=ROOT / ".peers", metavar="FOLDER",
+        help="make environments with TensorFlow, torch, ignite, JAX and tensorboardX there first",
+    )  # fmt: skip
+    options = parser.parse_args()
+    if options.peers:
+        make_peers(options.peers.resolve())
+    if options.quick:
+        os.environ["ASYNCMON_QUICK"] = "1"
+    work = {
+        name: rows if options.quick else []
+        for name, rows in SCRIPTS.items()
+        if rows or not options.quick
+    }
+    if options.only:
+        work = {}
+        for name, _, row in (one.partition(":") for one in options.only):
+            if name not in SCRIPTS:
+                parser.error(f"no script is called {name!r}; there are {', '.join(SCRIPTS)}")
+            work.setdefault(name, []).extend([row] if row else [])
+    everything: list[tuple[Row, str]] = []
+    start = time.monotonic()
+    for script, rows in work.items():
+        sittings = [measured(script, rows, 3600) for _ in range(options.sittings)]
+        found = merged(sittings)
+        show(f"{script} ({time.monotonic() - start:.0f} s)", [row for row, _ in found])
+        everything += found
+    rows_found = [row for row, _ in everything]
+    met = [row.met for row in rows_found if row.met is not None]
+    print(f"\n{sum(met)} of {len(met)} rows met, {time.monotonic() - start:.0f} s")
+    if options.json:
+        as_rows = [
+            {**dict(zip(("work", "measured", "ratios", "wanted", "met"), cells(row), strict=True)),
+             "spread": spread, "points": row.points}
+            for row, spread in everything
+        ]  # fmt: skip
+        options.json.write_text(json.dumps({"machine": machine(), "rows": as_rows}, indent=1) + "\n")
+    if options.chart:
+        draw(rows_found, options.chart)
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
