@@ -20,17 +20,18 @@ from asyncmon.graph.core.build import (
     get_default_graph,
     name_scope,
 )
+from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, Spec, register
 from asyncmon.graph.core.rules import common
 from asyncmon.graph.core.shape import TensorShape
-from asyncmon.graph.execution.analysis import Uses
 from asyncmon.graph.execution.facts import split_inputs
 from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.records import Live
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.ops.basic import identity
-from asyncmon.graph.ops.create import zeros_like
+from asyncmon.graph.ops.create import zeros, zeros_like
+from asyncmon.graph.ops.shape_ops import shape as shape_of
 
 
 def cond(
@@ -137,36 +138,47 @@ async def _if(
 
 
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
-    # a cond whose branches compute the original branch again, and its gradient
+    # an op whose branches compute the original branch again, and the gradients of what it captures
     pred, *captured = op.inputs
-    wanted = [i for i, tensor in enumerate(captured) if tensor.dtype.is_floating]
-    if not wanted:
+    if not any(tensor.dtype.is_floating for tensor in captured):
         return [None] * len(op.inputs)
 
-    def back(branch: SubGraph, at: int) -> Callable[[], list[Tensor]]:
-        own = range(at, at + len(branch.captured))
+    def back(branch: SubGraph, at: int) -> dict[int, Any]:
+        numbers = range(at, at + len(branch.captured))
+        inside = [get_default_graph().capture(captured[i]) for i in numbers]
+        found = replayed_gradients(branch, inside, grads)
+        return {
+            i: (grad.values, grad.indices) if isinstance(grad, IndexedSlices) else grad
+            for i, grad in zip(numbers, found, strict=True)
+            if grad is not None
+        }
 
-        def build() -> list[Tensor]:
-            inside = [get_default_graph().capture(captured[i]) for i in own]
-            mine = [i for i in wanted if i in own]
-            found = replayed_gradients(branch, inside, grads, [i - at for i in mine])
-            by_input = dict(zip(mine, found, strict=True))
-            return [by_input[i] if i in by_input else zeros_like(captured[i]) for i in wanted]
+    def nothing(found: dict[int, Any]) -> list[Any]:
+        return [
+            (captured[i][:0], zeros(0, grad[1].dtype))
+            if isinstance(grad, tuple)
+            else zeros_like(captured[i])
+            for i, grad in found.items()
+        ]
 
-        return build
-
-    first, second = op.attrs["branches"]
-    branches = back(first, 0), back(second, len(first.captured))
+    branches = op.attrs["branches"]
+    first, of_first = traced(lambda: back(branches[0], 0))
+    second, _ = traced(lambda: nothing(of_first))
+    _, of_second = traced(lambda: back(branches[1], len(branches[0].captured)), graph=second)
+    traced(lambda: nothing(of_second), graph=first)
     with control_dependencies(op.control_inputs):  # reads the same values of variables as the cond
-        flowing = cond(pred, *branches, strict=True, name="cond_grad")
-    by_input = dict(zip(wanted, flowing, strict=True))
-    return [None, *(by_input.get(i) for i in range(len(captured)))]
+        outputs = subgraph_op("If", [convert_to_tensor(pred)], (first, second))
+    flowing = nest.pack_like(of_first | of_second, outputs)
+    for i, grad in flowing.items():
+        if isinstance(grad, tuple):
+            flowing[i] = IndexedSlices(*grad, shape_of(captured[i]))
+    return [None, *map(flowing.get, range(len(captured)))]
 
 
 def _live(op: Operation, used: Collection[Tensor]) -> Live:
     """Return the used outputs of a cond, and the inputs of its branches that these depend on."""
     kept = [i for i, output in enumerate(op.outputs) if output in used]
-    if not kept or len(kept) == len(op.outputs):
+    if not kept:
         return Live.all_of(op)
 
     async def kernel(*args: Any) -> Any:
@@ -180,11 +192,7 @@ def _live(op: Operation, used: Collection[Tensor]) -> Live:
     targets = [[branch.targets[i] for i in kept] for branch in branches]
     inputs = list(split_inputs(op, op.inputs)[0])
     for branch, asked in zip(branches, targets, strict=True):
-        uses = Uses.of(asked, branch.parameters)
-        taken = branch.parameters[len(branch.parameters) - len(branch.captured) :]
-        for tensor, inside in zip(branch.captured, taken, strict=True):
-            if inside in uses.used or inside in uses.captured or inside in branch.variables:
-                inputs.append(tensor)
+        inputs += branch.used_captures(asked)
     return Live(kernel, targets, [branch.parameters for branch in branches], inputs)
 
 

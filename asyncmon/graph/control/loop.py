@@ -104,13 +104,16 @@ class Loop:
             range(len(op.inputs) - len(step.captured), len(op.inputs)),
         ]
         own = [i + self.counted for i in (*self.carried, *self.taken)]
-        inputs = [*range(self.counted), *own, *self.captured[0], *self.captured[1]]
+        inputs = [op.inputs[i] for i in (*range(self.counted), *own)]
+        targets = [
+            *[list(branch.targets) for branch in test],
+            [*(step.targets[i] for i in self.carried), *(stacks[k] for k in self.made)],
+        ]
+        for branch, asked in zip((*test, step), targets, strict=True):
+            inputs += branch.used_captures(asked)
         self.live = Live(
             self,
-            targets=[
-                *[list(branch.targets) for branch in test],
-                [*(step.targets[i] for i in self.carried), *(stacks[k] for k in self.made)],
-            ],
+            targets=targets,
             parameters=[
                 *[[*(x.parameters[i] for i in self.carried), *x.parameters[count:]] for x in test],
                 [
@@ -118,7 +121,7 @@ class Loop:
                     *parameters[count + elements :],
                 ],
             ],
-            inputs=[op.inputs[i] for i in inputs],
+            inputs=inputs,
         )
 
     def _needed(self, op: Operation, used: Collection[Tensor]) -> tuple[set[int], set[int]]:

@@ -8,7 +8,7 @@ on an operation of the outer graph becomes one of the op, whether the dependent 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon.graph.core import nest
@@ -23,7 +23,7 @@ from asyncmon.graph.core.graph import Graph, building, entered
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef
 from asyncmon.graph.core.shape import Shape
-from asyncmon.graph.execution.analysis import needed_ops
+from asyncmon.graph.execution.analysis import Uses, needed_ops
 from asyncmon.graph.execution.plan import Plan, Program
 from asyncmon.graph.execution.program import execute
 from asyncmon.graph.execution.run import Run
@@ -112,6 +112,13 @@ class SubGraph(Graph):
         self.captures.update(captured)
         self.captured = [tensor for _, tensor in captured]
 
+    def used_captures(self, targets: Sequence[Tensor]) -> list[Tensor]:
+        """Return the captured tensors that targets need, and all variables."""
+        uses = Uses.of(targets, self.parameters)
+        used = uses.used.union(uses.captured, targets, self.variables)
+        taken = self.parameters[len(self.parameters) - len(self.captured) :]
+        return [x for x, inside in zip(self.captured, taken, strict=True) if inside in used]
+
     def variable(self, ref: Tensor) -> Tensor:
         """Return the variable of the outermost graph for a ref."""
         return self.root.get_operation_by_name(ref.op.attrs["variable"]).outputs[0]
@@ -132,7 +139,9 @@ def _inner_name(tensor: Tensor) -> str:
 
 
 def traced(
-    build: Callable[..., Any], likes: Sequence[tuple[Tensor, Shape]] = ()
+    build: Callable[..., Any],
+    likes: Sequence[tuple[Tensor, Shape]] = (),
+    graph: SubGraph | None = None,
 ) -> tuple[SubGraph, Any]:
     """Build a subgraph by a function; return it and the structure that the function returns.
 
@@ -140,8 +149,9 @@ def traced(
         build: takes the parameters and returns the targets. An operation among them becomes a tensor
             that depends on it.
         likes: for each parameter, a tensor of its dtype, and its shape.
+        graph: a subgraph to add further targets to.
     """
-    graph = SubGraph(get_default_graph())
+    graph = graph or SubGraph(get_default_graph())
     context = building.get()
     assert context is not None, "set in get_default_graph"
     inside = context._replace(graph=graph, scope="", control=())
@@ -175,16 +185,13 @@ def unwrapped(result: Any, *, keep: bool) -> Any:
     return result[0] if single and not keep else result
 
 
-def replayed_gradients(
-    branch: SubGraph, inside: Sequence[Tensor], grads: Sequence[Any], wanted: Iterable[int]
-) -> list[Any]:
+def replayed_gradients(branch: SubGraph, inside: Sequence[Tensor], grads: Sequence[Any]) -> list[Any]:
     """Copy the nodes of a branch into the current graph; return the gradients of its parameters.
 
     Args:
         branch: the subgraph to copy.
         inside: the tensors for its parameters.
         grads: the gradients of its targets, or None.
-        wanted: the indices of the parameters to return the gradients of.
 
     Raises:
         ValueError: the branch has side effects.
@@ -194,7 +201,7 @@ def replayed_gradients(
         (y, convert_to_tensor(grad)) for y, grad in zip(results, grads, strict=True) if grad is not None
     ]
     ys, grad_ys = [y for y, _ in flowing], [grad for _, grad in flowing]
-    return gradients(ys, [inside[i] for i in wanted], grad_ys, unconnected_gradients="zero")
+    return gradients(ys, list(inside), grad_ys)
 
 
 def _replay(branch: SubGraph, inside: Sequence[Tensor]) -> list[Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import (
     colocate_with,
     convert_to_tensor,
@@ -104,7 +105,10 @@ def add_up(grads: Sequence[Any]) -> Any:
         return grads[0] if grads else None
     if all(isinstance(grad, IndexedSlices) for grad in grads):
         values = create_op("ConcatV2", [grad.values for grad in grads], {"axis": 0})
-        indices = create_op("ConcatV2", [grad.indices for grad in grads], {"axis": 0})
+        rows = [grad.indices for grad in grads]
+        if len({x.dtype for x in rows}) > 1:
+            rows = [create_op("Cast", (x,), {"dtype": dtypes.int64}) for x in rows]
+        indices = create_op("ConcatV2", rows, {"axis": 0})
         return IndexedSlices(values, indices, grads[0].dense_shape)
     dense = [to_dense(grad) for grad in grads]
     return create_op("AddV2" if len(dense) == 2 else "AddN", dense, None, "AddN")

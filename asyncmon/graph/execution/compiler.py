@@ -27,6 +27,7 @@ from asyncmon.graph.execution.steps import (
     copy_step,
     located_attempt,
     located_step,
+    missing_step,
     not_waiting,
     of_scalars,
     random_step,
@@ -159,9 +160,10 @@ class _Compiler:
             self.plan.changes += (op.name,)
         match op.op_def:
             case OpDef(kernel=None):
-                for output in op.outputs:
-                    if output not in self.fed:
+                for output in [x for x in op.outputs if x not in self.fed]:
+                    if not self.embedded:
                         raise missing_feed(output)
+                    self._general(op, missing_step(output), self.values.outputs(op, self.fed))
             case OpDef() if op in self.threaded:
                 self._emit_awaited(op, threaded_step)
             case OpDef() as pure:

@@ -12,6 +12,7 @@ import numpy as np
 
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef
+from asyncmon.graph.execution.feeds import missing_feed
 from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, Step, raise_located
 from asyncmon.graph.execution.run import Run
 
@@ -70,6 +71,15 @@ def copy_step(
             update(*arrays, *given)
         for register, array in zip(outputs, arrays, strict=True):
             registers[register] = array
+
+    return step
+
+
+def missing_step(tensor: Tensor) -> Step:
+    """Raise the error for a placeholder in a branch or loop body that runs: it cannot be fed."""
+
+    def step(_run: Run, _registers: Registers) -> None:
+        raise missing_feed(tensor)
 
     return step
 

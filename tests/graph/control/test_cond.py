@@ -470,3 +470,43 @@ async def test_a_list_of_one_is_unpacked_in_each_branch_unless_strict() -> None:
         tf.cond(p, lambda: [one, one], lambda: (two, two))
     with pytest.raises(ValueError, match="must return something"):
         tf.cond(p, list, list)
+
+
+@pytest.mark.parametrize("other", ["rows", "nothing", "table"])
+async def test_the_gradient_of_gathered_rows_is_slices(other: str) -> None:
+    p, table = tf.placeholder(tf.bool, []), tf.Variable(np.ones((5, 2), np.float32))
+
+    def otherwise() -> tf.Tensor:
+        if other == "table":
+            return tf.reduce_sum(table)
+        inner = lambda: tf.reduce_sum(tf.gather(table, tf.constant([4], tf.int64)))
+        return tf.constant(0.0) if other == "nothing" else tf.cond(p, lambda: tf.constant(0.0), inner)
+
+    y = tf.cond(p, lambda: 3 * tf.reduce_sum(tf.gather(table, [1, 1])), otherwise)
+    (slope,) = tf.gradients(y, table)
+    if other == "table":
+        assert isinstance(slope, tf.Tensor)
+        assert (await run(slope, {p: False})).tolist() == [[1, 1]] * 5
+        return
+    assert isinstance(slope, tf.IndexedSlices)
+    found = await run(slope, {p: True})
+    assert (found.values.tolist(), found.indices.tolist()) == ([[3, 3]] * 2, [1, 1])
+    assert found.dense_shape.tolist() == [5, 2]
+    assert (await run(slope, {p: False})).indices.tolist() == ([4] if other == "rows" else [])
+    assert (await run(tf.convert_to_tensor(slope), {p: True}))[1].tolist() == [6, 6]
+
+
+async def test_only_used_placeholders_are_fed() -> None:
+    p, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [])
+    unused = tf.placeholder(tf.float32, [], name="unused")
+
+    def first() -> tf.Tensor:
+        unused + 1  # not in the result
+        return x + 1
+
+    y = tf.cond(p, first, lambda: tf.placeholder(tf.float32, [], name="inside") + 1)
+    assert await run(y, {p: True, x: 1}) == 2
+    with pytest.raises(errors.InvalidArgumentError, match="placeholder tensor 'inside'"):
+        await run(y, {p: False, x: 1})
+    total = tf.while_loop(lambda a: a < 3, lambda a: (unused * 2, a + x)[1], [0.0])
+    assert await run(total, {x: 1}) == 3
