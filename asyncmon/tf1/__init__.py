@@ -34,8 +34,19 @@ from asyncmon.tf1.ops.sequences import (
     meshgrid as meshgrid, reverse_sequence as reverse_sequence,
     searchsorted as searchsorted, sequence_mask as sequence_mask, sparse_to_dense as sparse_to_dense,
 )
+from asyncmon.tf1.ops.segments import (
+    dynamic_partition as dynamic_partition, dynamic_stitch as dynamic_stitch,
+    segment_max as segment_max, segment_mean as segment_mean, segment_sum as segment_sum,
+    unsorted_segment_max as unsorted_segment_max, unsorted_segment_mean as unsorted_segment_mean,
+    unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
+)
+from asyncmon.tf1.ops.sparse import (
+    SparseTensor as SparseTensor, SparseTensorValue as SparseTensorValue,
+    sparse_placeholder as sparse_placeholder, sparse_tensor_to_dense as sparse_tensor_to_dense,
+)
 from asyncmon.tf1.ops.strings import decode_raw as decode_raw, string_to_number as string_to_number
 from asyncmon.tf1.ops.readers import ReaderBase as ReaderBase
+from asyncmon.tf1.ops.tensor_array import TensorArray as TensorArray
 from asyncmon.protobuf.graph_def import AttrValue as AttrValue, GraphDef as GraphDef, NodeDef as NodeDef
 from asyncmon.session_config import (
     GPUOptions as GPUOptions, GraphOptions as GraphOptions, OptimizerOptions as OptimizerOptions,
@@ -60,6 +71,7 @@ from asyncmon.tf1.namespaces import (
 from asyncmon.tf1.old_names import *
 from asyncmon.tf1.parsing import (
     FixedLenFeature as FixedLenFeature, FixedLenSequenceFeature as FixedLenSequenceFeature,
+    VarLenFeature as VarLenFeature,
     parse_example as parse_example, parse_single_example as parse_single_example,
 )
 from asyncmon.tf1.readers import (
@@ -83,7 +95,7 @@ VERSION = "1.15.0"
 __version__ = VERSION
 
 _small = _small_namespaces(_sys.modules[__name__])
-debugging, dtypes, initializers, linalg, manip, math, random, strings = _small
+debugging, dtypes, initializers, linalg, manip, math, random, sparse, strings = _small
 
 for _module in (
     _sys.modules[__name__], app, compat, contrib, contrib.layers, contrib.rnn, contrib.seq2seq,

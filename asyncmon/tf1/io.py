@@ -17,6 +17,7 @@ from asyncmon.tf1.image import (
 from asyncmon.tf1.input import match_filenames_once as match_filenames_once
 from asyncmon.tf1.parsing import (
     FixedLenFeature as FixedLenFeature, FixedLenSequenceFeature as FixedLenSequenceFeature,
+    VarLenFeature as VarLenFeature,
     parse_example as parse_example, parse_single_example as parse_single_example,
 )
 from asyncmon.tf1.python_io import (

@@ -47,13 +47,16 @@ _SMALL = {
         logical_not logical_or logical_xor maximum minimum mod multiply negative not_equal pow
         reciprocal reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod
         reduce_sum rint round rsqrt scalar_mul sigmoid sign sin sinh softmax=nn.softmax
+        segment_max segment_mean segment_sum
         softplus=nn.softplus softsign=nn.softsign sqrt square squared_difference subtract tan tanh top_k
-        truediv unsorted_segment_sum zero_fraction=nn.zero_fraction
+        truediv unsorted_segment_max unsorted_segment_mean unsorted_segment_sqrt_n unsorted_segment_sum
+        zero_fraction=nn.zero_fraction
     """,
     "random": """
         multinomial normal=random_normal set_random_seed shuffle=random_shuffle truncated_normal
         uniform=random_uniform
     """,
+    "sparse": "SparseTensor placeholder=sparse_placeholder to_dense=sparse_tensor_to_dense",
     "strings": "to_number=string_to_number",
 }
 """The names in each small namespace; ``=`` precedes a different name below ``tf``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from asyncmon.graph.core.dtypes import as_objects
 from asyncmon.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, WireError, read_varint, signed
 from asyncmon.tf1.example import Feature
 from asyncmon.tf1.file_ops import bytes_of
+from asyncmon.tf1.ops.sparse import SparseTensor
 
 _STRINGS: Final = 0x0A
 _FLOATS: Final = 0x12
@@ -59,6 +61,12 @@ class FixedLenSequenceFeature(NamedTuple):
     default_value: Any = None
 
 
+class VarLenFeature(NamedTuple):
+    """A feature with any number of values, parsed into a ``tf.SparseTensor``. TF1: same name."""
+
+    dtype: Any
+
+
 class _Wanted(NamedTuple):
     """A feature, as the kernel uses it."""
 
@@ -70,9 +78,19 @@ class _Wanted(NamedTuple):
     rows: bool
     kind: int
     size: int
+    sparse: bool
 
-    def spec(self, batch: tuple[int | None, ...]) -> g.Spec:
-        return g.Spec(self.dtype, (*batch, *((None,) if self.rows else ()), *self.shape))
+    def specs(self, batch: tuple[int | None, ...] | None) -> list[g.Spec]:
+        if batch is None:
+            return [g.Spec(dtype, None) for dtype in self.dtypes()]
+        if self.sparse:
+            shapes: Any = [(None, len(batch) + 1), (None,), (len(batch) + 1,)]
+        else:
+            shapes = [(*batch, *((None,) if self.rows else ()), *self.shape)]
+        return [g.Spec(*pair) for pair in zip(self.dtypes(), shapes, strict=True)]
+
+    def dtypes(self) -> list[g.DType]:
+        return [g.int64, self.dtype, g.int64] if self.sparse else [self.dtype]
 
 
 _TAGS = {g.int64: _INTS, g.float32: _FLOATS, g.string: _STRINGS}
@@ -80,11 +98,12 @@ _TAGS = {g.int64: _INTS, g.float32: _FLOATS, g.string: _STRINGS}
 
 def parse_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
-) -> dict[str, g.Tensor]:
+) -> dict[str, Any]:
     """Parse a batch of serialized ``Example`` messages. TF1: same name.
 
-    ``features`` maps names to :class:`FixedLenFeature` or :class:`FixedLenSequenceFeature`, of int64,
-    float32 or string. The result maps them to tensors ``[batch, *shape]`` or ``[batch, rows, *shape]``.
+    ``features`` maps names to :class:`FixedLenFeature`, :class:`FixedLenSequenceFeature` or
+    :class:`VarLenFeature`, of int64, float32 or string. The result maps them to tensors
+    ``[batch, *shape]`` or ``[batch, rows, *shape]``, or sparse tensors ``[batch, values]``.
     ``example_names`` are used in errors.
 
     Raises:
@@ -99,13 +118,13 @@ def parse_example(
         raise ValueError("Missing: features was empty or None; give names to FixedLenFeature.")
     wanted = tuple(_wanted(key, features[key]) for key in sorted(features))
     attrs = {"wanted": wanted, "layouts": _Layouts()}
-    outputs = g.create_operation("ParseExample", inputs, attrs, name or "ParseExample").outputs
-    return dict(zip([one.name for one in wanted], outputs, strict=True))
+    made = iter(g.create_operation("ParseExample", inputs, attrs, name or "ParseExample").outputs)
+    return {one.name: SparseTensor(*islice(made, 3)) if one.sparse else next(made) for one in wanted}
 
 
 def parse_single_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
-) -> dict[str, g.Tensor]:
+) -> dict[str, Any]:
     """Parse one serialized ``Example``, a string scalar. TF1: same name.
 
     As :func:`parse_example`, without the batch dimension.
@@ -117,11 +136,14 @@ def parse_single_example(
 
 
 def _wanted(key: str, feature: Any) -> _Wanted:
+    if isinstance(feature, VarLenFeature):  # a sequence whose rows are numbers, not padded
+        numbers = FixedLenSequenceFeature((), feature.dtype, allow_missing=True)
+        return _wanted(key, numbers)._replace(sparse=True)
     rows = isinstance(feature, FixedLenSequenceFeature)
     if not isinstance(feature, FixedLenFeature | FixedLenSequenceFeature):
         raise ValueError(
             f"Unsupported {type(feature).__name__} {feature!r} for key {key!r}: give a "
-            "FixedLenFeature or a FixedLenSequenceFeature."
+            "FixedLenFeature, a FixedLenSequenceFeature or a VarLenFeature."
         )
     if isinstance(feature, FixedLenSequenceFeature) and not feature.allow_missing:
         raise ValueError("Unsupported: FixedLenSequenceFeature requires allow_missing to be True.")
@@ -145,7 +167,7 @@ def _wanted(key: str, feature: Any) -> _Wanted:
             )
         default = default.reshape(extents)
     size = math.prod(extents)
-    return _Wanted(key, key.encode(), dtype, extents, default, rows, _TAGS[dtype], size)
+    return _Wanted(key, key.encode(), dtype, extents, default, rows, _TAGS[dtype], size, sparse=False)
 
 
 def _default(key: str, feature: Any, dtype: g.DType) -> Any:
@@ -177,17 +199,33 @@ def _single(serialized: Any, name: Any, wanted: Sequence[_Wanted], layouts: _Lay
     if outputs is not None:
         return outputs
     found = _features_of(data)
-    return [_dense(one, found, name) for one in wanted]
+    outputs = []
+    for one in wanted:
+        value = _dense(one, found, name)
+        outputs += _sparse(one, [value], 0) if one.sparse else [value]
+    return outputs
 
 
 def _batched(serialized: Any, names: Any, wanted: Sequence[_Wanted], _layouts: _Layouts) -> list[Any]:
     examples = [_features_of(bytes_of(item)) for item in serialized]
     labels = [b"<unknown>"] * len(examples) if names is None else list(names)
-    outputs = []
+    outputs: list[Any] = []
     for one in wanted:
         values = [_dense(one, *pair) for pair in zip(examples, labels, strict=True)]
-        outputs.append(_padded(one, values) if one.rows else _batch(one, values))
+        if one.sparse:
+            outputs += _sparse(one, values, 1)
+        else:
+            outputs.append(_padded(one, values) if one.rows else _batch(one, values))
     return outputs
+
+
+def _sparse(one: _Wanted, values: list[Any], batch: int) -> list[Any]:
+    """Return the indices, values and shape of a feature; ``batch`` is 0 for a single example."""
+    at = [(i, j) for i, value in enumerate(values) for j in range(len(value))]
+    shape = (len(values), max(map(len, values), default=0))
+    indices = np.array(at, np.int64).reshape(-1, 2)[:, 1 - batch :]
+    found = np.concatenate([np.empty(0, one.dtype.numpy), *values])
+    return [indices, found, np.array(shape[1 - batch :], np.int64)]
 
 
 def _scalars(wanted: Sequence[_Wanted], data: bytes, places: Any) -> list[Any] | None:
@@ -266,9 +304,7 @@ def _parse_rule(
         raise ValueError(
             f"serialized must be a scalar or a vector, got shape {list(serialized.shape)}."
         )
-    if serialized.shape is None:
-        return tuple(g.Spec(one.dtype, None) for one in wanted)
-    return tuple(one.spec(serialized.shape) for one in wanted)
+    return tuple(spec for one in wanted for spec in one.specs(serialized.shape))
 
 
 g.register(g.OpDef("ParseExample", _parse_example, _parse_rule))

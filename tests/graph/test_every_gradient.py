@@ -53,6 +53,22 @@ def _for_ports(x: Any) -> Any:
     return [ports.reverse_sequence(pairs, ids, 1), ports.sparse_to_dense([1], [3], x[:1, 0])]
 
 
+def _arrays(x: Any) -> Any:
+    """Elements that are written, read and read again in a loop."""
+    given = ports.TensorArray(x.dtype, 3).unstack(x)
+    first = ports.TensorArray(x.dtype, 0, dynamic_size=True).write(0, x[0])
+
+    def body(i: Any, made: Any) -> Any:
+        return i + 1, made.write(i, made.read(i - 1) * given.read(i) + given.read(0))
+
+    return tf.while_loop(lambda i, _: i < 3, body, (1, first))[1].gather([2, 0, 2])
+
+
+def _segments(x: Any) -> Any:
+    stitched = ports.dynamic_stitch([[2, 0], [[1], [3]]], [x[:2], x[1:, None]])
+    return [ports.segment_max(x, [0, 0, 2]), stitched, *ports.dynamic_partition(x, [1, 0, 1], 2)]
+
+
 def _cut(x: Any) -> Any:
     ends = [tf.placeholder_with_default([n], [None]) for n in (0, 1)]
     return tf.strided_slice(x, *ends)
@@ -188,6 +204,9 @@ FIXED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (MATRIX, MATRIX * 0.4 + 0.5),
     ),
     "for ports": (_for_ports, (SQUARE[0],)),
+    "arrays": (_arrays, (MATRIX,)),
+    "segments of ports": (_segments, (MATRIX,)),
+    "depthwise": (lambda x, w: ports.nn.depthwise_conv2d(x, w, 1, "SAME"), (IMAGES, FILTERS)),
     "weights in a loop": (_recurrent, (SQUARE[0], SQUARE[1], SQUARE[1, 0], SQUARE[0])),
     "batch_norm": (_average, (OTHER, np.array([0.7, 1.2]), np.array([0.1, -0.2]))),
 }

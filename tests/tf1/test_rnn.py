@@ -218,7 +218,7 @@ def test_refusals() -> None:
         (TypeError, lambda: tf.nn.static_rnn(cell, x, dtype=tf.float32), "must be a sequence"),
         (ValueError, lambda: tf.nn.static_rnn(cell, [], dtype=tf.float32), "must not be empty"),
         (AttributeError, lambda: tf.nn.raw_rnn, "dynamic_rnn"),
-        (AttributeError, lambda: tf.TensorArray, "tf.scan"),
+        (AttributeError, lambda: tf.nn.seq2seq, "dynamic_rnn"),
     ]
     for error, call, text in refused:
         with pytest.raises(error, match=text):

@@ -126,6 +126,7 @@ bool = DType("bool", np.bool_)
 half, double = float16, float64
 string = DType("string", np.object_)  # elements are bytes
 variant = DType("variant", np.object_)  # one opaque Python object, not an array
+variant.is_floating = True  # gradients pass through it
 
 _ALL = [value for value in list(globals().values()) if isinstance(value, DType)]
 _BY_NAME = {dtype.name: dtype for dtype in _ALL} | {

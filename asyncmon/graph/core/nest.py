@@ -1,4 +1,7 @@
-"""Flatten and rebuild nested lists, tuples and dicts of tensors."""
+"""Flatten and rebuild nested lists, tuples and dicts of tensors.
+
+A leaf that consists of one tensor and of static properties has the method ``_with_tensor``.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def pack_like(structure: Any, leaves: Iterable[Any]) -> Any:
     if is_listed(structure):
         items = [pack_like(item, leaves) for item in structure]
         return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
-    return next(leaves)
+    leaf = next(leaves)
+    return structure._with_tensor(leaf) if hasattr(structure, "_with_tensor") else leaf
 
 
 def same_structure(a: Any, b: Any) -> bool:

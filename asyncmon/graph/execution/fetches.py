@@ -117,7 +117,8 @@ def parts_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Callable[..., 
     if names is not None:
         parts = [getattr(value, name) for name in names]
         if isinstance(value, tuple):
-            return (), parts, lambda items: kind(*items)
+            make = getattr(kind, "_value_type", kind)  # of a sparse tensor
+            return (), parts, lambda items: make(*items)
         return (), parts, lambda items: kind(**dict(zip(names, items, strict=True)))
     return ((), value, kind) if isinstance(value, list | tuple) else None
 

@@ -124,6 +124,9 @@ class Conv2D(Layer):
             "kernel", kernel_shape, None,
             self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
         )  # fmt: skip
+        self._add_bias()
+
+    def _add_bias(self) -> None:
         if self.use_bias:
             self.bias = self.add_weight(
                 "bias", [self.filters], None,

@@ -51,7 +51,7 @@ def _matrix(windows: Windows, x: Array) -> Array:
     return matrix.reshape(-1, prod(windows.size) * depth)
 
 
-def _in_parallel(part: Callable[[Any], None], blocks: Iterable[Any]) -> None:
+def in_parallel(part: Callable[[Any], None], blocks: Iterable[Any]) -> None:
     """Call a function for each block on several threads, with BLAS single-threaded."""
     with single_threaded_blas():
         parallel_for(partial(part, block) for block in blocks)
@@ -75,7 +75,7 @@ def convolve(
     def part(block: slice) -> None:
         np.dot(_matrix(windows, images[block]), matrix, out[block].reshape(-1, channels))
 
-    _in_parallel(part, windows.blocks(len(matrix)))
+    in_parallel(part, windows.blocks(len(matrix)))
     return out
 
 
@@ -102,7 +102,7 @@ def filter_gradient(
             flat = np.ascontiguousarray(grad[block]).reshape(-1, shape[3])
             total += np.dot(_matrix(windows, images[block]).T, flat)
 
-    _in_parallel(part, range(count))
+    in_parallel(part, range(count))
     return np.add.reduce(sums, axis=0, out=out)
 
 
@@ -132,7 +132,7 @@ def input_gradient(
         product = scratch("product", (*grad[block].shape[:3], depth), grad.dtype)
         windows.scatter(products(flat, product), result[block])
 
-    _in_parallel(part, windows.blocks(2 * depth + channels))
+    in_parallel(part, windows.blocks(2 * depth + channels))
     return result
 
 
@@ -177,33 +177,36 @@ def _flops(filters: int) -> Callable[..., int]:
     return count
 
 
-def _derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attrs: Any) -> Tensor:
-    """Return the derivative of ``sum(conv2d(images, filters) * output)`` by operand ``by``."""
-    if by == 0:
-        inputs = (create_op("Shape", (images,)), filters, output)
-        return create_op("Conv2DBackpropInput", inputs, attrs)
-    if by == 1:
-        inputs = (images, create_op("Shape", (filters,)), output)
-        return create_op("Conv2DBackpropFilter", inputs, attrs)
-    return create_op("Conv2D", (images, filters), attrs)
+def gradients_of(*types: str) -> list[Callable[..., list[Tensor | None]]]:
+    """Return the gradients of three ops: the derivatives of ``sum(convolve(images, filters) * output)``.
 
+    The derivatives are by images, by filters, and by the output, which is the convolution. Each is
+    linear in its operands.
+    """
 
-def _gradient(own: int) -> Callable[..., list[Tensor | None]]:
-    """Return the gradient of the derivative by operand ``own``, which is linear in the other two."""
+    def derivative(by: int, three: Sequence[Tensor], attrs: Any) -> Tensor:
+        inputs = list(three)
+        if by < 2:
+            inputs[by] = create_op("Shape", (three[by],))
+        return create_op(types[by], inputs if by < 2 else inputs[:2], attrs)
 
-    def gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    def gradient(own: int, op: Operation, grad: Tensor) -> list[Tensor | None]:
         three = [grad if i == own else x for i, x in enumerate((*op.inputs, grad)[:3])]
-        found = [None if i == own else _derivative(i, *three, **op.attrs) for i in range(3)]
+        found = [None if i == own else derivative(i, three, op.attrs) for i in range(3)]
         return found[: len(op.inputs)]
 
-    return gradient
+    return [partial(gradient, own) for own in range(3)]
 
+
+_BY_IMAGES, _BY_FILTERS, _GRADIENT = gradients_of(
+    "Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv2D"
+)
 
 # fmt: off
-register(OpDef("Conv2D", convolve, _conv_rule, _gradient(2), out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _gradient(0),
+register(OpDef("Conv2D", convolve, _conv_rule, _GRADIENT, out=True, flops=_flops(filters=1)))
+register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _BY_IMAGES,
     out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _gradient(1),
+register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _BY_FILTERS,
     out=True, flops=_flops(filters=3)))
 # fmt: on
 

@@ -271,8 +271,8 @@ def _either(x_wins: Tensor, g: Tensor) -> Pair:
 
 
 # fmt: off
-add = binary("add", "AddV2", np.add, (*NUMBERS, dtypes.string), lambda g, x, y, z: (g, g),
-    "Return ``x + y``; strings are joined.", node="Add")
+add = binary("add", "AddV2", np.add, (*NUMBERS, dtypes.string, dtypes.variant),
+    lambda g, x, y, z: (g, g), "Return ``x + y``; strings are joined.", node="Add")
 subtract = binary("subtract", "Sub", np.subtract, NUMBERS, lambda g, x, y, z: (g, -g),
     "Return ``x - y``.")
 multiply = binary("multiply", "Mul", np.multiply, NUMBERS, lambda g, x, y, z: (g * y, g * x),
@@ -327,7 +327,7 @@ def _add_n(*inputs: Array) -> Any:
 
 
 def _add_n_rule(*inputs: Spec) -> Spec:
-    rules.check_dtype(inputs[0].dtype, NUMBERS, "inputs")
+    rules.check_dtype(inputs[0].dtype, (*NUMBERS, dtypes.variant), "inputs")
     check_one_dtype("AddN", inputs, "inputs")
     return rules.like_first(*inputs)
 

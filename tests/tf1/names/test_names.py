@@ -28,7 +28,7 @@ from asyncmon.tf1.names import hint_for, hints, tf1_names
         (am, "estimator", "write the loop"),
         (graph, "MonitoredSession", "it is asyncmon.MonitoredSession"),
         (graph, "relu", "it is asyncmon.graph.nn.relu"),
-        (graph, "SparseTensor", "there are no sparse tensors"),
+        (graph, "SparseTensor", "it is asyncmon.tf1.SparseTensor"),
         (graph, "data", "iterate over your data with asyncmon.data and sess.iterate"),
         (
             tf.math,
@@ -37,8 +37,7 @@ from asyncmon.tf1.names import hint_for, hints, tf1_names
         ),
         (graph, "igammac", "compute it with scipy.special before it is fed, or in a tf.py_func"),
         (tf, "AdamOptimizer", "it is asyncmon.tf1.train.AdamOptimizer"),
-        (tf, "sparse_add", "there are no sparse tensors"),
-        (tf, "TensorArray", "let tf.map_fn or tf.scan collect"),
+        (tf, "sparse_add", "sparse tensors are parsed, fed and looked up only"),
         (tf.train, "float32", "it is asyncmon.tf1.float32"),
         (tf.train, "Checkpoint", "use tf.train.Saver"),
         (tf.nn, "ctc_loss", "CTC is not here"),

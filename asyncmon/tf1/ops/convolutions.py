@@ -1,0 +1,192 @@
+"""Convolutions of each channel, and of sequences. TF1: ``tf.nn.depthwise_conv2d`` and kin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from asyncmon import graph as g
+from asyncmon.graph.core import rules
+from asyncmon.graph.core.convert import renamed_argument
+from asyncmon.graph.nn.conv import gradients_of, in_parallel
+from asyncmon.graph.nn.images import create_image_op
+from asyncmon.graph.numerics.windows import Windows, check_gradient, dilated, output_sizes
+
+
+# --- each channel by itself -----------------------------------------------------------------------
+def _depthwise(images: Any, filters: Any, **attrs: Any) -> Any:
+    windows = Windows(images.shape, filters.shape[:2], **attrs)
+    depth, more = filters.shape[2:]
+    sums = np.zeros((more, len(images), *windows.counts, depth), images.dtype)
+
+    def part(block: slice) -> None:
+        taps = windows.taps(windows.pad(images[block]))
+        for tap, weights in zip(taps, filters.reshape(-1, depth, more), strict=True):
+            for k in range(more):  # the last axis of a product is long
+                sums[k, block] += tap * weights[:, k]
+
+    in_parallel(part, windows.blocks(depth * more))
+    return np.moveaxis(sums, 0, -1).reshape(*sums.shape[1:4], depth * more)
+
+
+def _by_filters(images: Any, sizes: Any, grad: Any, **attrs: Any) -> Any:
+    rows, columns, depth, more = sizes.tolist()
+    windows = Windows(images.shape, (rows, columns), **attrs)
+    check_gradient(grad, windows, depth * more)
+    each = grad.reshape(*grad.shape[:3], depth, more)
+    found = [np.einsum("nhwc,nhwcm->cm", tap, each) for tap in windows.taps(windows.pad(images))]
+    return np.stack(found).reshape(rows, columns, depth, more)
+
+
+def _by_images(sizes: Any, filters: Any, grad: Any, **attrs: Any) -> Any:
+    shape, (*size, depth, more) = tuple(sizes.tolist()), filters.shape
+    windows = Windows(shape, size, **attrs)
+    check_gradient(grad, windows, depth * more)
+    result = np.empty(shape, grad.dtype)
+
+    def part(block: slice) -> None:
+        each = grad[block].reshape(*grad[block].shape[:3], depth, more)
+        taps = filters.reshape(-1, depth, more)
+        windows.scatter((np.einsum("nhwcm,cm->nhwc", each, tap) for tap in taps), result[block])
+
+    in_parallel(part, windows.blocks(2 * depth * more))
+    return result
+
+
+def _rule(images: g.Spec, filters: g.Spec, *, strides: Any, padding: Any, dilations: Any) -> g.Spec:
+    rules.check_same_dtype("DepthwiseConv2dNative", images, filters, ("input", "filter"))
+    rules.check_dtype(images.dtype, rules.FLOATS, "input")
+    n, *size, depth = rules.with_rank(images.shape, 4)
+    *kernel, own, more = rules.with_rank(filters.shape, 4)
+    if None not in (depth, own) and depth != own:
+        raise ValueError(f"Depth of input ({depth}) is not the third size of the filter ({own}).")
+    counts = output_sizes(size, dilated(kernel, dilations), strides, padding)
+    depth = own if depth is None else depth
+    channels = None if depth is None or more is None else depth * more
+    return g.Spec(images.dtype, (n, *counts, channels))
+
+
+def _like(sizes: g.Spec, x: g.Spec) -> g.Spec:
+    return g.Spec(x.dtype, rules.with_rank(sizes.known_dims(), 4))
+
+
+_NAMES = [f"DepthwiseConv2dNative{end}" for end in ("BackpropInput", "BackpropFilter", "")]
+_OF_IMAGES, _OF_FILTERS, _GRADIENT = gradients_of(*_NAMES)
+g.register(g.OpDef(_NAMES[0], _by_images, lambda sizes, _, x, **__: _like(sizes, x), _OF_IMAGES))
+g.register(g.OpDef(_NAMES[1], _by_filters, lambda x, sizes, _, **__: _like(sizes, x), _OF_FILTERS))
+g.register(g.OpDef(_NAMES[2], _depthwise, _rule, _GRADIENT))
+
+
+def depthwise_conv2d(
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: Any,
+    rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> g.Tensor:
+    """Return the convolution of each channel with filters of its own. TF1: same name.
+
+    Args:
+        input: images, ``[batch, height, width, depth]``.
+        filter: ``[height, width, depth, multiplier]``, of the same dtype. Channel ``i`` of the images
+            gives the channels from ``i * multiplier`` on.
+        rate: the distance of the elements of a filter, a number or two; also named ``dilations``.
+
+    The other arguments, and errors, are those of ``tf.nn.conv2d``.
+    """
+    pair = (g.convert_to_tensor(input), g.convert_to_tensor(filter))
+    apart = 1 if (found := renamed_argument("dilations", dilations, "rate", rate)) is None else found
+    pairs = {"strides": strides, "dilations": apart}
+    return create_image_op(_NAMES[2], pair, padding, data_format, name or "depthwise", **pairs)
+
+
+def separable_conv2d(
+    input: Any,
+    depthwise_filter: Any,
+    pointwise_filter: Any,
+    strides: Any,
+    padding: Any,
+    rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> g.Tensor:
+    """Return a convolution of each channel, then one of size 1 over the channels. TF1: same name.
+
+    ``pointwise_filter`` is ``[1, 1, depth * multiplier, channels]``. The other arguments are those of
+    :func:`depthwise_conv2d`.
+    """
+    with g.name_scope(name, "separable_conv2d", [input, depthwise_filter, pointwise_filter]) as scope:
+        each = depthwise_conv2d(
+            input, depthwise_filter, strides, padding, rate, None, data_format, dilations
+        )
+        return g.nn.conv2d(each, pointwise_filter, 1, "VALID", data_format=data_format, name=scope)
+
+
+# --- one dimension, or any ------------------------------------------------------------------------
+def conv1d(
+    value: Any = None,
+    filters: Any = None,
+    stride: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool | None = None,
+    data_format: str | None = None,
+    name: str | None = None,
+    input: Any = None,
+    dilations: Any = None,
+) -> g.Tensor:
+    """Return the convolution of sequences with filters. TF1: same name.
+
+    Args:
+        value: sequences ``[batch, width, depth]``; also named ``input``.
+        filters: ``[width, depth, channels]``.
+        stride: the distance of windows, a number or a list of 1 or 3 numbers.
+        padding: "SAME" or "VALID".
+        use_cudnn_on_gpu: without effect.
+        data_format: "NWC", or "NCW" for sequences ``[batch, depth, width]``.
+        dilations: the distance of the elements of a filter, in the form of ``stride``.
+
+    Errors as of ``tf.nn.conv2d``: a sequence is an image of one row.
+    """
+    x = g.convert_to_tensor(renamed_argument("input", input, "value", value))
+    last = data_format in (None, "NWC", "NHWC")
+    along = [1 if n is None else n if isinstance(n, int) else list(n) for n in (stride, dilations)]
+    across = [[1, n if isinstance(n, int) else max(n)] for n in along]
+    with g.name_scope(name, "conv1d", [x, filters]) as scope:
+        layout = "NHWC" if last else "NCHW"
+        row, kernel = g.expand_dims(x, 1 if last else 2), g.expand_dims(filters, 0)
+        found = g.nn.conv2d(row, kernel, across[0], padding, data_format=layout, dilations=across[1])
+        return g.squeeze(found, [1 if last else 2], name=scope)
+
+
+def convolution(
+    input: Any,
+    filter: Any,
+    padding: Any,
+    strides: Sequence[int] | None = None,
+    dilation_rate: Sequence[int] | None = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> g.Tensor:
+    """Return the convolution of sequences or images, by the rank of the filter. TF1: same name.
+
+    ``strides`` and ``dilation_rate`` are lists of 1 number for sequences, of 2 for images. The other
+    arguments are those of :func:`conv1d` and ``tf.nn.conv2d``. ValueError for another rank.
+    """
+    kernel = g.convert_to_tensor(renamed_argument("filters", filters, "filter", filter))
+    apart = dilation_rate if dilations is None else dilations
+    if kernel.shape.ndims == 3:
+        return conv1d(input, kernel, strides, padding, None, data_format, name, dilations=apart)
+    if kernel.shape.ndims != 4:
+        raise ValueError(f"A filter of convolution() has the rank 3 or 4, got {kernel!r}.")
+    return g.nn.conv2d(
+        input, kernel, 1 if strides is None else list(strides), padding,
+        data_format=data_format, dilations=apart, name=name or "convolution",
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Computations that give the same values with ``asyncmon.tf1`` and with TensorFlow.
+
+Each function takes the module and returns tensors, or a structure of them. With TensorFlow installed,
+``python tests/tf1/values/cases.py`` writes their values into ``values.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VALUES = Path(__file__).with_name("values.json")
+RNG = np.random.default_rng(30)
+ROWS = RNG.normal(size=(5, 3)).round(2).astype("f")
+IMAGES = RNG.normal(size=(2, 6, 5, 3)).round(2).astype("f")
+EACH = RNG.normal(size=(3, 2, 3, 2)).round(2).astype("f")
+POINTWISE = RNG.normal(size=(1, 1, 6, 2)).round(2).astype("f")
+IDS = [0, 0, 2, 2, 2]
+COORDINATES = [[0, 0], [0, 2], [2, 1]]
+
+
+def differentiated(tf: Any, function: Any, *arrays: Any) -> list[Any]:
+    """Return the result and the gradients of the sum of its squares."""
+    xs = [tf.constant(array) for array in arrays]
+    y = function(*xs)
+    return [y, *(tf.convert_to_tensor(x) for x in tf.gradients(y * y, xs))]
+
+
+def tensor_array(tf: Any) -> Any:
+    def run(x: Any, w: Any) -> Any:
+        given = tf.TensorArray(tf.float32, 5).unstack(x)
+        made = tf.TensorArray(tf.float32, size=0, dynamic_size=True, clear_after_read=False)
+
+        def body(i: Any, h: Any, made: Any) -> Any:
+            h = tf.tanh(h * w + given.read(i) * tf.reduce_sum(made.read(i - 1)))
+            return i + 1, h, made.write(i, h)
+
+        first = made.write(0, x[0] * w)
+        _, last, made = tf.while_loop(lambda i, *_: i < 5, body, (1, x[0], first))
+        return tf.concat([made.stack(), [last], made.gather([2, 0])], 0)
+
+    return differentiated(tf, run, ROWS, ROWS[4])
+
+
+def segments(tf: Any) -> Any:
+    return [
+        [differentiated(tf, lambda x, f=f: f(x, IDS), ROWS)
+         for f in (tf.segment_sum, tf.segment_mean, tf.segment_max)],
+        [differentiated(tf, lambda x, f=f: f(x, [2, 1, 0, 2, 0], 3), ROWS)
+         for f in (tf.unsorted_segment_mean, tf.unsorted_segment_max, tf.unsorted_segment_sqrt_n)],
+        tf.unsorted_segment_mean(ROWS, [2, 0, 0, 2, 0], 4),
+        tf.segment_max(tf.constant([3, 7, 5], tf.int64), [0, 0, 2]),
+    ]  # fmt: skip
+
+
+def partitions(tf: Any) -> Any:
+    def run(x: Any) -> Any:
+        parts = tf.dynamic_partition(x, [1, 0, 0, 3, 0], 4)
+        return tf.concat([part * (i + 1.0) for i, part in enumerate(parts)], 0)
+
+    stitched = differentiated(
+        tf, lambda x, y: tf.dynamic_stitch([[2, 0], [[1], [2]]], [x, y]), ROWS[:2], ROWS[2:4, None]
+    )
+    masks = tf.dynamic_partition(tf.constant([[1, 2], [3, 4]]), [[0, 1], [1, 0]], 2)
+    return [differentiated(tf, run, ROWS), stitched, masks]
+
+
+def sparse(tf: Any) -> Any:
+    ids = tf.SparseTensor(COORDINATES, tf.constant([3, 1, 0], tf.int64), [4, 3])
+    weights = tf.SparseTensor(COORDINATES, tf.constant([0.5, 2.0, 3.0]), [4, 3])
+    looked_up = [
+        differentiated(
+            tf, lambda t, w=w, c=c: tf.nn.embedding_lookup_sparse(t, ids, w, combiner=c), ROWS
+        )
+        for w in (None, weights)
+        for c in ("sum", "mean", "sqrtn")
+    ]
+    clipped = tf.nn.embedding_lookup_sparse(tf.constant(ROWS), ids, None, combiner="sum", max_norm=0.5)
+    return [looked_up, clipped, tf.sparse_tensor_to_dense(ids, -1), ids]
+
+
+def parsed(tf: Any) -> Any:
+    def example(*numbers: int) -> bytes:
+        values = tf.train.Feature(int64_list=tf.train.Int64List(value=numbers))
+        features = tf.train.Features(feature={"n": values})
+        found: bytes = tf.train.Example(features=features).SerializeToString()
+        return found
+
+    features = {"n": tf.VarLenFeature(tf.int64), "x": tf.VarLenFeature(tf.float32)}
+    batch = tf.parse_example(tf.constant([example(1, 2), example(), example(300)]), features)
+    one = tf.parse_single_example(tf.constant(example(4, 5)), features)
+    return [[found["n"], found["x"]] for found in (batch, one)]
+
+
+def depthwise(tf: Any) -> Any:
+    cases = ([1, 1, 1, 1], "SAME", None), ([1, 2, 2, 1], "VALID", None), ([1, 1, 1, 1], "SAME", [2, 2])
+    return [
+        [differentiated(tf, lambda x, f, a=a: tf.nn.depthwise_conv2d(x, f, *a), IMAGES, EACH),
+         differentiated(tf, lambda x, f, p, a=a: tf.nn.separable_conv2d(x, f, p, *a),
+                        IMAGES, EACH, POINTWISE)]
+        for a in cases
+    ]  # fmt: skip
+
+
+def convolutions(tf: Any) -> Any:
+    x, f = tf.constant(IMAGES[0]), tf.constant(EACH[0])
+    return [
+        tf.nn.conv1d(x, f, 2, "SAME"),
+        tf.nn.convolution(x, f, "VALID", dilation_rate=[2]),
+        tf.nn.convolution(tf.constant(IMAGES), tf.constant(EACH), "SAME", strides=[2, 1]),
+    ]
+
+
+CASES = [tensor_array, segments, partitions, sparse, parsed, depthwise, convolutions]
+
+
+def plain(value: Any) -> Any:
+    """Return the value of a structure of tensors as JSON can hold it."""
+    if isinstance(value, dict):
+        return {key: plain(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, int | float | str | None):
+        return value
+    array = np.asarray(value)
+    if array.dtype == object or array.dtype.kind in "SU":
+        return [str(array.dtype.kind), [x.decode() for x in array.ravel()]]
+    if array.dtype.kind != "f":
+        return array.tolist()
+    flat = [float(f"{x:.6g}") if np.isfinite(x) else str(x) for x in array.ravel().tolist()]
+    return {"shape": list(array.shape), "values": flat}
+
+
+if __name__ == "__main__":
+    import tensorflow
+
+    v1: Any = tensorflow.compat.v1
+    v1.disable_v2_behavior()
+    found = {}
+    for case in CASES:
+        if len(sys.argv) > 1 and case.__name__ not in sys.argv[1:]:
+            continue
+        with v1.Graph().as_default(), v1.Session() as sess:
+            fetches = case(v1)
+            sess.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            found[case.__name__] = plain(sess.run(fetches))
+    kept = json.loads(VALUES.read_text()) if VALUES.exists() and len(sys.argv) > 1 else {}
+    VALUES.write_text(json.dumps(kept | found, separators=(",", ":")).replace('},"', '},\n"') + "\n")
