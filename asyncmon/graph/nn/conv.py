@@ -178,7 +178,7 @@ def _flops(filters: int) -> Callable[..., int]:
 
 
 def gradients_of(*types: str) -> list[Callable[..., list[Tensor | None]]]:
-    """Return the gradients of three ops: the derivatives of ``sum(convolve(images, filters) * output)``.
+    """Return the gradients of three ops: the derivatives of ``sum(conv(images, filters) * output)``.
 
     The derivatives are by images, by filters, and by the output, which is the convolution. Each is
     linear in its operands.
