@@ -479,8 +479,10 @@ async def test_the_gradient_of_gathered_rows_is_slices(other: str) -> None:
     def otherwise() -> tf.Tensor:
         if other == "table":
             return tf.reduce_sum(table)
-        inner = lambda: tf.reduce_sum(tf.gather(table, tf.constant([4], tf.int64)))
-        return tf.constant(0.0) if other == "nothing" else tf.cond(p, lambda: tf.constant(0.0), inner)
+        if other == "nothing":
+            return tf.constant(0.0)
+        rows = tf.constant([4], tf.int64)
+        return tf.cond(p, lambda: tf.constant(0.0), lambda: tf.reduce_sum(tf.gather(table, rows)))
 
     y = tf.cond(p, lambda: 3 * tf.reduce_sum(tf.gather(table, [1, 1])), otherwise)
     (slope,) = tf.gradients(y, table)
