@@ -171,7 +171,8 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     flowing = nest.pack_like(of_first | of_second, outputs)
     for i, grad in flowing.items():
         if isinstance(grad, tuple):
-            flowing[i] = IndexedSlices(*grad, shape_of(captured[i]))
+            values, indices = grad
+            flowing[i] = IndexedSlices(values, indices, shape_of(captured[i]))
     return [None, *map(flowing.get, range(len(captured)))]
 
 
