@@ -12,6 +12,7 @@ from asyncmon.runtime.protocols import close_raw, step_of
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
 from asyncmon.system.error_text import add_note, phrase, text_of
+from asyncmon.system.forgotten_await import note_use_of_coroutine
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Coordinated:
             with scope:
                 return await attempt(self._inner, argument)
         except BaseException as error:
+            note_use_of_coroutine(error)
             cause = self._errors.primary
             self.delivered = self.delivered or error is cause
             if cause is None or error is cause or not self._explains(cause, error):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from asyncmon.system.error_text import add_note, phrase, text_of
+from asyncmon.system.forgotten_await import note_use_of_coroutine
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class ErrorLog:
         """
         if any(error is known for known in self.all):
             return
+        note_use_of_coroutine(error)
         clean = self.is_clean(error)
         error = _raisable(error, source, clean=clean)
         self.all.append(error)

@@ -20,6 +20,7 @@ from asyncmon.runtime.shutdown.deadline import Stage
 from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
+from asyncmon.system.forgotten_await import note_use_of_coroutine
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -174,6 +175,7 @@ class HookSet:
 
     def failed(self, hook: Any, error: BaseException) -> None:
         """Count an error of a hook."""
+        note_use_of_coroutine(error)
         label = self.label(hook)
         self.failures[label] = self.failures.get(label, (0, error))[0] + 1, error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from asyncmon.runtime.program import as_program, global_step_fetch
 from asyncmon.runtime.protocols import ClusterRun, Session, SessionMembers, close_raw
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
+from asyncmon.system.forgotten_await import called_once
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -142,9 +142,7 @@ class SessionManager:
                 if init_op is not None:
                     await session.run(init_op, init_feed_dict)
                 if init_fn is not None:
-                    result = init_fn(session)
-                    if inspect.isawaitable(result):
-                        await result
+                    await called_once(init_fn, session)
             if live is None:
                 await self._was_set(session, restored, before)
             error = await self._try_local_init(session)

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 import anyio
 
 from asyncmon.runtime.protocols import Run, Session
-from asyncmon.system.forgotten_await import use_of_coroutine
 from asyncmon.system.functions import code_of
 
 AFTER_STOP = "Run called even after should_stop requested."
@@ -89,15 +88,9 @@ async def call_step_fn(step_fn: Callable[[StepContext], Any], context: StepConte
     """Return the result of a step function, plain or async.
 
     Raises:
-        TypeError: it is plain, and makes a run that it can neither await nor return, or whose
-            coroutine it uses as if it were the result.
+        TypeError: it is plain, and makes a run that it can neither await nor return.
     """
-    try:
-        result = step_fn(context)
-    except (TypeError, AttributeError) as error:
-        if (place := use_of_coroutine(error)) is None:
-            raise
-        raise TypeError(f"{place} in the step function {step_fn!r}. Make it `async def`.") from error
+    result = step_fn(context)
     if inspect.isawaitable(result):
         return await result
     code = code_of(step_fn)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from types import FrameType
+from collections.abc import Iterator
+from types import FrameType, TracebackType
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -51,8 +52,7 @@ def where_it_waits(task: asyncio.Task[Any]) -> str:
     if not frames:
         return "it has no Python frame"
     last = frames[-1]
-    packages = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames]
-    users = [f for f, package in zip(frames, packages, strict=True) if package not in _LIBRARIES]
+    users = [frame for frame in frames if not _is_library(frame)]
     called_from = f", called from {_place(users[-1])}" if users and users[-1] is not last else ""
     return f"it waits in {_place(last)}{called_from}"
 
@@ -61,10 +61,22 @@ def calling_line() -> tuple[str, int]:
     """Return the file and the number of the innermost line of the user's code that is executing."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+        if not _is_library(frame):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return "<unknown>", 0
+
+
+def user_lines(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames and line numbers of a traceback that belong to the user's code."""
+    while trace is not None:
+        if not _is_library(trace.tb_frame):
+            yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _is_library(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
 
 
 def _place(frame: FrameType) -> str:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import re
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from typing import Any
 
-from asyncmon.system.error_text import calling_line
+from asyncmon.system.error_text import add_note, calling_line, text_of, user_lines
+from asyncmon.system.functions import is_coroutine_function
 
 logger = logging.getLogger(__name__)
 
 _MANY = 64
 _HELD_SECS = 0.25
 _WATCHED = 8
+_ON_COROUTINE = re.compile(r"'coroutine'|(not|feed a) coroutine|coroutine\.__|<coroutine object")
+"""Matches the texts of Python and of this package about a coroutine that is used as a value."""
 
 
 class ForgottenAwait:
@@ -88,24 +94,53 @@ class ForgottenAwait:
             self._watched = watched + 1
 
 
-def use_of_coroutine(error: BaseException) -> str | None:
-    """Return the text for an error that Python raised for an operation on a coroutine, or None.
+def note_use_of_coroutine(error: BaseException) -> None:
+    """Add the line of the user's code to an error of an operation on a coroutine, once.
 
-    It names the function and its line. The coroutine is closed where a variable of it holds it.
+    The coroutine is closed where a variable of that line's function holds it.
     """
-    trace = error.__traceback__
-    if trace is None or "'coroutine'" not in str(error):
-        return None
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    for value in trace.tb_frame.f_locals.values():
+    for one in getattr(error, "exceptions", ()):
+        note_use_of_coroutine(one)
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    failed = next((x for x in reversed(chain) if _ON_COROUTINE.search(text_of(x))), None)
+    traces = list(user_lines(failed.__traceback__)) if failed is not None else []
+    if not traces:
+        return
+    frame, line = traces[-1]
+    for value in frame.f_locals.values():
         if inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
-            value.close()  # the error reports it; Python's warning would be a second report
-    return (
-        f"{code.co_qualname}() at {code.co_filename}:{trace.tb_lineno} uses a coroutine as a value "
-        f"({error}). Write `await` before the call that returned it,"
+            value.close()  # the note reports it; Python's warning would be a second report
+    code = frame.f_code
+    note = (
+        f"{code.co_qualname}() at {code.co_filename}:{line} uses a coroutine as a value. Write `await` "
+        "before the call that returned it, in an `async def` function."
     )
+    if note not in getattr(error, "__notes__", ()):
+        add_note(error, note)
+
+
+async def called_once(fn: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a function, plain or async, that is called at most once a session.
+
+    Raises:
+        RuntimeError: it is plain and called a coroutine function without ``await``. The error names
+            the line.
+    """
+    if is_coroutine_function(fn):
+        return await fn(*args)
+    watch, dropped = _Watch(), ""
+    try:
+        result = fn(*args)
+        dropped = watch.dropped()
+    finally:
+        watch.end(named=bool(dropped))
+    if dropped:
+        raise RuntimeError(
+            f"{dropped} was called and never awaited: write `await`, in an `async def` function."
+        )
+    return await result if inspect.isawaitable(result) else result
 
 
 class _Watch:

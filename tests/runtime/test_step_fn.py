@@ -232,14 +232,3 @@ async def test_sessions_have_the_class_of_the_argument(world: World) -> None:
             return isinstance(step_context, MonitoredSession.StepContext)
 
         assert await sess.run_step_fn(is_one)
-
-
-async def test_a_plain_function_that_uses_a_coroutine_is_named_with_its_line() -> None:
-    def forgets(context: Any) -> bool:
-        loss = context.session.run("loss")
-        return bool(loss <= 0.1)
-
-    async with MonitoredSession(ScriptedCreator(ScriptedSession())) as sess:
-        line = forgets.__code__.co_firstlineno + 2
-        with pytest.raises(TypeError, match=rf"forgets\(\) at .*test_step_fn.py:{line} .*`await`"):
-            await sess.run_step_fn(forgets)

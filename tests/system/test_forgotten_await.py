@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import asyncmon as am
+from asyncmon import graph as g
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
@@ -195,3 +196,98 @@ async def test_a_call_in_a_hook_that_is_not_awaited_is_named_with_its_place(
             with pytest.warns(RuntimeWarning, match=f"'{name}' was never awaited") as caught:
                 await sess.run(step)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+async def forgets(session: Any) -> None:
+    loss = session.run("x")
+    assert loss <= 0.1
+
+
+class Forgets(am.SessionRunHook):
+    def __init__(self, moment: str) -> None:
+        setattr(self, moment, self.at_moment)
+
+    async def at_moment(self, first: Any, *_: Any) -> None:
+        await forgets(getattr(first, "session", first))
+
+
+@pytest.mark.parametrize("moment", ["after_create_session", "before_run", "end", "background"])
+async def test_a_hook_that_uses_a_coroutine_is_named_with_its_line(moment: str) -> None:
+    with pytest.raises(TypeError, match=f"{line_of(forgets, 'assert')} uses a coroutine .*`await`"):
+        await train(hooks=[Forgets(moment)])
+
+
+async def train(step: Any = None, **options: Any) -> None:
+    creator = ScriptedCreator(ScriptedSession(values={"x": 1}))
+    async with am.MonitoredSession(creator, **options) as sess:
+        await (sess.run("x") if step is None else step(sess))
+        await sess.run("x")
+
+
+@forgetful
+async def test_a_step_function_or_body_that_uses_a_coroutine_is_named_with_its_line() -> None:
+    def plain(context: am.StepContext) -> Any:
+        return context.session.run("x") + 1
+
+    async def function(context: am.StepContext) -> Any:
+        return plain(context)
+
+    with pytest.raises(TypeError, match=f"{line_of(plain, 'return')} uses a coroutine"):
+        await train(lambda sess: sess.run_step_fn(plain))
+    with pytest.raises(TypeError, match=f"{line_of(plain, 'return')} uses a coroutine"):
+        await train(lambda sess: sess.run_step_fn(function))
+    with pytest.raises(TypeError, match=f"{line_of(forgets, 'assert')} uses a coroutine"):
+        await train(forgets)
+
+
+async def test_a_hook_whose_errors_are_logged_is_named_with_its_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hook = Forgets("before_run")
+    hook.on_error = "log"
+    await train(hooks=[hook])
+    assert f"{line_of(forgets, 'assert')} uses a coroutine" in caplog.text
+
+
+@forgetful
+async def test_a_py_func_that_uses_a_coroutine_is_named_with_its_line() -> None:
+    async def slow() -> float:
+        return 1.0
+
+    def half() -> Any:
+        return slow() / 2
+
+    with g.Graph().as_default():
+        y = g.py_func(half, [], g.float32)
+        async with g.Session() as sess:
+            with pytest.raises(am.errors.InvalidArgumentError) as caught:
+                await sess.run(y)
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert f"{line_of(half, 'return')} uses" in caught.value.__cause__.__notes__[0]
+
+
+async def test_an_init_fn_that_drops_a_coroutine_is_refused_with_its_line() -> None:
+    def init_fn(_: Any, session: Any) -> None:
+        session.run(ready)
+
+    with g.Graph().as_default():
+        ready = g.constant(1)
+        scaffold = am.Scaffold(init_fn=init_fn)
+        line = line_of(init_fn, "session.run")
+        with pytest.raises(RuntimeError, match=f"run\\(\\) at {line} was called and never awaited"):
+            await am.MonitoredSession(am.ChiefSessionCreator(scaffold)).start()
+
+
+@forgetful
+async def test_a_feed_that_is_a_coroutine_is_named_with_its_line() -> None:
+    async def batch() -> float:
+        return 1.0
+
+    async def step(sess: Any) -> None:
+        await sess.run(x, {x: batch()})
+
+    with g.Graph().as_default():
+        x = g.placeholder(g.float32)
+        with pytest.raises(TypeError, match=f"{line_of(step, 'run')} uses a coroutine"):
+            async with am.MonitoredSession() as sess:
+                await step(sess)

@@ -25,6 +25,7 @@ from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import text_of
+from asyncmon.system.forgotten_await import note_use_of_coroutine
 from asyncmon.system.functions import is_coroutine_function, qualified_name
 
 
@@ -125,6 +126,7 @@ _KINDS: tuple[tuple[type[Exception], type[OpError]], ...] = (
 
 
 def _op_error(func: Any, error: Exception) -> OpError:
+    note_use_of_coroutine(error)
     kind = next((kind for cause, kind in _KINDS if isinstance(error, cause)), UnknownError)
     if kind is OutOfRangeError:
         return kind(f"{qualified_name(func)} has no more data.")

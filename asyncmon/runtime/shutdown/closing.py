@@ -24,6 +24,7 @@ from asyncmon.runtime.shutdown.outcome import (
 )
 from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.system.error_text import phrase
+from asyncmon.system.forgotten_await import note_use_of_coroutine
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,8 @@ class Closing:
             logger.exception("The session could not be closed in order.")
             outcome = Outcome(phrase(error), error)
         outcome = self.outcome = await self._clean_up(outcome)
+        if outcome.error is not None:
+            note_use_of_coroutine(outcome.error)
         logger.log(
             logging.INFO if outcome.error is None else logging.WARNING,
             "Session ended%s: %s.",
