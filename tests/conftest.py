@@ -21,6 +21,21 @@ hypothesis.settings.register_profile("asyncmon", deadline=None)  # real time, an
 hypothesis.settings.load_profile("asyncmon")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--seeds FIRST:COUNT``: the seeds of campaigns, instead of their short form's."""
+    parser.addoption("--seeds", default=None, metavar="FIRST:COUNT")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that is marked as a campaign once for each seed."""
+    mark = metafunc.definition.get_closest_marker("campaign")
+    if mark is not None:
+        first, count = 0, mark.kwargs["short"]
+        if given := metafunc.config.getoption("--seeds"):
+            first, count = map(int, given.split(":"))
+        metafunc.parametrize("seed", range(first, first + count))
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C reach the programs that tests start: they inherit that it is ignored.
 

@@ -130,35 +130,31 @@ def damage(directory: Path, dice: random.Random) -> str:
     return f"{file.name} is {file.lstat() if file.is_symlink() or file.exists() else 'missing'}"
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("rounds", [60, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.campaign("damage", short=60)
 async def test_the_newest_intact_checkpoint_is_restored(
-    tmp_path: Path, make_session: MakeSession, rounds: int
+    tmp_path: Path, make_session: MakeSession, seed: int
 ) -> None:
-    await saved(tmp_path / "first", make_session, 1, 2)
     (tmp_path / "outside").write_text("not ours")
-    for seed in range(rounds):
-        directory = tmp_path / "copy" / str(seed)
-        shutil.copytree(tmp_path / "first", directory)
-        done = damage(directory, random.Random(seed))
-        await look_at(directory)
-        step = await restored(directory, make_session)
-        assert step in {1, 2}, done
-        problems = {one.path[-3:]: one.problem for one in await verify(directory)}
-        assert (step == 2) == (problems.get("m-2", "it is missing") is None), (done, problems)
-        saver = Saver(max_to_keep=2)
-        session = make_session(global_step=np.int64(3), w=np.full(40, 3.0), name=np.array("x"))
-        refused = None
-        try:
-            await saver.save(session, directory / "m", 3)
-        except OpError as error:
-            refused = error
-        if refused is None:
-            assert await restored(directory, make_session) == 3, done
-        else:
-            assert str(directory) in str(refused), done
-        await saver.close()
-        shutil.rmtree(directory)
+    directory = tmp_path / "run"
+    await saved(directory, make_session, 1, 2)
+    done = damage(directory, random.Random(seed))
+    await look_at(directory)
+    step = await restored(directory, make_session)
+    assert step in {1, 2}, done
+    problems = {one.path[-3:]: one.problem for one in await verify(directory)}
+    assert (step == 2) == (problems.get("m-2", "it is missing") is None), (done, problems)
+    saver = Saver(max_to_keep=2)
+    session = make_session(global_step=np.int64(3), w=np.full(40, 3.0), name=np.array("x"))
+    refused = None
+    try:
+        await saver.save(session, directory / "m", 3)
+    except OpError as error:
+        refused = error
+    if refused is None:
+        assert await restored(directory, make_session) == 3, done
+    else:
+        assert str(directory) in str(refused), done
+    await saver.close()
     assert (tmp_path / "outside").read_text() == "not ours"
 
 

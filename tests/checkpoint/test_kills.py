@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def campaign(kind: str, directory: Path, rounds: int, seed: int) -> list[dict[str, Any]]:
+def killed(kind: str, directory: Path, rounds: int, seed: int) -> list[dict[str, Any]]:
     path = f"{HERE}{os.pathsep}{HERE.parents[1]}"
     out = subprocess.run(
         [sys.executable, str(HERE / "victim.py"), kind, str(directory), str(rounds), str(seed)],
@@ -32,18 +32,13 @@ def campaign(kind: str, directory: Path, rounds: int, seed: int) -> list[dict[st
 
 def test_killed_at_each_system_call_of_a_save(tmp_path: Path) -> None:
     """SA-19: the newest restorable checkpoint is at least the last acknowledged one."""
-    results = campaign("calls", tmp_path, 0, 0)
+    results = killed("calls", tmp_path, 0, 0)
     assert len(results) > 30
     assert {result["acknowledged"] for result in results} == {2}
     assert {result["step"] for result in results} == {2, 3}  # before its commit, and after it
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    results = campaign("moments", tmp_path, 20, 1)
+@pytest.mark.campaign("kills", short=1)
+def test_killed_at_random_moments(tmp_path: Path, seed: int) -> None:
+    results = killed("moments", tmp_path, 20, seed)
     assert max(result["step"] for result in results) > 3
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_killed_at_three_hundred_random_moments(tmp_path: Path) -> None:
-    assert len(campaign("moments", tmp_path, 300, 2)) == 300

@@ -7,10 +7,12 @@ files, and with everything.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from asyncmon.checkpoint import KeepBest, Saver, prune
 from asyncmon.testing import simulate
@@ -67,20 +69,27 @@ def run(crashes: Crashes, main: Callable[[], Awaitable[None]]) -> None:
     simulate({"main": main}, disk=crashes.disk)
 
 
+@pytest.mark.campaign("lost-writes", short=2)
 def test_every_acknowledged_checkpoint_survives_a_crash_of_the_machine(
-    make_session: MakeSession,
+    make_session: MakeSession, seed: int
 ) -> None:
-    crashes = Crashes()
+    """Saves, a step that is saved twice, retention and prunes in an order that the seed decides."""
+    crashes, dice = Crashes(), random.Random(seed)
 
     async def main() -> None:
         saver = Saver(
-            max_to_keep=2, shard_bytes=64, keep_best=KeepBest("loss"), keep_checkpoint_every_n_hours=1e9
+            max_to_keep=dice.choice([1, 2, 2, 3]),
+            shard_bytes=dice.choice([64, 1 << 20]),
+            keep_best=dice.choice([KeepBest("loss"), None]),
+            keep_checkpoint_every_n_hours=1e9,
         )
         crashes.acknowledge(0)
-        for step in (1, 2, 2, 3, 4):
+        for step in (1, 2, 2, *range(3, dice.choice([4, 5, 6]))):
             session = make_session(global_step=np.int64(step), a=np.full(20, float(step)))
-            await saver.save(session, "/deep/run/m", step, metrics={"loss": float(step == 2)})
+            await saver.save(session, "/deep/run/m", step, metrics={"loss": dice.random()})
             crashes.acknowledge(step)
+            if dice.random() < 0.2:
+                await prune("/deep/run", dice.choice([1, 2]))
         await saver.close()
 
     run(crashes, main)

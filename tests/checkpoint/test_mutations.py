@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio
 
-MUTATIONS = 200
+MUTATIONS = 50
 
 
 def mutate(path: Path, choose: random.Random) -> None:
@@ -43,7 +43,7 @@ def mutate(path: Path, choose: random.Random) -> None:
     path.write_bytes(data)
 
 
-async def campaign(directory: Path, make_session: Callable[..., Any], count: int, seed: int) -> int:
+async def mutations(directory: Path, make_session: Callable[..., Any], count: int, seed: int) -> int:
     def state(step: int) -> dict[str, Any]:
         return {
             "w": np.full((20, 5), float(step)),
@@ -87,13 +87,9 @@ async def campaign(directory: Path, make_session: Callable[..., Any], count: int
     return noticed
 
 
-async def test_two_hundred_mutations(tmp_path: Path, make_session: Callable[..., Any]) -> None:
-    assert await campaign(tmp_path, make_session, MUTATIONS, 1) > MUTATIONS / 5
-
-
-@pytest.mark.slow
-async def test_two_thousand_mutations(tmp_path: Path, make_session: Callable[..., Any]) -> None:
-    assert await campaign(tmp_path, make_session, 2000, 2) > 400
+@pytest.mark.campaign("damage", short=4)
+async def test_damage_is_noticed(tmp_path: Path, make_session: Callable[..., Any], seed: int) -> None:
+    assert await mutations(tmp_path, make_session, MUTATIONS, seed) > MUTATIONS / 8
 
 
 def signed(body: bytes) -> bytes:

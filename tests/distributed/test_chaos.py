@@ -208,22 +208,6 @@ async def check(cluster: Cluster) -> None:
                 assert warned or kills or ("worker", 0) in killed, (worker, before, after)
 
 
-async def one_round(directory: Path, seed: int) -> Cluster:
-    ports = [free_port(), free_port()]
-    async with Proxy(ports[0]) as first, Proxy(ports[1]) as second:
-        cluster = Cluster(directory, [first, second], ports, seed)
-        await cluster.train()
-    try:
-        await check(cluster)
-    except AssertionError as error:
-        error.add_note(f"Seed {seed}: {cluster.faults}; logs in {directory}")
-        raise
-    for child in cluster.children:
-        with pytest.raises(ProcessLookupError):
-            os.kill(child.pid, 0)
-    return cluster
-
-
 @pytest.mark.asyncio
 async def test_a_step_half_done_before_a_restore_is_not_completed_after_it() -> None:
     barrier = UpdateBarrier(lease_secs=5.0)
@@ -254,17 +238,18 @@ async def test_a_restore_does_not_wait_for_a_snapshot_whose_release_was_lost() -
     await other
 
 
-@pytest.mark.slow
+@pytest.mark.campaign("cluster", short=1)
 @pytest.mark.asyncio
-@pytest.mark.parametrize("seed", [100, 102])
 async def test_training_outlives_faults(tmp_path: Path, seed: int) -> None:
-    await one_round(tmp_path, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.asyncio
-@pytest.mark.timeout(0)
-async def test_training_outlives_faults_in_a_hundred_rounds(tmp_path: Path) -> None:
-    for seed in range(100, 200):
-        (directory := tmp_path / str(seed)).mkdir()
-        await one_round(directory, seed)
+    ports = [free_port(), free_port()]
+    async with Proxy(ports[0]) as first, Proxy(ports[1]) as second:
+        cluster = Cluster(tmp_path, [first, second], ports, seed)
+        await cluster.train()
+    try:
+        await check(cluster)
+    except AssertionError as error:
+        error.add_note(f"Seed {seed}: {cluster.faults}; logs in {tmp_path}")
+        raise
+    for child in cluster.children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child.pid, 0)

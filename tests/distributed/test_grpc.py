@@ -317,14 +317,9 @@ async def fuzz(rounds: int, seed: int) -> None:
 
 
 @pytest.mark.asyncio
-async def test_fuzzed_frames_disturb_nobody() -> None:
-    await fuzz(100, 1)
-
-
-@pytest.mark.asyncio
-@pytest.mark.slow
-async def test_very_many_fuzzed_frames_disturb_nobody() -> None:
-    await fuzz(2000, 2)
+@pytest.mark.campaign("cluster", short=1)
+async def test_fuzzed_frames_disturb_nobody(seed: int) -> None:
+    await fuzz(100, seed)
 
 
 @pytest.mark.asyncio

@@ -23,16 +23,9 @@ def test_a_cluster_counts_every_step_once() -> None:
     assert report.secs < 10
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.campaign("simulation", short=50)
 def test_the_promises_hold_under_the_faults_of_a_seed(seed: int) -> None:
     Run().simulate(seed=seed, faults=FAULTS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 1000, 100))
-def test_the_promises_hold_under_the_faults_of_1000_seeds(first: int) -> None:
-    for seed in range(first, first + 100):
-        Run().simulate(seed=seed, faults=FAULTS)
 
 
 @pytest.mark.parametrize("secs", [0.026, 0.036, 0.044])

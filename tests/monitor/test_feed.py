@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import random
 import tracemalloc
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -67,6 +68,48 @@ async def test_a_viewer_that_comes_back_has_no_gap_and_no_duplicate() -> None:
                 await viewer.until("scalars", len(steps_of(viewer)) + 1)
             assert steps_of(viewer) == [round_, round_ + 1, round_ + 2]
             last = viewer.events[-1][1]
+
+
+@pytest.mark.campaign("monitor", short=10)
+async def test_viewers_that_come_stall_and_go_have_no_gap_and_no_duplicate(seed: int) -> None:
+    dice, run, last = random.Random(seed), ScriptedRun(), 2000
+    app = am.monitor.create_app(run)
+
+    async def view() -> None:
+        await asyncio.sleep(dice.uniform(0, 5))
+        headers: dict[str, str] = {}
+        expected = 0
+        while expected <= last:
+            async with viewing(app, **headers) as viewer:
+                await asyncio.sleep(dice.uniform(0, 4))
+                if dice.random() < 0.5:
+                    viewer.reading.clear()
+                    await asyncio.sleep(dice.choice([0.1, 3, 30]))
+                    viewer.reading.set()
+                    await asyncio.sleep(1)
+            for kind, number, data in viewer.events:
+                headers = {"last_event_id": str(number)}
+                if kind == "reset":
+                    expected = 0  # it asks for all points then, and gets later ones here
+                for step in data.get("series", {}).get("loss", {}).get("steps", []):
+                    assert step == (expected or step)
+                    expected = step + 1
+
+    async def train() -> None:
+        for step in range(last):
+            add(run, step)
+            await asyncio.sleep(dice.choice([0, 0, 0, 0.01, 0.2]))
+        step = last
+        while True:  # so that those see it who were reset
+            add(run, step)
+            step += 1
+            await asyncio.sleep(0.2)
+
+    async with assert_nothing_left_behind(), asyncio.TaskGroup() as group:
+        training = group.create_task(train())
+        viewers = [group.create_task(view()) for _ in range(dice.randrange(1, 12))]
+        await asyncio.wait(viewers)
+        training.cancel()
 
 
 async def test_points_and_the_events_after_their_cursor_fit() -> None:

@@ -87,9 +87,7 @@ SOURCES = {"plain": plain, "shuffled": shuffled, "counter": Counter}
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("together", [1, 2])
-@pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, 50))]
-)
+@pytest.mark.campaign("recovery", short=6)
 async def test_each_element_counts_once(
     world: World, tmp_path: Path, source: str, together: int, seed: int
 ) -> None:

@@ -13,16 +13,18 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(300, marks=pytest.mark.slow)])
-@pytest.mark.timeout(1200)
-def test_each_checkpoint_has_the_exact_sequence_of_elements(tmp_path: Path, kills: int) -> None:
+KILLS = 6
+
+
+@pytest.mark.campaign("kills", short=1)
+def test_each_checkpoint_has_the_exact_sequence_of_elements(tmp_path: Path, seed: int) -> None:
     """After each kill, the states, positions and metrics of all checkpoints belong together."""
     out = subprocess.run(
-        [sys.executable, str(HERE / "killed_training.py"), str(tmp_path), str(kills), "1"],
+        [sys.executable, str(HERE / "killed_training.py"), str(tmp_path), str(KILLS), str(seed)],
         stdout=subprocess.PIPE, text=True, check=True,
         env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
     )  # fmt: skip
     found = json.loads(out.stdout)
     assert found["wrong"] == []
-    assert found["killed"] >= kills
+    assert found["killed"] >= KILLS
     assert found["passes"]

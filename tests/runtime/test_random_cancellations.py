@@ -112,26 +112,21 @@ class Program:
             await self.act()
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(40), pytest.param(range(40, 2040), marks=pytest.mark.slow)], ids=["short", "long"]
-)
-@pytest.mark.timeout(900)
-async def test_cancelled_calls_leave_whole_steps(world: World, tmp_path: Path, seeds: range) -> None:
-    for seed in seeds:
-        dice = random.Random(seed)
-        directory = tmp_path / str(seed)
-        scaffold = Scaffold(program=world.program, saver=Saver(max_to_keep=2))
-        hooks = [Slow(dice), CheckpointSaverHook(directory, save_secs=0.7, scaffold=scaffold)]
-        creator = world.creator(scaffold=scaffold)
-        async with assert_nothing_left_behind(directory):
-            async with MonitoredSession(creator, hooks, 3) as sess:
-                program = Program(world, sess, dice)
-                tasks = [program.task(dice.randrange(1, 8)) for _ in range(dice.randrange(1, 5))]
-                await asyncio.gather(*tasks)
-                step = sess.global_step
-                assert step is not None
-                assert program.done <= step <= program.done + program.cancelled, seed
-                assert float(await sess.peek(world.weight)) == step, seed
-            async with await load_checkpoint(directory) as reader:
-                assert reader.facts.step == step, seed
-                assert float(await reader.get_tensor("weight")) == step, seed
+@pytest.mark.campaign("cancellation", short=40)
+async def test_cancelled_calls_leave_whole_steps(world: World, tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    scaffold = Scaffold(program=world.program, saver=Saver(max_to_keep=2))
+    hooks = [Slow(dice), CheckpointSaverHook(tmp_path, save_secs=0.7, scaffold=scaffold)]
+    creator = world.creator(scaffold=scaffold)
+    async with assert_nothing_left_behind(tmp_path):
+        async with MonitoredSession(creator, hooks, 3) as sess:
+            program = Program(world, sess, dice)
+            tasks = [program.task(dice.randrange(1, 8)) for _ in range(dice.randrange(1, 5))]
+            await asyncio.gather(*tasks)
+            step = sess.global_step
+            assert step is not None
+            assert program.done <= step <= program.done + program.cancelled
+            assert float(await sess.peek(world.weight)) == step
+        async with await load_checkpoint(tmp_path) as reader:
+            assert reader.facts.step == step
+            assert float(await reader.get_tensor("weight")) == step

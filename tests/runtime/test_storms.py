@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -150,27 +149,14 @@ async def ride_out(world: World, directory: Path, seed: int) -> Weather:
     return weather
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.campaign("errors", short=12)
 async def test_a_storm_of_errors_leads_to_the_state_of_a_quiet_run(
     world: World, tmp_path: Path, seed: int
 ) -> None:
-    weather = await ride_out(world, tmp_path, seed)
-    assert weather.struck
+    await ride_out(world, tmp_path, seed)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_hundreds_of_storms_strike_everywhere(world: World, tmp_path: Path) -> None:
-    """The long form: a few thousand errors, all recovered from."""
-    struck: set[str] = set()
-    for seed in range(100, 400):
-        directory = tmp_path / str(seed)
-        struck.update((await ride_out(world, directory, seed)).struck)
-        shutil.rmtree(directory)
-    assert struck == set(PLACES)
-
-
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.campaign("stops", short=50)
 async def test_stops_from_tasks_and_threads_end_a_session_once(world: World, seed: int) -> None:
     dice = random.Random(seed)
     record = RecordingHook()

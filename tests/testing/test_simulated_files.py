@@ -14,6 +14,7 @@ from asyncmon.system.files import in_thread, system_calls
 from asyncmon.testing import SimulationError, simulate
 from asyncmon.testing.simulation import (
     Disk,
+    Faults,
     at,
     crash,
     crash_at_write,
@@ -44,7 +45,7 @@ async def train(saves: Acknowledged, last: int = 40, secs: float = 0.1) -> list[
     async with am.MonitoredTrainingSession(
         checkpoint_dir="/run", save_checkpoint_secs=None, hooks=hooks
     ) as sess:
-        first = int(sess.global_step)
+        first = reached = int(sess.global_step)
         assert first >= saves.step, "an acknowledged checkpoint is lost"
         while not sess.should_stop():
             await asyncio.sleep(secs)
@@ -83,6 +84,24 @@ def test_a_full_disk_is_an_error_of_the_save() -> None:
     saves = Acknowledged()
     with pytest.raises(am.errors.ResourceExhaustedError, match="No space left"):
         simulate({"train": lambda: train(saves)}, [at(1, fill_disk(10))])
+
+
+@pytest.mark.campaign("disk", short=10)
+def test_no_acknowledged_checkpoint_is_lost_by_faults_of_the_disk(seed: int) -> None:
+    """A full disk ends the training, which is started again, as a service manager would do."""
+    saves = Acknowledged()
+
+    async def restarted() -> list[int]:
+        while True:
+            try:
+                return await train(saves)
+            except am.errors.ResourceExhaustedError:
+                await asyncio.sleep(1)
+
+    kinds = ["crash", "crash_at_write", "kill", "fill_disk", "slow_disk"]
+    faults = Faults(secs=5, count=5, kinds=kinds, longest=4)
+    report = simulate({"train": restarted}, seed=seed, faults=faults, deadline_secs=200)
+    assert report.results["train"][1] == 40
 
 
 def test_a_slow_disk_delays_saves_and_not_steps() -> None:

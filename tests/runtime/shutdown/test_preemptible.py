@@ -101,8 +101,10 @@ def saved_step(directory: Path) -> int | None:
     return None if state is None else state[0]
 
 
-def stop_at_random(directory: Path, seed: int) -> None:
+@pytest.mark.campaign("stops", short=6)
+def test_random_stops_end_as_the_table_says(tmp_path: Path, seed: int) -> None:
     """Stop a program once or twice, and compare its status with the table."""
+    directory = tmp_path
     chance = random.Random(seed)
     host = chance.choice(["am.run", "am.run", "asyncio.run", "service"])
     hang = chance.choice(HANGS[host])
@@ -138,14 +140,3 @@ def stop_at_random(directory: Path, seed: int) -> None:
     if status == 1 and host == "am.run":
         assert not is_saved, (case, out, errors)
         assert "is not saved: the last saved state is" in errors, (case, out, errors)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_six_random_stops_end_as_the_table_says(tmp_path: Path, seed: int) -> None:
-    stop_at_random(tmp_path, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 300))
-def test_200_random_stops_end_as_the_table_says(tmp_path: Path, seed: int) -> None:
-    stop_at_random(tmp_path, seed)
