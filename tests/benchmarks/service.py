@@ -1,7 +1,8 @@
 """The figures of the service of ``examples/service``: ``python tests/benchmarks/service.py [row ...]``.
 
 The service is a process of its own. This one sends 500 requests a second to it over loopback, while it
-waits for its first rows (idle) and while it trains flat out. Rows: in-process, local.
+waits for its first rows (idle) and while it trains flat out. Rows: in-process, local, and by-hand: the
+same service as its user would write it otherwise, with numpy in a thread under a lock.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness import Row, command
+from harness import QUICK, Measure, Row, command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "service"
 sys.path.insert(0, str(EXAMPLE))
@@ -41,9 +42,9 @@ class Found(NamedTuple):
 
 
 @contextlib.contextmanager
-def service(directory: str, *options: str) -> Iterator[int]:
+def service(directory: str, *options: str, script: Path = EXAMPLE / "main.py") -> Iterator[int]:
     """Start the service, and yield its port."""
-    command = [sys.executable, str(EXAMPLE / "main.py"), "--port", "0", "--dir", directory]
+    command = [sys.executable, str(script), "--port", "0", "--dir", directory]
     with subprocess.Popen(
         [*command, "--sizes", "784,512,512,10", *options], stderr=subprocess.PIPE, text=True
     ) as process:
@@ -60,13 +61,13 @@ def service(directory: str, *options: str) -> Iterator[int]:
             process.communicate()
 
 
-async def load(port: int, secs: float) -> tuple[list[float], float]:
+async def load(port: int, secs: float, rate: int = RATE) -> tuple[list[float], float]:
     """Send requests; return the seconds from when each was due to its answer, and steps a second."""
     client, start = Client(port), time.perf_counter()
     gc.collect()
-    answers = await client.load("/predict", ASKED, RATE, secs)
+    answers = await client.load("/predict", ASKED, rate, secs)
     took = time.perf_counter() - start
-    assert client.counts == {200: RATE * secs}, client.counts
+    assert client.counts == {200: rate * secs}, client.counts
     return client.latencies, (step_in(answers[-1]) - step_in(answers[0])) / took
 
 
@@ -119,9 +120,40 @@ def local() -> list[Row]:
     return figures("local", 2, "--master", "local")
 
 
-ROWS: dict[str, Callable[[], list[Row]]] = {
+async def beside_by_hand(rate: int) -> Row:
+    """Both services train flat out and take turns at answering so many requests a second."""
+    found: dict[str, list[tuple[float, float]]] = {"ours": [], "by hand": []}
+    scripts = {"ours": EXAMPLE / "main.py", "by hand": Path(__file__).with_name("service_by_hand.py")}
+    for _ in range(1 if QUICK else ROUNDS):
+        for name, script in scripts.items():
+            with tempfile.TemporaryDirectory() as directory, service(directory, script=script) as port:
+                await Client(port).load("/learn", TAUGHT, 500, 1)
+                await alone(port, 1.0)
+                for _ in range(STRETCHES):
+                    late, steps = await load(port, SECS, rate)
+                    found[name].append((p99(late), steps))
+    middle = {
+        name: [statistics.median(column) for column in zip(*figures, strict=True)]
+        for name, figures in found.items()
+    }
+    (ours, our_steps), (theirs, their_steps) = middle.values()
+    said = ", ".join(
+        f"{name}: p99 {late * 1e3:.1f} ms, {steps:.0f} steps/s"
+        for name, (late, steps) in middle.items()
+    )
+    met = ours <= theirs and our_steps >= 0.9 * their_steps
+    ratios = {"p99 by hand": ours / theirs, "a step by hand": their_steps / our_steps}
+    return Row(f"a service, {rate} requests/s", said, "p99 1x, steps 0.9x", met, ratios)
+
+
+async def by_hand() -> list[Row]:
+    return [await beside_by_hand(rate) for rate in (50, 200, RATE)]
+
+
+ROWS: dict[str, Measure] = {
     "in-process": lambda: figures("in process", 3),
     "local": local,
+    "by-hand": by_hand,
 }
 
 
