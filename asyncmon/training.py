@@ -9,7 +9,14 @@ from numbers import Real
 from typing import Any, Final, Literal, cast
 
 from asyncmon.checkpoint import Saver
-from asyncmon.hooks import CheckpointSaverHook, ClusterHook, StepCounterHook, SummarySaverHook
+from asyncmon.hooks import (
+    CheckpointSaverHook,
+    ClusterHook,
+    LoggersHook,
+    StepCounterHook,
+    SummarySaverHook,
+    TensorBoardLogger,
+)
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,
@@ -20,6 +27,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.protocols import ProgramMembers
+from asyncmon.summary import Logger
 from asyncmon.system.members import members_of
 
 
@@ -60,6 +68,7 @@ def MonitoredTrainingSession(
     save_on_cancel: bool = False,
     resume: str | os.PathLike[str] = "auto",
     keep_live_variables: bool = True,
+    loggers: Iterable[Logger] = (),
 ) -> MonitoredSession:
     """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
 
@@ -109,6 +118,8 @@ def MonitoredTrainingSession(
             ``"auto"`` continues.
         keep_live_variables: whether a chief that is started again in a cluster keeps the variables on
             the servers if they are newer than the checkpoint; False restores it, as TF1 does.
+        loggers: get what is logged by ``sess.log`` and the like, and what the hooks write, besides the
+            event file in ``summary_dir``; see :class:`LoggersHook`.
 
     Raises:
         ValueError: both seconds and steps are given, for checkpoints or for summaries; or both a saver
@@ -141,11 +152,18 @@ def MonitoredTrainingSession(
     hooks = [*hooks, *(members.session_hooks() if members.session_hooks is not None else ())]
     policies: Any = {"recovery": recovery, "signals": signals, "interrupt": interrupt}
     if not is_chief:
+        hooks.append(LoggersHook(()))  # what the chief logs, too
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)
         return MonitoredSession(creator, hooks, stop_grace_period_secs, **policies)
     scaffold = scaffold if scaffold is not None else Scaffold(program=program)
     summary_dir = summary_dir or checkpoint_dir
     chief_hooks: list[SessionRunHook] = list(chief_only_hooks)
+    loggers = list(loggers)
+    is_written = any(isinstance(one, TensorBoardLogger) for one in loggers)
+    if summary_dir and not is_written and "://" not in os.fspath(summary_dir):
+        loggers.insert(0, TensorBoardLogger(summary_dir))
+    if loggers:
+        chief_hooks.append(LoggersHook(loggers))
     if summary_dir:
         if log_step_count_steps and log_step_count_steps > 0:
             chief_hooks.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))

@@ -25,9 +25,11 @@ from asyncmon.hooks.curves import CurvesHook
 from asyncmon.hooks.eval_hook import EvalHook, Evaluations, InMemoryEvaluatorHook
 from asyncmon.hooks.evaluation import evaluate, evaluate_checkpoints
 from asyncmon.hooks.every import EveryHook, every
+from asyncmon.hooks.file_loggers import CsvLogger, TensorBoardLogger
 from asyncmon.hooks.hook_support import veto_saving
 from asyncmon.hooks.jsonl_writer import JsonlWriter
 from asyncmon.hooks.logging_tensor import LoggingTensorHook
+from asyncmon.hooks.loggers import LoggersHook
 from asyncmon.hooks.loop_lag import LoopLagHook
 from asyncmon.hooks.ops_hooks import FeedFnHook, FinalOpsHook
 from asyncmon.hooks.profiler import ProfilerHook
@@ -39,13 +41,13 @@ from asyncmon.hooks.stopping import (
 from asyncmon.hooks.summary_saver import SummarySaverHook
 
 __all__ = [
-    "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "CurvesHook", "EarlyStoppingHook",
-    "EvalHook", "Evaluations", "EveryHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook",
-    "InMemoryEvaluatorHook", "JsonlWriter", "LoggingTensorHook", "LoopLagHook",
-    "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook", "ProgressHook",
-    "StepCounterHook", "StopAtStepHook", "StopRule", "SummarySaverHook", "evaluate",
-    "evaluate_checkpoints", "every", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
-    "stop_if_no_increase", "veto_saving",
+    "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "CsvLogger", "CurvesHook",
+    "EarlyStoppingHook", "EvalHook", "Evaluations", "EveryHook", "FeedFnHook", "FinalOpsHook",
+    "GlobalStepWaiterHook", "InMemoryEvaluatorHook", "JsonlWriter", "LoggersHook",
+    "LoggingTensorHook", "LoopLagHook", "NanLossDuringTrainingError", "NanTensorHook",
+    "ProfilerHook", "ProgressHook", "StepCounterHook", "StopAtStepHook", "StopRule",
+    "SummarySaverHook", "TensorBoardLogger", "evaluate", "evaluate_checkpoints", "every",
+    "stop_if_higher", "stop_if_lower", "stop_if_no_decrease", "stop_if_no_increase", "veto_saving",
 ]
 # fmt: on
 # isort: on

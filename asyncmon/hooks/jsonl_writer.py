@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
+
 from asyncmon.summary.events import SessionLog, Summary, Value
+from asyncmon.summary.logged import Image, LoggedValue
+from asyncmon.summary.values import HParam
 from asyncmon.system import clock, files
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.diagnostics import Diagnostics
+from asyncmon.system.error_text import phrase
 from asyncmon.system.process import ProcessLocal
 
+logger = logging.getLogger(__name__)
+
+_MOST_PENDING = 100_000  # lines, while the disk fails
 _STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKPOINT: "checkpoint"}
 
 # one writer at a time appends to a file: the others could take half a line for that of a crash
@@ -26,7 +36,7 @@ _writing: ProcessLocal[
 
 
 class JsonlWriter:
-    """A summary writer for hooks that writes one JSON object per line.
+    """A summary writer for hooks, and a logger, that writes one JSON object per line.
 
     Scalars and texts are written by tag, histograms as count, minimum, maximum and mean; images and
     other kinds are omitted. NaN and infinities are the strings ``"NaN"``, ``"Infinity"`` and
@@ -35,7 +45,8 @@ class JsonlWriter:
 
     ``add_*`` methods do not block. Lines are written in the background after ``flush_secs``, and by
     ``flush`` and ``close``, which raise errors of the disk. Lines that cannot be written are kept and
-    retried. Lines added without a running event loop are pending until there is one.
+    retried, the newest 100,000. Lines added without a running event loop are pending until there is
+    one.
 
     Args:
         path: the file. The first write makes it and its directory.
@@ -48,6 +59,8 @@ class JsonlWriter:
         # {"step": 11, "time": 1700000000.0, "loss": 0.25}
     """
 
+    blocking = False  # as a logger
+
     def __init__(self, path: str | os.PathLike[str], flush_secs: float = 2.0) -> None:
         self._path = os.fspath(path)
         self._flush_secs = flush_secs
@@ -57,6 +70,8 @@ class JsonlWriter:
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Lock
         self._started = False
+        self.dropped = 0
+        """The number of lines that were dropped: the disk failed for too long."""
         self._diagnostics = Diagnostics("The lines")
 
     def start(self, global_step: int | None = None) -> None:
@@ -68,6 +83,18 @@ class JsonlWriter:
     def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
         """Add a scalar."""
         self._add(global_step, {tag: _number(value)})
+
+    def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
+        """Add logged values as one line, see :class:`~asyncmon.summary.Logger`."""
+        plain = {tag: _plain_logged(value) for tag, value in values.items()}
+        plain = {tag: value for tag, value in plain.items() if value is not None}
+        if plain:
+            self._add(step, plain, wall_time)
+
+    def write_config(self, config: Mapping[str, HParam]) -> None:
+        """Add hyperparameters as one line, ``{"event": "config", "config": {...}}``."""
+        plain = {name: _number(v) if isinstance(v, float) else v for name, v in config.items()}
+        self._add(None, {"event": "config", "config": plain})
 
     def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
         """Add a summary, or its serialized bytes, as one line."""
@@ -97,8 +124,10 @@ class JsonlWriter:
             self._timer = None
         await shielded(self._write, True, name=f"JsonlWriter {self._path!r}")
 
-    async def close(self) -> None:
-        """Flush. No file stays open, so lines may be added later."""
+    async def close(self, error: BaseException | None = None) -> None:
+        """Flush, after a line for an error. No file stays open, so lines may be added later."""
+        if error is not None:
+            self._add(None, {"event": "error", "error": phrase(error)})
         await self.flush()
 
     async def __aenter__(self) -> Self:
@@ -107,9 +136,11 @@ class JsonlWriter:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    def _add(self, global_step: int | None, values: dict[str, Any]) -> None:
+    def _add(
+        self, global_step: int | None, values: dict[str, Any], wall_time: float | None = None
+    ) -> None:
         step = None if global_step is None else int(global_step)  # a run may return a numpy number
-        line = {"step": step, "time": clock.wall(), **values}
+        line = {"step": step, "time": clock.wall() if wall_time is None else wall_time, **values}
         self._lines.append(json.dumps(line, allow_nan=False))
         with contextlib.suppress(RuntimeError):
             loop = self._enter_loop()
@@ -140,7 +171,15 @@ class JsonlWriter:
                     await files.append_lines(self._path, lines, sync=sync)
                 except BaseException:  # also a cancellation at the end of the loop
                     self._lines[:0] = lines
+                    self._drop()
                     raise
+
+    def _drop(self) -> None:
+        if (more := len(self._lines) - _MOST_PENDING) > 0:
+            del self._lines[:more]
+            self.dropped += more
+            if self.dropped == more:
+                logger.warning("The oldest lines for %r are dropped: there are too many.", self._path)
 
 
 def _plain(value: Value) -> Any:
@@ -148,14 +187,27 @@ def _plain(value: Value) -> Any:
         case "simple_value":
             return _number(value.simple_value)
         case "histo":
-            histogram = value.histo
-            mean = histogram.sum / histogram.num if histogram.num else 0.0
-            numbers = {"num": histogram.num, "min": histogram.min, "max": histogram.max, "mean": mean}
-            return {name: _number(number) for name, number in numbers.items()}
+            found = value.histo
+            return _histogram(
+                found.num, found.min, found.max, found.sum / found.num if found.num else 0.0
+            )
         case "tensor" if value.tensor.string_val:
             texts = [text.decode(errors="replace") for text in value.tensor.string_val]
             return texts[0] if len(texts) == 1 else texts
     return None
+
+
+def _plain_logged(value: LoggedValue) -> Any:
+    if isinstance(value, np.ndarray):
+        return _histogram(value.size, value.min(), value.max(), value.mean(dtype=np.float64))
+    return None if isinstance(value, Image) else value if isinstance(value, str) else _number(value)
+
+
+def _histogram(*numbers: Any) -> dict[str, float | str]:
+    return {
+        name: _number(number)
+        for name, number in zip(("num", "min", "max", "mean"), numbers, strict=True)
+    }
 
 
 def _number(value: Any) -> float | str:

@@ -23,6 +23,7 @@ from asyncmon.runtime.shutdown.stop_event import StopEvent
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
+from asyncmon.summary.logged import Log
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.functions import qualified_name
@@ -42,6 +43,8 @@ class CreatedSession:
     """Returns the hooks that the session has now."""
     observers: Observers
     """Of the whole session, over recoveries."""
+    log: Log
+    """Logs values to the loggers of the session."""
     samples: Samples = field(init=False)
     boundary: StepBoundary = field(init=False)
 
@@ -335,6 +338,16 @@ class Coordinator:
             raise RuntimeError(stragglers)
         if stragglers:
             logger.warning(stragglers)
+
+    def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
+        """Log values from a hook's ``background`` or ``end``, see :meth:`MonitoredSession.log`.
+
+        Raises:
+            RuntimeError: this is not the coordinator of a monitored session.
+        """
+        if self._session is None:
+            raise RuntimeError("Only the coordinator of a monitored session logs values.")
+        self._session.log(values, value, step=step)
 
     # -- for the session or supervisor that owns this
 

@@ -8,7 +8,9 @@ from typing import Any, Literal, NamedTuple
 from asyncmon.checkpoint.stateful import StatefulMembers
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.protocols import Session
+from asyncmon.summary.logged import Log, LoggedValue, logged_values
 from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.summary.values import HParam
 from asyncmon.system.functions import function_of
 from asyncmon.system.members import members_of
 
@@ -51,16 +53,21 @@ class SessionRunContext:
         original_args: the arguments of the caller of ``run``, as :class:`SessionRunArgs`.
         session: the raw session, whose runs call no hooks.
         on_stop: called with the reason when a hook requests a stop.
+        log: :attr:`log`. None, as in a test of a hook: the values are checked only.
     """
 
-    __slots__ = ("_on_stop", "original_args", "session", "stop_requested")
+    __slots__ = ("_on_stop", "log", "original_args", "session", "stop_requested")
 
     def __init__(
         self,
         original_args: SessionRunArgs,
         session: Session,
         on_stop: Callable[[str | None], None] | None = None,
+        log: Log | None = None,
     ) -> None:
+        self.log = log or logged_values
+        """``log(tag, value)`` or ``log({tag: value})``: log values at the current step, as
+        :meth:`MonitoredSession.log` does."""
         self.original_args = original_args
         self.session = session
         self.stop_requested = False
@@ -191,6 +198,11 @@ class HookMembers(SessionRunHook, StatefulMembers):
     save_now: Callable[[Session], Awaitable[str]] | None = None
     """Save a checkpoint now, and return its prefix once it is committed. Called by
     :meth:`MonitoredSession.save`. None: the hook does not save."""
+    log_values: Callable[[int | None, float, Mapping[str, LoggedValue]], None] | None = None
+    """``log_values(step, wall_time, values)``: get values by tag that are logged, in any thread; must
+    not block. None: the hook gets none."""
+    log_config: Callable[[Mapping[str, HParam]], None] | None = None
+    """``log_config(config)``: get hyperparameters that are logged, likewise. None: it gets none."""
     _output: SharedWriter | None = None
     """The event files of a standard hook, for the monitor."""
 

@@ -93,7 +93,7 @@ class Hooked:
         hooks, scopes, boundary = self._hooks, self._scopes, self._boundary
         fetches, feeds, options, run_metadata = run
         args = _make(SessionRunArgs, (fetches, feeds, options))
-        context = SessionRunContext(args, self.raw, self._request_stop)
+        context = SessionRunContext(args, self.raw, self._request_stop, hooks.log)
         token, outer = inside_run.set(context), scopes.run
         scopes.run = context
         boundary.run = context
@@ -200,7 +200,7 @@ class Hooked:
         def stopped() -> bool:  # a repeated attempt may run even if the first one requested the stop
             return hooks.stop_requested and not before
 
-        context = StepContext(self.raw, self.run, self._on_stop, stopped)
+        context = StepContext(self.raw, self.run, self._on_stop, stopped, hooks.log)
         token = inside_run.set(context)
         self._scopes.run = context
         try:

@@ -17,6 +17,7 @@ from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.data_iterator import ResumableSource
 from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
+from asyncmon.runtime.hook_check import check_hook
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import creation
@@ -172,7 +173,8 @@ class Lifecycle:
             if isinstance(one, ResumableSource):
                 one.restart(step_of(self.raw))
         warn_of_misspelled("session", self.raw, Session, SessionMembers)
-        created = CreatedSession(self.raw, self.stops, lambda: self.hooks.hooks, self.observers)
+        hooks = self.hooks
+        created = CreatedSession(self.raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
         inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)
@@ -199,6 +201,28 @@ class Lifecycle:
         """Return the global step; during a recovery, that before the interrupted run."""
         before = self.sessions.step_before
         return step_of(self.raw) if before is None else before
+
+    # -- hooks that come and go
+
+    async def attach(self, hook: Any) -> None:
+        """Add a hook. See ``MonitoredSession.attach``."""
+        self.check_open()
+        async with self.lock.held():
+            session = self.current()
+            check_hook(hook)
+            with program_scope(program_of(session.raw)):
+                await session.call("run", Hooked.attach, hook)
+            self.save_states_of([hook])
+
+    async def detach(self, hook: Any) -> None:
+        """Remove a hook. See ``MonitoredSession.detach``."""
+        if self.state is not SessionState.OPEN:
+            return
+        self.check_open()
+        async with self.lock.held():
+            if self.state is SessionState.OPEN:
+                self.stateful.discard(hook)
+                await self.hooks.detach(hook, self.current().raw)
 
     # -- observation
 
@@ -374,6 +398,11 @@ class Lifecycle:
             self._closed.set()
 
     # -- misuse
+
+    def check_log(self) -> None:
+        """Refuse to log before the opening and after the close. Thread-safe."""
+        if self.state in (SessionState.NEW, SessionState.CLOSED):
+            raise self._not_open()
 
     def check_open(self) -> None:
         """Refuse a call before the opening, after the close, or in another event loop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from numbers import Real
 from threading import get_ident
 from types import TracebackType
@@ -14,12 +14,11 @@ from asyncmon.data.sources import AnyIterable
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.data_iterator import DataIterator, resumable_source
 from asyncmon.runtime.epochs import Epochs, dataset_of
-from asyncmon.runtime.hook_check import check_hook, check_hooks
+from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import Lifecycle
 from asyncmon.runtime.observation import Observer
-from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
@@ -27,11 +26,9 @@ from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     QueueStatistics,
     SessionStatistics,
-    hook_statistics,
     last_step,
     queue_statistics,
-    task_statistics,
-    timer_statistics,
+    session_statistics,
 )
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
@@ -265,6 +262,35 @@ class _MonitoredSession:
         data = dataset_of(source)
         return Epochs(data, count, lambda: self.iterate(data, name=name), self.should_stop)
 
+    # -- logging
+
+    def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
+        """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
+
+        Hooks have ``run_context.log`` and ``coord.log``, step functions ``step_context.log``.
+
+        Args:
+            values: a tag, or values by tag. A value is a number, a string, numbers in an array or a
+                list (copied; their distribution is logged), or a :class:`~asyncmon.summary.Image`.
+            value: that of a single tag.
+            step: default: the global step.
+
+        Raises:
+            TypeError, ValueError: a value cannot be logged; nothing is.
+            RuntimeError: the session is not open.
+        """
+        self._life.check_log()
+        self._hooks.log(values, value, step=step)
+
+    def log_config(self, config: Mapping[str, Any]) -> None:
+        """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
+
+        Raises:
+            TypeError, RuntimeError: a value is of another type; the session is not open.
+        """
+        self._life.check_log()
+        self._hooks.log_config(config)
+
     # -- stopping
 
     def should_stop(self) -> bool:
@@ -344,14 +370,7 @@ class _MonitoredSession:
             RuntimeError: the session is not open.
             TypeError, ValueError: the hook is refused, see :class:`SessionRunHook`.
         """
-        life = self._life
-        life.check_open()
-        async with life.lock.held():
-            session = life.current()
-            check_hook(hook)
-            with program_scope(program_of(session.raw)):
-                await session.call("run", Hooked.attach, hook)
-            life.save_states_of([hook])
+        await self._life.attach(hook)
         return AttachedHook(hook, self.detach)
 
     async def detach(self, hook: Any) -> None:
@@ -359,14 +378,7 @@ class _MonitoredSession:
 
         Does nothing if the session has no such hook or is closed.
         """
-        life = self._life
-        if life.state is not _OPEN:
-            return
-        life.check_open()
-        async with life.lock.held():
-            if life.state is _OPEN:
-                life.stateful.discard(hook)
-                await self._hooks.detach(hook, life.current().raw)
+        await self._life.detach(hook)
 
     # -- observation
 
@@ -387,19 +399,7 @@ class _MonitoredSession:
 
     def statistics(self) -> SessionStatistics:
         """Return hooks, tasks, timers, pending saves and so on, in any phase of the session."""
-        life, coord = self._life, self.coord
-        return SessionStatistics(
-            state=self.state,
-            step=step_of(life.raw),
-            last_step=self.last_step,
-            paused=life.paused,
-            stop_reason=self.stop_reason,
-            recoveries=life.sessions.recoveries,
-            hooks=hook_statistics(self._hooks),
-            tasks=() if coord is None else task_statistics(coord),
-            timers=() if coord is None else timer_statistics(coord),
-            under_way=tuple(life.observers.under_way),
-        )
+        return session_statistics(self._life)
 
     async def queues(self) -> tuple[QueueStatistics, ...]:
         """Return the queues of the program's session, and the channels of its coordinator.

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import anyio
 
 from asyncmon.runtime.protocols import Run, Session
+from asyncmon.summary.logged import Log
 from asyncmon.system.functions import code_of
 
 AFTER_STOP = "Run called even after should_stop requested."
@@ -25,6 +26,7 @@ class StepContext:
         run: runs with hooks in that session.
         on_stop: called with the reason when the function requests a stop.
         is_stopped: returns whether a hook requested a stop, after which no run may start.
+        log: :attr:`log`.
 
     Example::
 
@@ -41,8 +43,11 @@ class StepContext:
         run: Callable[[Run], Awaitable[Any]],
         on_stop: Callable[[str], None],
         is_stopped: Callable[[], bool],
+        log: Log,
     ) -> None:
         self.session = session
+        self.log = log
+        """``log(tag, value)`` or ``log({tag: value})``: see :meth:`MonitoredSession.log`."""
         self._run = run
         self._on_stop = on_stop
         self._is_stopped = is_stopped

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 from asyncmon.summary.events import SessionLog
+from asyncmon.summary.values import plain_values
 from asyncmon.summary.writer import FileWriter
 from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.process import ProcessLocal
@@ -123,6 +124,9 @@ class SummaryWriter(Protocol):
         """Wait until all events added so far are written."""
 
 
+Forward = Callable[["SharedWriter", int | None, Callable[[], Mapping[str, Any]]], None]
+
+
 class SharedWriter:
     """The writer of one hook or service: the shared one of a directory, or a given one.
 
@@ -135,6 +139,8 @@ class SharedWriter:
 
     Attributes:
         file_writer: the shared writer of the directory while it is acquired.
+        forward: called with this object, the step, and a function that returns the values by tag, for
+            each scalar and each summary, whether there is a writer or not. None: not called.
     """
 
     def __init__(
@@ -143,6 +149,7 @@ class SharedWriter:
         self._output_dir = output_dir
         self._given = summary_writer
         self.file_writer: FileWriter | None = None
+        self.forward: Forward | None = None
         self._diagnostics = Diagnostics("The summaries")
 
     @property
@@ -151,6 +158,11 @@ class SharedWriter:
         return (
             None if self._given is not None or self._output_dir is None else os.fspath(self._output_dir)
         )
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the writer is a given one."""
+        return self._given is not None
 
     @property
     def writes(self) -> bool:
@@ -180,10 +192,15 @@ class SharedWriter:
                 writer.add_scalar(tag, value, global_step)
 
         self._add(add)
+        if self.forward is not None:
+            numbers = {tag: float(value) for tag, value in values.items()}
+            self.forward(self, global_step, lambda: numbers)
 
     def add_summary(self, summary: Any, global_step: int | None) -> None:
         """Add a ``Summary`` or its bytes, if there is a writer."""
         self._add(lambda writer: writer.add_summary(summary, global_step))
+        if self.forward is not None:
+            self.forward(self, global_step, lambda: plain_values(summary))
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None) -> None:
         """Add the start or stop of a session, or a checkpoint, if there is a writer."""

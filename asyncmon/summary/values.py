@@ -208,7 +208,7 @@ def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
     """
     import hashlib  # takes 2 ms, and most programs do not need it
 
-    plain = {str(name): _plain(name, value) for name, value in sorted(hparams.items())}
+    plain = {str(name): plain_hparam(name, value) for name, value in sorted(hparams.items())}
     group = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
     entries = [
         delimited(1, string(1, name) + delimited(2, _any(value))) for name, value in plain.items()
@@ -220,7 +220,8 @@ def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
     return tensor_summary("_hparams_/session_start_info", np.zeros(0, np.float32), metadata)
 
 
-def _plain(name: object, value: Any) -> HParam:
+def plain_hparam(name: object, value: Any) -> HParam:
+    """Return a hyperparameter as a Python value. Raises TypeError for another type."""
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, bool | int | float | str):
@@ -247,6 +248,17 @@ def summary_bytes(summary: Any) -> bytes:
         f"A Summary, or the bytes that a summary op returned, was expected, not "
         f"{type(summary).__name__}: {summary!r}."
     )
+
+
+def plain_values(summary: Any) -> dict[str, float | str]:
+    """Return the scalars and texts of an argument of ``add_summary`` by tag."""
+    found: dict[str, float | str] = {}
+    for value in Summary.FromString(summary_bytes(summary)).value:
+        if value.WhichOneof("value") == "simple_value":
+            found[value.tag] = value.simple_value
+        elif len(value.tensor.string_val) == 1:
+            found[value.tag] = value.tensor.string_val[0].decode(errors="replace")
+    return found
 
 
 def frozen_array(values: Any) -> NDArray[Any]:

@@ -1,0 +1,182 @@
+"""Values that a program logs by hand, and the protocol of loggers, which write them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, Protocol, SupportsIndex, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asyncmon.summary.histogram import check_numbers
+from asyncmon.summary.media import encode_png, to_pixels
+from asyncmon.summary.values import HParam, batch_of_images, check_images, frozen_array, plain_hparam
+
+MOST_TEXT = 1 << 20
+"""The largest number of characters of a logged string."""
+
+
+class Image:
+    """An image among logged values.
+
+    Args:
+        pixels: of shape ``[height, width]`` or ``[height, width, channels]`` with 1, 3 or 4 channels;
+            uint8, or floats, which are scaled (:func:`~asyncmon.summary.media.to_pixels`). Copied
+            unless it is read-only.
+
+    Raises:
+        TypeError, ValueError: the dtype or the shape is not supported.
+
+    Example::
+
+        sess.log("digit", am.summary.Image(batch[0].reshape(28, 28)))
+    """
+
+    def __init__(self, pixels: Any) -> None:
+        self.pixels = frozen_array(pixels)
+        if self.pixels.ndim not in (2, 3):
+            raise ValueError(
+                f"Image was given an array of shape {list(self.pixels.shape)}; expected [height, "
+                "width] or [height, width, channels]."
+            )
+        check_images("Image", batch_of_images(self.pixels).shape, self.pixels.dtype)
+
+    def png(self) -> bytes:
+        """Return the image as a PNG file."""
+        return encode_png(to_pixels(batch_of_images(self.pixels)[0]))
+
+
+LoggedValue: TypeAlias = float | str | NDArray[Any] | Image
+"""A scalar, a text, an array of numbers (the samples of a histogram), or an image."""
+
+
+class Logger(Protocol):
+    """Writes logged values to one place. Used by :class:`~asyncmon.hooks.LoggersHook`.
+
+    The methods are plain functions that may block: they are called one after another in a thread of the
+    logger. An error is counted and logged, and drops the record. :class:`LoggerMembers` has the
+    optional members.
+
+    Example::
+
+        class Print:
+            def write(self, step, wall_time, values):
+                print(step, values)
+
+            def write_config(self, config):
+                print(config)
+
+            def flush(self): ...
+
+            def close(self, error): ...
+    """
+
+    def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
+        """Write values by tag. They must not be changed.
+
+        Args:
+            step: the global step; None if the session counts no steps.
+            wall_time: in seconds since 1970.
+            values: by tag.
+        """
+
+    def write_config(self, config: Mapping[str, HParam]) -> None:
+        """Write hyperparameters: bools, numbers or strings by name. Later ones are added."""
+
+    def flush(self) -> Awaitable[None] | None:
+        """Write what is buffered. Called when no record is pending."""
+
+    def close(self, error: BaseException | None = None) -> Awaitable[None] | None:
+        """Flush, and release resources. Called once, with the error that ended the session, or None."""
+
+
+class Log(Protocol):
+    """The function ``log`` of a session, of the context of a run or a step function, and so on."""
+
+    def __call__(self, values: Any, value: Any = None, *, step: int | None = None) -> object:
+        """Log values, see :meth:`MonitoredSession.log`."""
+
+
+class LoggerMembers:
+    """The optional members of a logger."""
+
+    blocking: bool = True
+    """Whether the methods may block. If not, ``write`` and ``write_config`` are called at once, in the
+    thread that logs, and the others in the event loop, where they may be ``async def``."""
+    start: Any = None
+    """``start(global_step)``: called in the event loop for each created session. None: not called."""
+
+
+def logged_values(values: Any, value: Any = None, *, step: int | None = None) -> dict[str, LoggedValue]:
+    """Return the arguments of ``log`` as values by tag, copied where they can change.
+
+    Raises:
+        TypeError: a tag is no string, a value cannot be logged, or the step is no whole number.
+        ValueError: an array is empty, or a string is too long.
+    """
+    if not isinstance(step, SupportsIndex | None):
+        raise TypeError(f"log() was given the step {step!r}; expected a whole number or None.")
+    if isinstance(values, str):
+        values = {values: value}
+    elif not isinstance(values, Mapping) or value is not None:
+        raise TypeError(
+            f"log() takes a tag and a value, or a mapping of values by tag; got {values!r:.200}"
+            f"{'' if value is None else f' and {value!r:.200}'}."
+        )
+    return {_tag(tag): _logged(tag, value) for tag, value in values.items()}
+
+
+def _tag(tag: Any) -> str:
+    if not isinstance(tag, str) or not tag:
+        raise TypeError(f"log() was given the tag {tag!r}; expected a name, a string.")
+    return tag
+
+
+def _logged(tag: str, value: Any) -> LoggedValue:
+    if isinstance(value, str):
+        if len(value) > MOST_TEXT:
+            raise ValueError(
+                f"The logged value {tag!r} is a string of {len(value):,} characters; at most "
+                f"{MOST_TEXT:,} are accepted. Write it to a file, and log the path."
+            )
+        return value
+    if isinstance(value, float | int | Image):
+        return value if isinstance(value, Image) else float(value)
+    try:
+        if hasattr(value, "detach"):  # a tensor of torch
+            value = value.detach().cpu()
+        array = np.asarray(value)
+        if array.dtype.kind == "V":  # a float type of ml_dtypes, such as bfloat16
+            array = array.astype(np.float32)
+        check_numbers(array.dtype)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"The logged value {tag!r} is {value!r:.200}, a {type(value).__name__}; expected a number, "
+            "an array or list of numbers (for a histogram), a string, or am.summary.Image(pixels)."
+        ) from None
+    if not array.size:
+        raise ValueError(f"The logged value {tag!r} is an empty array; expected one number or more.")
+    return float(array.item()) if array.size == 1 else frozen_array(array)
+
+
+def checked_config(config: Any) -> dict[str, HParam]:
+    """Return hyperparameters by name.
+
+    Raises:
+        TypeError: a name is no string, or a value is no bool, number or string.
+    """
+    if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
+        raise TypeError(f"log_config() takes a mapping of values by name, got {config!r:.200}.")
+    return {name: plain_hparam(name, value) for name, value in config.items()}
+
+
+def plain_numbers(values: Mapping[str, LoggedValue]) -> dict[str, float]:
+    """Return the scalars, and of each array ``tag/min``, ``tag/max`` and ``tag/mean``."""
+    numbers: dict[str, float] = {}
+    for tag, value in values.items():
+        if isinstance(value, float):
+            numbers[tag] = value
+        elif isinstance(value, np.ndarray):
+            summed = {"min": value.min(), "max": value.max(), "mean": value.mean(dtype=np.float64)}
+            numbers.update({f"{tag}/{name}": float(number) for name, number in summed.items()})
+    return numbers
