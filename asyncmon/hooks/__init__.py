@@ -39,15 +39,17 @@ from asyncmon.hooks.stopping import (
     stop_if_higher, stop_if_lower, stop_if_no_decrease, stop_if_no_increase,
 )
 from asyncmon.hooks.summary_saver import SummarySaverHook
+from asyncmon.hooks.trackers import MlflowLogger, WandbLogger
 
 __all__ = [
     "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "CsvLogger", "CurvesHook",
     "EarlyStoppingHook", "EvalHook", "Evaluations", "EveryHook", "FeedFnHook", "FinalOpsHook",
     "GlobalStepWaiterHook", "InMemoryEvaluatorHook", "JsonlWriter", "LoggersHook",
-    "LoggingTensorHook", "LoopLagHook", "NanLossDuringTrainingError", "NanTensorHook",
-    "ProfilerHook", "ProgressHook", "StepCounterHook", "StopAtStepHook", "StopRule",
-    "SummarySaverHook", "TensorBoardLogger", "evaluate", "evaluate_checkpoints", "every",
-    "stop_if_higher", "stop_if_lower", "stop_if_no_decrease", "stop_if_no_increase", "veto_saving",
+    "LoggingTensorHook", "LoopLagHook", "MlflowLogger", "NanLossDuringTrainingError",
+    "NanTensorHook", "ProfilerHook", "ProgressHook", "StepCounterHook", "StopAtStepHook",
+    "StopRule", "SummarySaverHook", "TensorBoardLogger", "WandbLogger", "evaluate",
+    "evaluate_checkpoints", "every", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
+    "stop_if_no_increase", "veto_saving",
 ]
 # fmt: on
 # isort: on

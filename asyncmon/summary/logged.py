@@ -41,9 +41,13 @@ class Image:
             )
         check_images("Image", batch_of_images(self.pixels).shape, self.pixels.dtype)
 
+    def shown(self) -> NDArray[np.uint8]:
+        """Return the scaled pixels of shape ``[height, width, channels]``."""
+        return to_pixels(batch_of_images(self.pixels)[0])
+
     def png(self) -> bytes:
         """Return the image as a PNG file."""
-        return encode_png(to_pixels(batch_of_images(self.pixels)[0]))
+        return encode_png(self.shown())
 
 
 LoggedValue: TypeAlias = float | str | NDArray[Any] | Image
