@@ -61,7 +61,7 @@ def hooks_of(session: Any) -> list[str]:
     return [type(one.hook).__name__ for one in session.statistics().hooks]
 
 
-ALL = ["StepCounterHook", "SummarySaverHook", "CheckpointSaverHook"]
+ALL = ["LoggersHook", "StepCounterHook", "SummarySaverHook", "CheckpointSaverHook"]
 
 
 async def train(sess: Any, op: Any, steps: int) -> None:
@@ -155,7 +155,7 @@ async def test_mt_6_to_mt_9_switching_on_and_off(
 async def test_mt_10_a_summary_directory_alone(made: tuple[Any, Any], tmp_path: Path) -> None:
     program, op = made
     session = MonitoredTrainingSession(summary_dir=tmp_path, program=program)
-    assert hooks_of(session) == ALL[:2]
+    assert hooks_of(session) == ALL[:3]
     async with session as sess:
         await train(sess, op, 2)
     assert not [path for path in _files(tmp_path) if not path.startswith("events.")]
@@ -174,7 +174,7 @@ async def test_mt_11_mt_24_a_worker_takes_only_hooks_and_writes_nothing(tmp_path
     )
     async with session as sess:
         await train(sess, op, 2)
-    assert hooks_of(session) == ["RecordingHook"]
+    assert hooks_of(session) == ["LoggersHook", "RecordingHook"]
     assert hook.steps("after_run") == [1, 2]
     assert _files(tmp_path) == []
 

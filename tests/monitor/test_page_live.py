@@ -105,7 +105,7 @@ def test_a_session_is_shown_with_all_it_does(page: Page, url: str) -> None:
     assert "/ 100,000" in text(page, "#facts")
     page.wait_until("document.querySelector('#facts').innerText.includes('/s')")
     assert text(page, "#run-state") == "running"
-    page.wait_until("document.querySelectorAll('#hook-rows tr').length === 5")
+    page.wait_until("document.querySelectorAll('#hook-rows tr').length === 6")
     page.wait_until("document.querySelector('#hook-rows .note.problem:not(:empty)')")
     assert "ValueError: <i>no luck</i>" in text(page, "#hook-rows")
     assert "10 m" in text(page, "#task-rows")
