@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
-from collections.abc import Iterator
-from types import FrameType, TracebackType
+from collections.abc import Iterator, Mapping
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 logger = logging.getLogger(__name__)
 
 _LIBRARIES = ("asyncmon", "asyncio", "anyio")
+
+
+class _OwnFiles(dict[str, bool]):
+    _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+    def __missing__(self, file: str) -> bool:
+        found = self[file] = file.startswith(self._package)
+        return found
+
+
+own_files: Mapping[str, bool] = _OwnFiles()
+"""Whether the ``co_filename`` of code is a file of this package. Kept for the nodes of graphs."""
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -77,6 +90,12 @@ def user_lines(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
 
 def _is_library(frame: FrameType) -> bool:
     return frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
+
+
+def line_at(code: CodeType, offset: int) -> tuple[str, int]:
+    """Return the file and the number of the line of an instruction of code."""
+    lines = [line for start, end, line in code.co_lines() if start <= offset < end]
+    return code.co_filename, (lines[0] if lines else None) or code.co_firstlineno
 
 
 def _place(frame: FrameType) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from sys import _getframe
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, Spec, table
 from asyncmon.graph.core.rules import error_at
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
+from asyncmon.system.error_text import own_files
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
@@ -120,6 +122,18 @@ class Graph:
         elif devices:
             apply_devices(devices, op)
         self._operations[full_name] = op
+        try:
+            frame: Any = _getframe(
+                3
+            )  # the first ones are of create() and of an operator or create_op()
+        except ValueError:  # called directly
+            frame = _getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            if not own_files[code.co_filename]:
+                op.origin, op.offset = code, frame.f_lasti
+                break
+            frame = frame.f_back
         return op
 
     def create(
@@ -434,7 +448,12 @@ class Graph:
 
     def _check_not_finalized(self) -> None:
         if self._finalized:
-            raise RuntimeError("Graph is finalized and cannot be modified.")
+            error = RuntimeError("Graph is finalized and cannot be modified.")
+            error.add_note(
+                "asyncmon: a session runs this graph. Build all operations before it is opened, or in "
+                "begin() of a hook; in a loop, feed values to placeholders."
+            )
+            raise error
 
     def __repr__(self) -> str:
         return f"<Graph with {self.version} operations{', finalized' * self._finalized}>"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import CodeType
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.op import OpRecord, Spec
 from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
 from asyncmon.protobuf.graph_def import NodeDef, node_def_of
+from asyncmon.system.error_text import line_at
 
 Operator = Callable[["Operators", Any], "Tensor"]
 
@@ -68,7 +70,9 @@ class Operation:
         "id",
         "inputs",
         "name",
+        "offset",
         "op_def",
+        "origin",
         "outputs",
         "rng_key",
     )
@@ -93,6 +97,8 @@ class Operation:
         self.device = ""
         self.outputs: tuple[Tensor, ...] = ()
         self.rng_key: tuple[int | None, int, int] | None = None
+        self.origin: CodeType | None = None
+        self.offset = 0
 
     @property
     def type(self) -> str:
@@ -103,6 +109,11 @@ class Operation:
     def control_inputs(self) -> list[Operation]:
         """A new list of its control dependencies. TF1: same name."""
         return list(self.control)
+
+    @property
+    def created_at(self) -> str | None:
+        """The line of the user's code that created it, ``"train.py:12"``, or None."""
+        return None if self.origin is None else ":".join(map(str, line_at(self.origin, self.offset)))
 
     @property
     def op(self) -> Operation:

@@ -111,7 +111,8 @@ def located(error: Exception, op: Operation | None) -> Exception:
     ):
         error = InvalidArgumentError(f"{text_of(error)} [{where}]")
     else:
-        add_note(error, f"asyncmon: {where}")
+        is_located = isinstance(error, OpError) or op.created_at is None  # by the session
+        add_note(error, f"asyncmon: {where}" + ("" if is_located else f", created at {op.created_at}"))
     if isinstance(error, OpError) and error.op is None:
         error.op = op
     error.__dict__["_asyncmon_located"] = True  # only the innermost program adds it

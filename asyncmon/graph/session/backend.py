@@ -311,7 +311,8 @@ def _scheme(target: str) -> str:
     if scheme not in _factories:
         known = ", ".join(repr(scheme) for scheme in ("", *_factories))
         raise NotFoundError(
-            f"No session factory registered for target {target!r}; there are those for {known}."
+            f"No session factory registered for target {target!r}; there are those for {known}. "
+            "A target is the address of a server. Give a directory by its name: checkpoint_dir=..."
         )
     return scheme
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, Self
 
-from asyncmon.errors import InvalidArgumentError
+from asyncmon.errors import InvalidArgumentError, OpError
 from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.default_session import default_session, interactive, set_default_session
 from asyncmon.graph.core.graph import Graph
@@ -25,6 +25,7 @@ from asyncmon.graph.session.partitions import parted_values, saved_parts, whole_
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.error_text import add_note
 from asyncmon.system.missing_names import MissingMember
 from asyncmon.system.snapshot import Snapshot
 
@@ -156,9 +157,13 @@ class Session:
             DeadlineExceededError: ``options.timeout_in_ms`` passed.
         """
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
-        call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
-        fed = call.accept(feeds) if feeds else []
-        return call.rebuild(await self.backend.run(call.plan, fed, options, run_metadata))
+        try:
+            call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
+            fed = call.accept(feeds) if feeds else []
+            return call.rebuild(await self.backend.run(call.plan, fed, options, run_metadata))
+        except OpError as error:
+            self._locate(error)
+            raise
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
@@ -208,8 +213,12 @@ class Session:
         Raises:
             Exception: the error of a run, as :meth:`run` raises it.
         """
-        call = self._calls.get((fetch_key(fetches),)) or self._prepare(fetches, _NO_FEEDS)
-        await self.backend.repeat(call.plan, until)
+        try:
+            call = self._calls.get((fetch_key(fetches),)) or self._prepare(fetches, _NO_FEEDS)
+            await self.backend.repeat(call.plan, until)
+        except OpError as error:
+            self._locate(error)
+            raise
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
@@ -222,14 +231,18 @@ class Session:
             InvalidArgumentError: a fetch would change the state; the error names the operation.
         """
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
-        call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
-        plan = call.plan
-        if plan.changes:
-            raise InvalidArgumentError(
-                f"peek() cannot compute {fetches!r}: operation {plan.changes[0]!r} changes the state. "
-                "Use run()."
-            )
-        return call.rebuild(await self.backend.run(plan, call.accept(feeds), peek=True))
+        try:
+            call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
+            plan = call.plan
+            if plan.changes:
+                raise InvalidArgumentError(
+                    f"peek() cannot compute {fetches!r}: operation {plan.changes[0]!r} changes the "
+                    "state. Use run()."
+                )
+            return call.rebuild(await self.backend.run(plan, call.accept(feeds), peek=True))
+        except OpError as error:
+            self._locate(error)
+            raise
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of global variables, by name, and of the generator's state.
@@ -351,6 +364,16 @@ class Session:
             set_default_session(self._default_before)
             self._default.__exit__(*exc_info)
         await self.close()
+
+    def _locate(self, error: OpError) -> None:
+        """Add the inputs of the node that failed, its line in the user's code, and the step."""
+        op = error.op
+        if op is not None and not getattr(error, "_asyncmon_origin", False):
+            error._asyncmon_origin = True  # type: ignore[attr-defined]
+            inputs = ", ".join(repr(tensor.name) for tensor in op.inputs[:8])
+            line = "" if op.created_at is None else f", created at {op.created_at}"
+            step = "" if self.global_step is None else f". The run began at step {self.global_step}"
+            add_note(error, f"asyncmon: {op.type}({inputs}) of {op.name!r}{line}{step}.")
 
     def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
         """Find or prepare the plan of new fetches."""

@@ -242,7 +242,7 @@ async def test_an_error_inside_is_located_once_and_a_users_error_is_its_cause() 
         with pytest.raises(errors.InvalidArgumentError, match="raised ValueError: mine") as caught:
             await sess.run(users, {x: 1})
         assert isinstance(caught.value.__cause__, ValueError)
-        assert len(caught.value.__notes__) == 1
+        assert str(caught.value.__notes__).count("at node") == 1
 
 
 async def test_branches_go_by_their_older_names_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,9 +69,11 @@ def test_a_finalized_graph_refuses_nodes_with_the_original_text(graph: tf.Graph)
     graph.finalize()
     graph.finalize()
     assert graph.finalized
-    with pytest.raises(RuntimeError, match=r"^Graph is finalized and cannot be modified\.$"):
+    with pytest.raises(RuntimeError, match=r"^Graph is finalized and cannot be modified\.") as caught:
         tf.constant(1)
-    with pytest.raises(RuntimeError, match=r"^Graph is finalized and cannot be modified\.$"):
+    assert str(caught.value) == "Graph is finalized and cannot be modified."
+    assert "Build all operations before it is opened" in caught.value.__notes__[0]
+    with pytest.raises(RuntimeError, match=r"^Graph is finalized and cannot be modified\."):
         graph.add_to_collection("a", 1)
 
 
@@ -238,3 +241,11 @@ def test_a_graph_knows_its_name_scope(graph: tf.Graph) -> None:
     assert graph.get_name_scope() == ""
     with tf.name_scope("a"), tf.name_scope("b"):
         assert graph.get_name_scope() == "a/b"
+
+
+def test_a_node_knows_the_line_that_created_it(graph: tf.Graph) -> None:
+    line = sys._getframe().f_lineno + 1
+    nodes = [tf.constant(1.0) + 2.0, tf.layers.dense(tf.zeros([1, 2]), 3)]
+    assert {tensor.op.created_at for tensor in nodes} == {f"{__file__}:{line}"}
+    direct = graph.add_op("Const", (), nodes[0].op.inputs[1].op.attrs)
+    assert direct.created_at is not None

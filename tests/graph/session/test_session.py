@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -312,3 +313,22 @@ async def test_no_fetches_give_their_structure() -> None:
 async def test_a_plain_with_is_refused() -> None:
     with pytest.raises(TypeError, match=r"A Session is awaited: write `async with`"), tf.Session():
         pass
+
+
+async def test_an_error_names_the_inputs_the_line_and_the_step() -> None:
+    x = tf.placeholder(tf.float32, [None, 2], name="x")
+    line = sys._getframe().f_lineno + 1
+    bad = tf.reshape(x, [tf.cast(x[0, 0], tf.int32), 3], name="bad")
+    train_op = tf.get_or_create_global_step().assign_add(1)
+    where = f"of 'bad', created at {__file__}:{line}. The run began at step 1."
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        await sess.run(train_op)
+        for call in (sess.run, sess.peek):
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                await call(bad, {x: [[7, 7]]})
+            assert caught.value.__notes__[-1].startswith("asyncmon: Reshape('x:0', ")
+            assert caught.value.__notes__[-1].endswith(where)
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            await sess.repeat(bad, lambda: False)
+        assert "Placeholder() of 'x'" in caught.value.__notes__[-1]
