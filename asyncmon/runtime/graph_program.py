@@ -14,7 +14,9 @@ from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.default_session import get_default_session as get_default_session
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys as GraphKeys
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.feeds import feed_tensor
+from asyncmon.graph.execution.fetches import FetchMap
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.queues.ops import closing_error as closing_error
 from asyncmon.graph.session.session import Session as GraphSession
@@ -153,6 +155,15 @@ def graph_program(program: Any) -> GraphProgram | None:
     """Return the program of a graph, or of the default graph for None; None for another object."""
     graph = get_default_graph() if program is None else program
     return GraphProgram(graph) if isinstance(graph, Graph) else None
+
+
+def is_needed(op: Any, fetches: Any) -> bool:
+    """Return whether fetches need an operation. False for a fetch that the graph lacks."""
+    try:
+        wanted = FetchMap(op.graph, fetches).elements
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return False
+    return op in ancestors([one.op for one in wanted])
 
 
 def get_or_default(

@@ -10,12 +10,14 @@ from typing import Any
 
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
+from asyncmon.runtime.graph_program import is_needed
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
 from asyncmon.runtime.protocols import ProgramMembers, Run
 from asyncmon.runtime.shutdown.call_scope import inside_run
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
+from asyncmon.system.error_text import add_note
 from asyncmon.system.members import members_of
 
 _make = tuple.__new__  # takes half the time of a named tuple's call, and there is one for each hook
@@ -99,6 +101,7 @@ class Hooked:
         boundary.run = context
         boundary.began_at = self._step if before is None else before
         present, places = hooks.steps, [0] * len(calls)
+        wanted: list[Any] = []
         try:
             if results is None:
                 wanted, requests = await self._call_before(calls, places, context)
@@ -137,6 +140,9 @@ class Hooked:
             boundary.failed_at = boundary.began_at
             if hooks.running is not None:
                 hooks.failed(hooks.running, error)
+            elif results is None:
+                asked = [(hook_name(calls[i].hook), wanted[k]) for i, k in enumerate(places) if k]
+                _name_hooks(error, fetches, asked)
             raise
         except BaseException:  # an interruption
             boundary.failed_at = boundary.began_at
@@ -229,6 +235,20 @@ def _with_woken(
     place = {id(call): place for call, place in zip(calls, places, strict=True)}
     calls = tuple(call for call in present if call.before is None or id(call) in place)
     return calls, [place.get(id(call), 0) for call in calls]
+
+
+def _name_hooks(error: Exception, fetches: Any, asked: Sequence[tuple[str, Any]]) -> None:
+    """Name the hooks of which the fetches need the node that failed, if those of the caller do not."""
+    op = getattr(error, "op", None)
+    if op is None or not asked or is_needed(op, fetches):
+        return
+    names = [name for name, one in asked if is_needed(op, one)]
+    if names:
+        add_note(
+            error,
+            f"asyncmon: the fetches of {', '.join(names)} need it, those of the caller do not. Feed "
+            "the placeholders of a hook's fetches in each run in which it is due.",
+        )
 
 
 def merge_feeds(

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from asyncmon import graph as g
 from asyncmon.errors import AbortedError, InvalidArgumentError
 from asyncmon.hooks import SummarySaverHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.scaffold import Scaffold
-from asyncmon.summary import Event, FileWriter, SessionLog, Summary, summary_iterator
+from asyncmon.summary import (
+    Event,
+    FileWriter,
+    SessionLog,
+    Summary,
+    merge_all,
+    scalar,
+    summary_iterator,
+)
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
@@ -241,3 +250,20 @@ async def test_a_given_writer_is_flushed_and_stays_open(train: Train, tmp_path: 
         await train(hook, runs=2, session=Summarised())
         assert await steps(tmp_path) == [1, 2]
         assert not writer.closed
+
+
+async def test_a_summary_that_is_not_fed_names_the_hook_and_the_line(tmp_path: Path) -> None:
+    with g.Graph().as_default():
+        train_op = g.get_or_create_global_step().assign_add(1)
+        x = g.placeholder(g.float32, name="x")
+        scalar("x", x)
+        hook = SummarySaverHook(1, output_dir=tmp_path, summary_op=merge_all())
+        async with MonitoredSession(hooks=[hook]) as sess:
+            with pytest.raises(InvalidArgumentError, match="placeholder tensor 'x'") as caught:
+                await sess.run(train_op)
+            assert f"created at {__file__}:" in caught.value.__notes__[0]
+            assert "the fetches of SummarySaverHook need it" in caught.value.__notes__[1]
+            with pytest.raises(InvalidArgumentError) as caught:
+                await sess.run([train_op, x])
+            assert "SummarySaverHook" not in str(caught.value.__notes__)
+            await sess.run(train_op, {x: 1.0})
