@@ -17,6 +17,7 @@ from asyncmon.hooks import (
     SummarySaverHook,
     TensorBoardLogger,
 )
+from asyncmon.hooks.hook_support import whole_number
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,
@@ -77,7 +78,7 @@ def MonitoredTrainingSession(
     for the chief, writes nothing, and ignores ``chief_only_hooks``.
 
     For intervals in steps and in seconds: a positive number disables the other one; None keeps the
-    default of the other one; 0 or less disables both.
+    default of the other one; 0 disables both.
 
     Args:
         master: the target of the session; "" is this process.
@@ -95,7 +96,7 @@ def MonitoredTrainingSession(
         stop_grace_period_secs: the grace period of tasks and runs after a stop, before they are
             cancelled and interrupted; see :class:`MonitoredSession`.
         log_step_count_steps: the interval of measurements of the rate of steps, each a line in the log
-            and a point of ``global_step/sec``; None, 0 or less for none. About ten seconds are a good
+            and a point of ``global_step/sec``; None or 0 for none. About ten seconds are a good
             interval: 50_000 for 5,000 steps a second. To measure by time, disable this and add
             ``StepCounterHook(every_n_secs=10)``.
         max_wait_secs: the longest time that a worker waits for the chief.
@@ -122,9 +123,9 @@ def MonitoredTrainingSession(
             event file in ``summary_dir``; see :class:`LoggersHook`.
 
     Raises:
-        ValueError: both seconds and steps are given, for checkpoints or for summaries; or both a saver
-            and a scaffold; or ``save_on_cancel`` without checkpoints.
-        TypeError: an argument is not a number, a path or a scaffold.
+        ValueError: both seconds and steps are given, for checkpoints or for summaries; a number is
+            negative; both a saver and a scaffold; or ``save_on_cancel`` without checkpoints.
+        TypeError: an argument is not a target, a number, a whole number of steps, a path or a scaffold.
 
     Example::
 
@@ -133,13 +134,24 @@ def MonitoredTrainingSession(
             while not sess.should_stop():
                 await sess.run(train_op)
     """
+    if not isinstance(cast("object", master), str):
+        raise TypeError(
+            f"master must be the target of a server, got {master!r}. Give a directory by its name: "
+            "checkpoint_dir=..."
+        )
     for name, path in (("checkpoint_dir", checkpoint_dir), ("summary_dir", summary_dir)):
         if not isinstance(cast("object", path), str | os.PathLike | None):
             raise TypeError(f"{name} must be a path or None, got {path!r}.")
-    _check_numbers(log_step_count_steps=log_step_count_steps, max_wait_secs=max_wait_secs)
+    _check_numbers(
+        log_step_count_steps=log_step_count_steps,
+        max_wait_secs=max_wait_secs,
+        stop_grace_period_secs=stop_grace_period_secs,
+    )
     if not isinstance(cast("object", scaffold), Scaffold | None):
         raise TypeError(f"scaffold must be a Scaffold or None, got {scaffold!r}.")
     hooks, chief_only_hooks = check_hooks(hooks), check_hooks(chief_only_hooks)
+    if not isinstance(cast("object", saver), Saver | None):
+        raise TypeError(f"saver must be a Saver or None, got {saver!r}.")
     if saver is not None:
         if scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold: give the scaffold the saver.")
@@ -165,7 +177,7 @@ def MonitoredTrainingSession(
     if loggers:
         chief_hooks.append(LoggersHook(loggers))
     if summary_dir:
-        if log_step_count_steps and log_step_count_steps > 0:
+        if log_step_count_steps:
             chief_hooks.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))
         steps, secs = _cadence("save_summaries", save_summaries_steps, save_summaries_secs, (100, None))
         if steps or secs:
@@ -213,8 +225,8 @@ def _cadence(
             default[0] if steps is USE_DEFAULT else None,
             default[1] if secs is USE_DEFAULT else None,
         )
-    by_steps = steps if steps not in (None, USE_DEFAULT) and steps > 0 else None
-    by_secs = secs if secs not in (None, USE_DEFAULT) and secs > 0 else None
+    by_steps = steps if steps is not USE_DEFAULT and steps else None
+    by_secs = secs if secs is not USE_DEFAULT and secs else None
     if by_steps and by_secs:
         raise ValueError(
             f"Can not provide both every_secs and every_steps: got {name}_secs={secs!r} and "
@@ -224,9 +236,13 @@ def _cadence(
 
 
 def _check_numbers(**values: Any) -> None:
-    """Refuse values that are not numbers, and would disable an interval."""
+    """Refuse values that are not numbers of 0 or more, or parts of a step."""
     for name, value in values.items():
         if value is USE_DEFAULT or value is None:
             continue
-        if not isinstance(value, Real) or value != value:
+        if isinstance(value, bool) or not isinstance(value, Real) or value != value:
             raise TypeError(f"{name} must be a number or None, got {value!r}.")
+        if name.endswith("_steps"):
+            whole_number(name, value)
+        if value < 0:
+            raise ValueError(f"invalid {name}={value!r}: it must be positive, or 0 for none.")

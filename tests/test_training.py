@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint
-from asyncmon.errors import AbortedError
+from asyncmon.errors import AbortedError, NotFoundError
 from asyncmon.graph.core.build import control_dependencies
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.basic import constant, identity
@@ -135,12 +135,10 @@ async def test_mt_5_seconds_and_steps_together_are_refused(
         ({"save_summaries_steps": None}, ["SummarySaverHook"]),
         ({"save_checkpoint_secs": None, "save_checkpoint_steps": None}, ["CheckpointSaverHook"]),
         ({"save_checkpoint_secs": 0}, ["CheckpointSaverHook"]),
-        ({"save_checkpoint_steps": -1}, ["CheckpointSaverHook"]),
         ({"save_checkpoint_secs": 0, "save_checkpoint_steps": 5}, []),
         ({"save_summaries_steps": 0}, ["SummarySaverHook"]),
         ({"log_step_count_steps": None}, ["StepCounterHook"]),  # MT-9
         ({"log_step_count_steps": 0}, ["StepCounterHook"]),
-        ({"log_step_count_steps": -5}, ["StepCounterHook"]),
     ],
 )
 async def test_mt_6_to_mt_9_switching_on_and_off(
@@ -313,6 +311,9 @@ async def test_what_cannot_be_done_is_refused(made: tuple[Any, Any], tmp_path: P
     ("arguments", "message"),
     [
         ({"checkpoint_dir": 3}, "checkpoint_dir must be a path or None, got 3"),
+        ({"master": Path("runs")}, r"master must be the target .*\('runs'\).* checkpoint_dir=\.\.\."),
+        ({"saver": "x"}, "saver must be a Saver or None, got 'x'"),
+        ({"save_checkpoint_steps": 2.5}, "save_checkpoint_steps must be a whole number, got 2.5"),
         ({"summary_dir": b"logs"}, "summary_dir must be a path or None, got b'logs'"),
         ({"scaffold": "x"}, "scaffold must be a Scaffold or None, got 'x'"),
         ({"program": "x"}, "A program must be a Graph, a FunctionProgram or the like, got 'x'"),
@@ -333,6 +334,28 @@ async def test_a_wrong_argument_is_named_before_anything_begins(
     with pytest.raises(TypeError, match=message):
         MonitoredTrainingSession(**{"checkpoint_dir": directory, **arguments})
     assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "save_checkpoint_secs",
+        "save_checkpoint_steps",
+        "save_summaries_secs",
+        "save_summaries_steps",
+        "log_step_count_steps",
+        "max_wait_secs",
+        "stop_grace_period_secs",
+    ],
+)
+async def test_a_negative_number_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"invalid {name}=-5: it must be positive, or 0 for none"):
+        MonitoredTrainingSession(**{"checkpoint_dir": tmp_path, name: -5})
+
+
+async def test_a_directory_as_the_master_is_explained() -> None:
+    with pytest.raises(NotFoundError, match=r"target 'runs/x'.* by its name: checkpoint_dir=\.\.\."):
+        await MonitoredTrainingSession("runs/x", program=graph_program()[0]).start()
 
 
 async def test_numpys_numbers_are_numbers(made: tuple[Any, Any], tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ class Retention:
     best: KeepBest | None = None
 
     def __post_init__(self) -> None:
-        if self.max_to_keep is not None and self.max_to_keep < 0:
+        kept: object = self.max_to_keep
+        if kept is not None and not (isinstance(kept, int) and kept >= 0):
             raise ValueError(
                 f"max_to_keep is a number of checkpoints, or None for all, got {self.max_to_keep!r}."
             )

@@ -180,6 +180,8 @@ def test_best_is_the_greatest_where_so_asked_and_the_newer_of_equals() -> None:
         KeepBest("m", k=0)
     with pytest.raises(ValueError, match="'min' or 'max'"):
         KeepBest("m", mode="up")  # type: ignore[arg-type] # what is refused
+    with pytest.raises(ValueError, match=r"max_to_keep is a number of checkpoints, .* got 2\.5"):
+        Retention(2.5, 0, 0)  # type: ignore[arg-type]
 
 
 def test_the_newest_is_never_among_those_to_be_deleted() -> None:
