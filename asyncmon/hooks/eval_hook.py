@@ -145,8 +145,9 @@ class EvalHook(Evaluations):
     Args:
         metrics: fetches of one number per batch, by name; or a single fetch of a mapping from names to
             numbers, such as the step function of an evaluation.
-        batches: an iterable or async iterable of feed dicts, or a plain or async function that returns
-            one. Each evaluation iterates it from the start. None runs once without feeds.
+        batches: a feed dict, an iterable or async iterable of them, or a plain or async function that
+            returns one of these. Each evaluation iterates it from the start. None runs once without
+            feeds.
         every_steps: the interval in global steps.
         every_secs: the interval in seconds, if the step has changed. Recoveries keep the phase.
         checkpoint_dir: evaluate each new checkpoint of this directory, from its files.

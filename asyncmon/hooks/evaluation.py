@@ -22,7 +22,7 @@ from asyncmon.runtime.program import program_scope
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.system.members import members_of
 
-Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
+Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]] | Mapping[Any, Any]
 Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
 
 logger = logging.getLogger(__name__)
@@ -42,9 +42,9 @@ async def evaluate(
         session: a raw session. Its state should not change during the evaluation.
         metrics: fetches of one number per batch, by name; or a single fetch of a mapping from names to
             numbers, such as the step function of an evaluation.
-        batches: an iterable or async iterable of feed dicts, or a plain or async function that returns
-            one. None computes the metrics once, without feeds. A run may also raise the end of the
-            data.
+        batches: a feed dict, an iterable or async iterable of them, or a plain or async function that
+            returns one of these. None computes the metrics once, without feeds. A run may also raise
+            the end of the data.
         steps: the largest number of batches; None for all.
         weight: a fetch of the weight of a batch in the average, such as its size; None for equal
             weights.
@@ -216,8 +216,10 @@ async def _feeds(batches: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
         yield None
         return
     made: Any = batches() if callable(batches) else batches
-    source: Batches = await made if inspect.isawaitable(made) else made
+    source: Any = await made if inspect.isawaitable(made) else made
     try:
+        if isinstance(source, Mapping):
+            source = [source]
         if isinstance(source, AsyncIterable):
             async for feed in source:
                 yield feed

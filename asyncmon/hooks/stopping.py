@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.hooks.eval_hook import Evaluations
 from asyncmon.hooks.hook_support import named_tensor, veto_saving, whole_number
 from asyncmon.hooks.step_schedule import (
@@ -29,6 +30,7 @@ from asyncmon.runtime import (
     SessionRunHook,
     SessionRunValues,
 )
+from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ class StopAtStepHook(SessionRunHook):
         last_step: the step to stop at.
 
     Raises:
-        ValueError: neither or both are given.
+        ValueError: neither or both are given, or the value is negative.
         TypeError: the value is not a whole number.
 
     Example::
@@ -57,8 +59,8 @@ class StopAtStepHook(SessionRunHook):
             raise ValueError("One of num_steps or last_step must be specified.")
         if num_steps is not None and last_step is not None:
             raise ValueError("Only one of num_steps or last_step can be specified.")
-        self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
-        self.last_step = None if last_step is None else whole_number("last_step", last_step)
+        self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps, least=0)
+        self.last_step = None if last_step is None else whole_number("last_step", last_step, least=0)
         """The step to stop at; None with ``num_steps`` before the first session."""
         self.stops_at_step = self.last_step
         let_idle(self, StopAtStepHook)
@@ -116,12 +118,15 @@ class NanTensorHook(SessionRunHook):
     def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True, *, inf: bool = False) -> None:
         self._loss_tensor = loss_tensor
         self._args: SessionRunArgs
+        self._name: Any
         self._fail_on_nan_loss = fail_on_nan_loss
         self._inf = inf
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        self._args = SessionRunArgs(named_tensor(self._loss_tensor))
+        tensor = named_tensor(self._loss_tensor)
+        self._name = members_of(FetchMembers, tensor).name or tensor
+        self._args = SessionRunArgs(tensor)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._coord = coord
@@ -139,12 +144,16 @@ class NanTensorHook(SessionRunHook):
         if not self._diverged(loss):
             return
         message = f"Model diverged with loss = {'NaN' if np.isnan(loss).any() else loss}."
-        veto_saving(self._coord, message)
+        at_step = "" if run_values.step is None else f" at global step {run_values.step}"
+        where = f"in {self._name!r}{at_step}"
+        veto_saving(self._coord, f"{message} {where}")
         if self._fail_on_nan_loss:
             logger.error(message)
-            raise NanLossDuringTrainingError
+            error = NanLossDuringTrainingError()
+            error.add_note(f"asyncmon: {where}")
+            raise error
         logger.warning(message)
-        run_context.request_stop(message)
+        run_context.request_stop(f"{message} {where}")
 
     def _diverged(self, loss: Any) -> bool:
         if isinstance(loss, np.ndarray) and loss.ndim:

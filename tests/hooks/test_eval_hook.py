@@ -76,6 +76,7 @@ class TestEvaluate:
         feeds = [{"scale": 1.0}, {"scale": 2.0}, {"scale": 6.0}]
         assert await evaluate(session, "test", feeds) == {"w": 6, "twice": 4}
         assert await evaluate(session, {"a": "w"}, feeds) == {"a": 2}
+        assert await evaluate(session, "test", feeds[1]) == {"w": 4, "twice": 4}
         assert await evaluate(session, "test", lambda: iter(feeds), steps=2) == {"w": 3, "twice": 4}
         assert await evaluate(session, "test") == {"w": 2, "twice": 4}
 

@@ -30,7 +30,7 @@ async def test_hk_stop_1_one_of_the_two_is_needed(arguments: dict[str, int], mes
         StopAtStepHook(**arguments)
 
 
-@pytest.mark.parametrize("value", [2.5, "3", None, [1]])
+@pytest.mark.parametrize("value", [2.5, "3", None, [1], -1])
 async def test_hk_stop_1_a_step_is_a_whole_number(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         StopAtStepHook(num_steps=value)
