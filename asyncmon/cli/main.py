@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from asyncmon.cli.output import runs_in
 from asyncmon.errors import OpError
 
 COMMANDS = {
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 1
     except (OpError, OSError, ValueError, ImportError) as error:
-        sys.stderr.write(f"{error}\n")
+        folder = getattr(options, "path", None) or getattr(options, "directory", None)
+        sys.stderr.write(f"{error}{runs_in(folder) if isinstance(folder, str) else ''}\n")
         return 1
 
 

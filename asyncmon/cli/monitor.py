@@ -33,12 +33,18 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal, and return the exit status.
 
     Raises:
-        ValueError: other machines could reach the page without a token, or the token is empty.
+        ValueError: the directory is a file, other machines could reach the page without a token, or the
+            token is empty.
         OSError: the address is taken.
         ImportError: the extra ``web`` is not installed.
     """
     from asyncmon.monitor.serving import serve
 
+    if os.path.isfile(options.logdir):
+        raise ValueError(
+            f"{options.logdir!r} is a file: give the directory of the runs, "
+            f"{os.path.dirname(os.path.abspath(options.logdir))!r}."
+        )
     server = serve(options.logdir, host=options.host, port=options.port, token=read_token(options))
     if not os.path.isdir(options.logdir):
         sys.stderr.write(f"{options.logdir} is no directory yet; its runs show when it is.\n")

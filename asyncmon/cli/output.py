@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from glob import escape, glob
 from typing import Any
 
 
@@ -45,3 +46,9 @@ def unreadable(directory: str) -> str | None:
     except OSError as error:
         return error.strerror
     return None
+
+
+def runs_in(directory: str) -> str:
+    """Return an addition to an error that names the runs in a directory, or "". Blocking."""
+    runs = sorted(map(os.path.dirname, glob(os.path.join(escape(directory), "*", "checkpoint"))))
+    return f" (runs in it: {', '.join(map(repr, runs[:5]))}; give one of them)" if runs else ""

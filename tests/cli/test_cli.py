@@ -136,6 +136,18 @@ def test_what_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFix
         main([])
 
 
+@pytest.mark.parametrize("command", ["inspect", "verify", "prune"])
+def test_a_directory_of_runs_names_the_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "checkpoint").touch()
+    assert main([command, str(tmp_path)]) == 1
+    runs = f"{str(tmp_path / 'a')!r}, {str(tmp_path / 'b')!r}"
+    assert capsys.readouterr().err.endswith(f" (runs in it: {runs}; give one of them)\n")
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(run: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)

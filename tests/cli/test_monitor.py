@@ -193,3 +193,13 @@ def test_with_several_runs_one_has_to_be_named(tmp_path: Path) -> None:
     assert done.stderr == (
         "There is not one session that is open: give --run ID. The monitor shows no run.\n"
     )
+
+
+def test_a_file_is_no_log_directory(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").touch()
+    errors = io.StringIO()
+    with redirect_stderr(errors):
+        assert main(["monitor", str(tmp_path / "checkpoint")]) == 1
+    assert errors.getvalue().endswith(
+        f"is a file: give the directory of the runs, {str(tmp_path)!r}.\n"
+    )
