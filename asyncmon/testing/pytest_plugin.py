@@ -5,7 +5,8 @@ Enable it in the top ``conftest.py`` of a project, or with ``-p asyncmon.testing
     pytest_plugins = ["asyncmon.testing.pytest_plugin"]
 
 A marker or a fixture then runs a test, with its fixtures, on a
-:class:`asyncmon.testing.VirtualTimeLoop`. It needs pytest-asyncio 1.4 or newer::
+:class:`asyncmon.testing.VirtualTimeLoop`. It needs pytest-asyncio 1.4 or newer, or the plugin of anyio
+(``@pytest.mark.anyio``)::
 
     @pytest.mark.asyncio
     @pytest.mark.virtual_time
@@ -58,7 +59,7 @@ class VirtualTime:
             where = f"on a {type(loop).__name__}: the test needs "
         raise RuntimeError(
             f"The fixture 'virtual_time' was used {where}@pytest.mark.asyncio, and pytest-asyncio 1.4 "
-            "or newer."
+            "or newer, or @pytest.mark.anyio."
         )
 
 
@@ -76,6 +77,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_FirstUse(), _FirstUse.name)
 
 
+_ANYIO = pytest.mark.parametrize(
+    "anyio_backend",
+    [("asyncio", {"loop_factory": VirtualTimeLoop})],
+    ids=["virtual_time"],
+    scope="module",  # as anyio's own fixture
+)
+
+
 class _FirstUse:
     """Register the loop factories when the first test requests virtual time."""
 
@@ -86,6 +95,9 @@ class _FirstUse:
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if not _requests(metafunc.definition):
+            return
+        if "anyio_backend" in metafunc.fixturenames:
+            metafunc.definition.add_marker(_ANYIO)
             return
         plugins = metafunc.config.pluginmanager
         if not plugins.has_plugin("asyncio"):

@@ -66,6 +66,14 @@ def test_a_project_opts_in_test_by_test(tmp_path: Path) -> None:
     assert "test_project.py::test_after PASSED" in result.stdout
 
 
+def test_tests_of_anyio_run_in_virtual_time_too(tmp_path: Path) -> None:
+    source = PROJECT.replace("mark.asyncio", "mark.anyio").replace("_asyncio.fixture", ".fixture")
+    result = run_pytest(tmp_path, source.replace("pytest, pytest.fixture", "pytest"))
+    assert "test_project.py::test_marked[virtual_time] PASSED" in result.stdout, result.stdout
+    assert "test_project.py::test_by_fixture[virtual_time] PASSED" in result.stdout
+    assert "test_project.py::test_after[asyncio] PASSED" in result.stdout
+
+
 def test_the_loops_a_project_chose_for_itself_stay(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "import asyncio\n"
