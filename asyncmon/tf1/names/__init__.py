@@ -89,6 +89,8 @@ def _place(module: str, name: str, *, is_of_tf1: bool) -> str | None:
     if is_port != is_of_tf1:
         rooms = [*rooms, *(_ROOMS if is_port else _TF1_ROOMS)]
     for room in rooms:
-        if room != module and name in getattr(sys.modules.get(room), "__all__", ()):
-            return f"{room}.{name}"
+        full_name = f"{room}.{name}"
+        is_there = full_name in rooms or name in getattr(sys.modules.get(room), "__all__", ())
+        if room != module and is_there:
+            return full_name
     return None

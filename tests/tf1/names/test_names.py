@@ -26,6 +26,8 @@ from asyncmon.tf1.names import hint_for, hints, tf1_names
         (am, "to_float", "it is asyncmon.tf1.to_float"),
         (am, "import_meta_graph", "build the graph by the code that built it, then Saver.restore"),
         (am, "estimator", "write the loop"),
+        (am, "train", "it is asyncmon.graph.train"),
+        (graph, "losses", "it is asyncmon.tf1.losses"),
         (graph, "MonitoredSession", "it is asyncmon.MonitoredSession"),
         (graph, "relu", "it is asyncmon.graph.nn.relu"),
         (graph, "SparseTensor", "it is asyncmon.tf1.SparseTensor"),
