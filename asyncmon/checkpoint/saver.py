@@ -381,9 +381,9 @@ class Saver:
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
         self.build()
-        if self._selection.is_empty:
+        chosen, raw, path = self._selection, raw_session(sess), os.fspath(save_path)
+        if chosen.is_empty or (chosen.allow_empty and await state_spec(raw) == ({}, True)):
             return
-        raw, path = raw_session(sess), os.fspath(save_path)
         try:
             reader = await CheckpointReader.open(path)
         except NotFoundError as error:

@@ -46,7 +46,7 @@ class Template:
         self._scope: g.VariableScope | None = None
         self._created = False
         if now:
-            with self._new_scope() as self._scope:
+            with self._new_scope(auxiliary_name_scope=False) as self._scope:
                 pass
 
     @property
@@ -87,5 +87,7 @@ class Template:
         self._created = True
         return result
 
-    def _new_scope(self) -> Any:
-        return g.variable_scope(self._unique_name, self._name, custom_getter=self._custom_getter)
+    def _new_scope(self, **options: Any) -> Any:
+        return g.variable_scope(
+            self._unique_name, self._name, custom_getter=self._custom_getter, **options
+        )

@@ -85,3 +85,13 @@ def test_a_first_call_that_fails_can_be_repeated() -> None:
     assert template().name == "t/v:0"
     with pytest.raises(ValueError, match="name cannot be None"):
         tf.make_template(None, body)  # type: ignore[arg-type]
+
+
+def test_the_calls_number_the_names_of_ops() -> None:
+    def build() -> Any:
+        return tf.add(tf.get_variable("w", []), 1.0, name="r")
+
+    now = tf.make_template("t", build, create_scope_now_=True)
+    assert [now().name, now().name] == ["t/r:0", "t_1/r:0"]
+    assert tf.make_template("t", build)().name == "t_2/r:0"
+    assert [v.name for v in tf.global_variables()] == ["t/w:0", "t_1/w:0"]

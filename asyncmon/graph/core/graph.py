@@ -171,8 +171,9 @@ class Graph:
         Raises:
             ValueError: this is no branch or loop body, or not of that graph.
         """
+        where = "" if tensor.graph.outer is None else ": it is inside another branch or loop body"
         raise ValueError(
-            f"Tensor {tensor!r} must be from the same graph as the other inputs ({self!r})."
+            f"Tensor {tensor!r} must be from the same graph as the other inputs ({self!r}){where}."
         )
 
     def capture_ref(self, tensor: Tensor) -> Tensor:
@@ -192,7 +193,14 @@ class Graph:
         graph: NodeGraph | None = context.graph
         while graph is not None and graph is not self:
             graph = graph.outer
-        return self if graph is None else context.graph
+        if graph is not None:
+            return context.graph
+        if self.outer is not None:
+            raise ValueError(
+                "A tensor of a branch or loop body is used outside of it. Return it from the function "
+                "that builds the body, and use the result of cond() or while_loop()."
+            )
+        return self
 
     def _rng_key(self, seed: int | None) -> tuple[int | None, int, int]:
         """Return TF1's pair of seeds (the first is None for the session's own) and the op's number."""

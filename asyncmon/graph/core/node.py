@@ -304,7 +304,10 @@ class Tensor(Operators):
     It holds no value: ``await session.run(tensor)`` computes one. Equality is identity.
     """
 
-    __slots__ = ("__weakref__", "graph", "name", "op", "spec", "value_index")
+    __slots__ = ("__weakref__", "assign", "graph", "name", "op", "spec", "value_index")
+
+    assign: Callable[..., Tensor]
+    """Sets the part of a variable that this is. Missing in other tensors."""
 
     def __init__(self, op: Operation, value_index: int, spec: Spec) -> None:
         self.graph = op.graph

@@ -21,7 +21,7 @@ from asyncmon.graph.layers.layer import (
 from asyncmon.graph.nn.conv import conv2d as _conv2d
 from asyncmon.graph.nn.conv import conv2d_transpose as _conv2d_transpose
 from asyncmon.graph.nn.dense import bias_add
-from asyncmon.graph.nn.images import spatial
+from asyncmon.graph.nn.images import window_numbers
 from asyncmon.graph.ops.index import pad
 from asyncmon.graph.ops.shape_ops import expand_dims, shape, squeeze
 
@@ -88,21 +88,14 @@ class Conv2D(Layer):
             raise ValueError(
                 f"The `padding` argument must be one of {allowed}. Received: {self.padding!r}"
             )
-        self.kernel_size = self._numbers("kernel_size", self.kernel_size)
-        self.strides = self._numbers("strides", self.strides)
-        self.dilation_rate = self._numbers("dilation_rate", self.dilation_rate)
+        self.kernel_size = window_numbers("kernel_size", self.kernel_size, self.rank)
+        self.strides = window_numbers("strides", self.strides, self.rank)
+        self.dilation_rate = window_numbers("dilation_rate", self.dilation_rate, self.rank)
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ValueError(
                 "Strides > 1 are not supported in conjunction with a dilation_rate > 1, got "
                 f"{self.strides} and {self.dilation_rate}"
             )
-
-    def _numbers(self, what: str, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, int) and len(list(value)) != self.rank:
-            raise ValueError(
-                f"The `{what}` argument must be a tuple of {self.rank} integers. Received: {value!r}"
-            )
-        return spatial(value, what, "NHWC")[: self.rank]
 
     def _depth(self, input_shape: TensorShape) -> Any:
         """Return the number of channels of the input."""

@@ -241,10 +241,14 @@ class Layer:
         return [loss for _, loss in self._losses_of_results] + self._losses_of_variables
 
     def get_losses_for(self, inputs: Any) -> list[Any]:
-        """Return the losses of results for ``inputs``, or of variables for None. TF1: same name."""
+        """Return the losses of results for ``inputs``, a tensor or a list, or of variables for None.
+
+        TF1: same name.
+        """
         if inputs is None:
             return list(self._losses_of_variables)
-        return [loss for x, loss in self._losses_of_results if x is inputs]
+        wanted = set(tensors_in(inputs))
+        return [loss for x, loss in self._losses_of_results if not wanted.isdisjoint(tensors_in(x))]
 
     @property
     def trainable_variables(self) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.layers.layer import Layer, check_rank, layout_of
-from asyncmon.graph.nn.images import spatial
+from asyncmon.graph.nn.images import window_numbers
 from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.shape_ops import expand_dims, squeeze
 
@@ -18,7 +18,7 @@ class _Pooling(Layer):
 
     Args:
         pool_size: the size of a window: a number, or height and width of images.
-        strides: the distance of windows, in the same form; None is ``pool_size``.
+        strides: the distance of windows, in the same form.
         padding: "valid" or "same".
         data_format: "channels_last" or "channels_first".
         name: the name of the layer.
@@ -40,21 +40,22 @@ class _Pooling(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.pool_size, self.strides = pool_size, pool_size if strides is None else strides
+        if strides is None:
+            raise ValueError("Argument `strides` must not be None.")
+        self.pool_size = window_numbers("pool_size", pool_size, self.rank)
+        self.strides = window_numbers("strides", strides, self.rank)
         self.padding, self.data_format = padding, data_format
         self._layout = layout_of(data_format)
 
     def call(self, inputs: Any) -> Tensor:
         """Return the result; see the class."""
-        x = convert_to_tensor(inputs)
-        size = spatial(self.pool_size, "pool_size", self._layout)
-        strides = spatial(self.strides, "strides", self._layout)
+        x, padding = convert_to_tensor(inputs), self.padding.upper()
         if self.rank == 2:
-            result: Tensor = type(self).pool(x, size, strides, self.padding.upper(), self._layout)
+            result: Tensor = type(self).pool(x, self.pool_size, self.strides, padding, self._layout)
             return result
         check_rank(x, 3, self._base_name)
         at = 1 if self._layout == "NHWC" else 2
-        row = expand_dims(x, at), [1, size[1]], [1, strides[1]], self.padding.upper(), self._layout
+        row = expand_dims(x, at), [1, *self.pool_size], [1, *self.strides], padding, self._layout
         return squeeze(type(self).pool(*row), [at])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from asyncmon.graph.core.build import create_op
@@ -45,6 +45,19 @@ def spatial(value: Any, what: str, data_format: str) -> Pair:
     if min(numbers) < 1:
         raise ValueError(f"{what} must be positive, got {numbers}")
     return numbers[0], numbers[-1]
+
+
+def window_numbers(what: str, value: Any, rank: int) -> tuple[int, ...]:
+    """Return an argument of a layer over windows as ``rank`` numbers.
+
+    Raises:
+        ValueError: it is no positive number, and no tuple of ``rank`` of them.
+    """
+    if not isinstance(value, int) and not (isinstance(value, Iterable) and len(list(value)) == rank):
+        raise ValueError(
+            f"The `{what}` argument must be a tuple of {rank} integers. Received: {value!r}"
+        )
+    return spatial(value, what, "NHWC")[:rank]
 
 
 def window_padding(padding: Any, data_format: str) -> Padding:

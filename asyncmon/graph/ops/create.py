@@ -175,6 +175,8 @@ register(OpDef("LinSpace", _linspace, _linspace_rule, ZERO))
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """Return ``num`` scalars from ``start`` to ``stop``, both included. TF1: ``tf.linspace``."""
+    if hasattr(start, "dtype") or not is_tensor_like(stop):
+        start = convert_to_tensor(start)  # it determines the dtype
     return create_op("LinSpace", (*convert_pair(start, stop, name or "LinSpace"), num), None, name)
 
 

@@ -20,9 +20,9 @@ from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import axes_of, convert_to_tensor, create_op, shape_tensor
 from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.node import Arg, Item, Operation, Range, Tensor, encode_index
-from asyncmon.graph.core.op import OpDef, Spec, constant_of, register
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, VariableOpDef, constant_of, register
 from asyncmon.graph.core.rules import rank_of, shape_from
-from asyncmon.graph.core.shape import merge, merge_dim
+from asyncmon.graph.core.shape import is_compatible, merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import like
 
@@ -80,7 +80,7 @@ def indexing_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 def put(shape: tuple[int, ...], index: Index, values: Array) -> Array:
     """Return zeros with values added at an index, which may have repetitions."""
-    result = np.zeros(shape, values.dtype)
+    result = np.full(shape, b"" if values.dtype == object else 0, values.dtype)
     if any(isinstance(entry, np.ndarray) and entry.dtype != np.bool_ for entry in index):
         np.add.at(result, index, values)
     else:
@@ -193,7 +193,21 @@ def _range_length(size: int | None, entry: Range) -> int | None:
     return len(range(*builtins.slice(*entry).indices(size)))
 
 
+def _assign_part(ref: Array, value: Array, *args: Array, index: Sequence[Item]) -> Array:
+    result = np.array(ref)
+    result[_strided_index(ref.shape, *args, index=index)] = value
+    return result
+
+
+def _assign_part_rule(ref: Spec, value: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
+    part = _strided_rule(ref, *args, index=index)
+    if not is_compatible(part.shape, value.shape):
+        raise ValueError(f"Cannot assign a value of shape {value.shape} to a part of {part.shape}")
+    return Spec(ref.dtype, ref.shape)
+
+
 indexing_op("StridedSlice", _strided_index, _strided_rule, aliases=True)
+register(VariableOpDef("StridedSliceAssign", _assign_part, _assign_part_rule, ZERO))
 
 
 def strided_slice(

@@ -18,7 +18,7 @@ from asyncmon.graph.core.build import (
     name_scope,
 )
 from asyncmon.graph.core.convert import is_tensor_like, static_int, to_tensor
-from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.rules import like_first
 from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
@@ -113,6 +113,13 @@ def operand(type: str, ref: Any, value: Any) -> Tensor:
             f"{ref.dtype.name} of argument 'ref'; cast() it."
         )
     return to_tensor(graph, value, ref.dtype)
+
+
+# --- parts ------------------------------------------------------------------------------------------
+def assign_part(ref: Any, part: Operation, value: Any, name: str | None = None) -> Tensor:
+    """Return a tensor that sets a part of a variable, given by its slice, and is the new value."""
+    inputs = (ref, operand("StridedSliceAssign", ref, value), *part.inputs[1:])
+    return create_op("StridedSliceAssign", inputs, part.attrs, name)
 
 
 # --- scattering -------------------------------------------------------------------------------------

@@ -91,21 +91,22 @@ def get_variable(
         partitioner = scope.partitioner
     getter = scope.custom_getter if custom_getter is None else custom_getter
     get = _find_or_create if getter is None else partial(getter, _find_or_create)
-    return get(
-        joined(scope.name, name),
-        shape=shape,
-        dtype=dtype,
-        initializer=scope.initializer if initializer is None else initializer,
-        regularizer=scope.regularizer if regularizer is None else regularizer,
-        reuse=scope.reuse,
-        trainable=trainable,
-        collections=collections,
-        caching_device=caching_device,
-        partitioner=None if partitioner is WHOLE else partitioner,
-        validate_shape=validate_shape,
-        use_resource=use_resource,
-        constraint=scope.constraint if constraint is None else constraint,
-    )
+    with entered(build_context()._replace(scope="")):  # also for the ops of a getter
+        return get(
+            joined(scope.name, name),
+            shape=shape,
+            dtype=dtype,
+            initializer=scope.initializer if initializer is None else initializer,
+            regularizer=scope.regularizer if regularizer is None else regularizer,
+            reuse=scope.reuse,
+            trainable=trainable,
+            collections=collections,
+            caching_device=caching_device,
+            partitioner=None if partitioner is WHOLE else partitioner,
+            validate_shape=validate_shape,
+            use_resource=use_resource,
+            constraint=scope.constraint if constraint is None else constraint,
+        )
 
 
 def named_variables() -> dict[str, Any]:

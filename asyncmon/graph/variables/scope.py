@@ -143,6 +143,8 @@ def variable_scope(
         raise ValueError(f"Partitioner must be callable, but received: {partitioner!r}")
     if reuse not in (True, False, None, AUTO_REUSE):
         raise ValueError(f"The reuse parameter must be True or False or None, got {reuse!r}.")
+    if not isinstance(auxiliary_name_scope, bool):
+        raise TypeError(f"auxiliary_name_scope must be True or False, got {auxiliary_name_scope!r}.")
     outer = get_variable_scope()
     opened: dict[str, int] = graph.root.extras.setdefault("variable_scopes", {})
     before = dict(opened)
@@ -165,6 +167,8 @@ def variable_scope(
     changes = {key: value for key, value in changes.items() if value is not None}
     scope = replace(scope, **changes, _outer=outer)
     opened[scope.name] = opened.get(scope.name, 0) + 1
+    if name_or_scope is None:
+        label = default_name or ""  # the name scope is unique by itself
     names = graph.name_scope(label) if auxiliary_name_scope and label else nullcontext("")
     try:
         with names as prefix, entered(build_context()._replace(variable_scope=scope)):

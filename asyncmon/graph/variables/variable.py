@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from asyncmon.graph.core.build import (
@@ -190,8 +191,8 @@ class Variable(Operators):
             }
             if container := current_container():
                 attrs["container"] = container
-            self._ref: Tensor = create_op("VariableV2", (), attrs, scope)
-            self.op: Operation = self._ref.op
+            self._tensor: Tensor = create_op("VariableV2", (), attrs, scope)
+            self.op: Operation = self._tensor.op
             for op in made:
                 op.device = op.device or self.op.device
             assert self.op.name == attrs["variable"]
@@ -208,7 +209,7 @@ class Variable(Operators):
     @property
     def name(self) -> str:
         """The name of its tensor, ``"v:0"``."""
-        return self._ref.name
+        return self._tensor.name
 
     @property
     def save_name(self) -> str:
@@ -227,17 +228,17 @@ class Variable(Operators):
     @property
     def dtype(self) -> DType:
         """The type of its elements."""
-        return self._ref.spec.dtype
+        return self._tensor.spec.dtype
 
     @property
     def shape(self) -> TensorShape:
         """Its static shape."""
-        return self._ref.shape
+        return self._tensor.shape
 
     @property
     def device(self) -> str:
         """The device it was built for, or ""."""
-        return self._ref.device
+        return self._tensor.device
 
     def get_shape(self) -> TensorShape:
         """Return :attr:`shape`. TF1: same name."""
@@ -250,7 +251,7 @@ class Variable(Operators):
         """
         context = building.get()
         ordered = context is not None and context.control and context.graph.root is self.graph
-        return self.read_value() if ordered else self._ref
+        return self.read_value() if ordered else self._tensor
 
     def read_value(self) -> Tensor:
         """Return its value after the current control dependencies, in the current branch.
@@ -276,7 +277,7 @@ class Variable(Operators):
         Raises:
             ValueError: there is no session, or it runs another graph.
         """
-        return self._ref.eval(session=session)
+        return self._tensor.eval(session=session)
 
     def load(self, value: Any, session: Any = None) -> Awaitable[None]:
         """Set it in a session, by default the default one, initialised or not. TF1: same name.
@@ -294,7 +295,18 @@ class Variable(Operators):
         return self.value()
 
     def _as_graph_element(self) -> Tensor:
-        return self._ref
+        return self._tensor
+
+    def _ref(self) -> Tensor:
+        """Return its own tensor, whatever the control dependencies are. TF1: same name."""
+        return self._tensor
+
+    def __getitem__(self, index: Any) -> Tensor:
+        """Return a part of its value; ``v[index].assign(value)`` sets that part. TF1: same name."""
+        part = super().__getitem__(index)
+        if part.op.type == "StridedSlice":
+            part.assign = partial(variable_ops.assign_part, self, part.op)
+        return part
 
     def assign(
         self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
@@ -347,7 +359,7 @@ class Variable(Operators):
 
     def set_shape(self, shape: Any) -> None:
         """Refine the static shape. TF1: same name."""
-        self._ref.set_shape(shape)
+        self._tensor.set_shape(shape)
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}>"

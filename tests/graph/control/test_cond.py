@@ -512,3 +512,18 @@ async def test_only_used_placeholders_are_fed() -> None:
         await run(y, {p: False, x: 1})
     total = tf.while_loop(lambda a: a < 3, lambda a: (unused * 2, a + x)[1], [0.0])
     assert await run(total, {x: 1}) == 3
+
+
+async def test_a_tensor_of_another_branch_or_loop_is_refused() -> None:
+    kept: list[tf.Tensor] = []
+
+    def body(i: tf.Tensor) -> tf.Tensor:
+        kept.append(i + 1)
+        return kept[0]
+
+    tf.while_loop(lambda i: i < 3, body, [0])
+    with pytest.raises(ValueError, match="inside another branch or loop body"):
+        tf.while_loop(lambda i: i < 3, lambda i: i + kept[0], [0])
+    for use in (lambda: kept[0] + 1, lambda: tf.identity(kept[0]), lambda: kept[0][0]):
+        with pytest.raises(ValueError, match="of a branch or loop body is used outside of it"):
+            use()

@@ -149,7 +149,8 @@ def test_regularizers_of_variables_and_of_results(ops: Any) -> None:
     layer(x)
     collected = tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)
     assert set(layer.losses) == set(collected)
-    assert layer.get_losses_for(None) + layer.get_losses_for(x) == collected
+    assert layer.get_losses_for(None) + layer.get_losses_for([x]) == collected
+    assert layer.get_losses_for(x) == layer.get_losses_for([x])
     assert ops.evaluate(collected) == [3.0, 6.0]  # that of the result by the size of the batch
     assert [loss.op.name for loss in collected] == [
         "dense/kernel/Regularizer/L2Loss",
@@ -240,7 +241,7 @@ def test_pooling_of_sequences(ops: Any) -> None:
     found = ops.evaluate([layers.max_pooling1d(x, 2, 2), layers.average_pooling1d(x, 2, 2)])
     np.testing.assert_allclose(found[0], pairs.max(2))
     np.testing.assert_allclose(found[1], pairs.mean(2), rtol=1e-6)
-    first = layers.max_pooling1d(x.transpose(0, 2, 1), 2, None, data_format="channels_first")
+    first = layers.max_pooling1d(x.transpose(0, 2, 1), 2, 2, data_format="channels_first")
     np.testing.assert_allclose(ops.evaluate(first).transpose(0, 2, 1), found[0])
     with pytest.raises(ValueError, match="expected ndim=3"):
         layers.max_pooling1d(IMAGES, 2, 2)
@@ -266,6 +267,15 @@ def test_transposed_convolution_enlarges(ops: Any, padding: str) -> None:
 def test_wrong_sizes_are_refused_when_the_layer_is_made() -> None:
     with pytest.raises(ValueError, match=r"`kernel_size` argument must be a tuple of 2 integers"):
         layers.Conv2D(2, (3, 3, 3))
+    for made in (
+        lambda: layers.Conv1D(2, None),
+        lambda: layers.Conv2D(2, 3, strides=None),
+        lambda: layers.MaxPooling2D(None, 2),
+    ):
+        with pytest.raises(ValueError, match=r"must be a tuple of [12] integers. Received: None"):
+            made()
+    with pytest.raises(ValueError, match="`strides` must not be None"):
+        layers.max_pooling1d(IMAGES[:, 0], 2, None)
     with pytest.raises(ValueError, match=r"`padding` argument must be one of \('valid', 'same'\)"):
         layers.Conv2D(2, 3, padding="causal")
     with pytest.raises(ValueError, match="in conjunction with a dilation_rate"):

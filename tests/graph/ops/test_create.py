@@ -101,6 +101,8 @@ def test_impossible_ranges(ops: Any) -> None:
 def test_linspace(ops: Any) -> None:
     ops.agree(lambda a: tf.linspace(a, 1.0, 5), np.linspace(0, 1, 5), np.array(0.0, np.float32))
     assert tf.linspace(0.0, 1.0, 5).shape == (5,)
+    assert tf.linspace(np.float64(0), 1.0, 5).dtype is tf.float64
+    assert tf.linspace(0.0, np.float64(1), 5).dtype is tf.float32
     with pytest.raises(errors.InvalidArgumentError, match="Requires num > 0"):
         ops.compute(lambda n: tf.linspace(0.0, 1.0, n), np.array(0, np.int32))
     with pytest.raises(TypeError, match="not in list of allowed values"):

@@ -183,3 +183,8 @@ def test_batch_dims_count_from_the_rank_of_the_indices(
     x, indices = np.arange(12.0).reshape(2, 2, 3), np.array([[0, 1], [1, 0]])
     expected = ops.compute(lambda v, i: tf.gather(v, i, axis=at, batch_dims=same), x, indices)
     ops.agree(lambda v, i: tf.gather(v, i, axis=axis, batch_dims=batch_dims), expected, x, indices)
+
+
+def test_strings_are_scattered(ops: Any) -> None:
+    found = ops.evaluate(tf.scatter_nd([[0], [2], [0]], ["a", "b", "c"], [3]))
+    assert found.tolist() == [b"ac", b"", b"b"]

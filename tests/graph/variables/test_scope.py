@@ -224,3 +224,25 @@ def test_scopes_one_after_another_and_again_are_no_error() -> None:
     assert tf.get_variable_scope().name == ""
     with pytest.raises(KeyError), tf.variable_scope("d"):  # an error inside stays what it is
         raise KeyError
+
+
+def test_name_scopes_of_default_names_and_getters_are_those_of_tf1() -> None:
+    with tf.variable_scope(None, "d", auxiliary_name_scope=False):
+        tf.get_variable("v", [])
+    with tf.variable_scope(None, "d"):
+        assert tf.get_variable("v", []).name == "d_1/v:0"
+        assert tf.constant(1, name="c").name == "d/c:0"
+
+    def getter(get: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
+        return tf.identity(get(*args, **kwargs), name="got")
+
+    with tf.variable_scope("s", custom_getter=getter):
+        assert tf.get_variable("v", []).name == "got:0"
+    with (
+        pytest.raises(TypeError, match="auxiliary_name_scope"),
+        tf.variable_scope(
+            "s",
+            auxiliary_name_scope="x",  # type: ignore[arg-type]
+        ),
+    ):
+        pass

@@ -259,3 +259,26 @@ async def test_it_counts_up_to_a_limit() -> None:
         with pytest.raises(errors.OutOfRangeError):
             await sess.run(count)
         assert await v.eval() == 2
+
+
+async def test_a_part_is_assigned() -> None:
+    v, i = tf.Variable(np.zeros((2, 3), np.float32)), tf.placeholder(tf.int32, [])
+    column = v[:, 1].assign([8.0, 9.0])
+    cell = v[i, -1].assign(5.0)
+    assert not hasattr(v[v > 0], "assign")
+    assert not hasattr(tf.constant([1.0])[0], "assign")
+    with pytest.raises(ValueError, match=r"a value of shape \(2,\) to a part of \(3,\)"):
+        v[0].assign([1.0, 2.0])
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert (await sess.run([column, cell], {i: 0}))[0].tolist() == [[0, 8, 0], [0, 9, 0]]
+        assert (await v.eval()).tolist() == [[0, 8, 5], [0, 9, 0]]
+        with pytest.raises(errors.InvalidArgumentError):
+            await sess.run(cell, {i: 2})
+        assert (await v.eval()).tolist() == [[0, 8, 5], [0, 9, 0]]
+
+
+async def test_its_own_tensor_is_returned_under_control_dependencies() -> None:
+    v = tf.Variable(0)
+    with tf.control_dependencies([tf.no_op()]):
+        assert v._ref() is v._as_graph_element()
