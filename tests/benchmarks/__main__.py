@@ -39,7 +39,7 @@ SCRIPTS = {
 """Each script, and the rows of it that a quick run measures."""
 
 PEERS = {
-    "tensorflow": (["tensorflow-cpu", "numpy"], ["ASYNCMON_PEER_PYTHON"]),
+    "tensorflow": (["tensorflow-cpu", "tf_keras"], ["ASYNCMON_PEER_PYTHON"]),
     "torch": (
         ["torch==2.13.0", "pytorch-ignite", "jax", "optax", "ml-dtypes", "tensorboardX"],
         ["ASYNCMON_TORCH_PYTHON", "ASYNCMON_IGNITE_PYTHON"],
@@ -87,19 +87,54 @@ def merged(sittings: list[list[Row]]) -> list[tuple[Row, str]]:
     return found
 
 
+PACKAGES = ["asyncmon", "numpy", "anyio", "grpcio", "msgspec", "safetensors"]
+
+
 def machine() -> dict[str, Any]:
     """Return what the figures were measured on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    packages = ["asyncmon", "numpy", "anyio", "grpcio", "msgspec", "safetensors"]
     return {
         "processor": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "load": os.getloadavg()[0],
-        **{name: metadata.version(name) for name in packages},
+        **{name: metadata.version(name) for name in PACKAGES},
     }
+
+
+def write_page(everything: list[tuple[Row, str]], secs: float) -> None:
+    """Write ``docs/benchmarks.md`` and its chart."""
+    draw([row for row, _ in everything], ROOT / "docs" / "images" / "benchmarks.png")
+    met = [row.met for row, _ in everything if row.met is not None]
+    on = machine()
+    lines = [
+        "# Benchmarks",
+        "",
+        f"One run of `python -m tests.benchmarks --peers --docs`, {secs / 60:.0f} minutes, on "
+        f"{on['cores']} cores of {on['processor']} ({on['system']}), Python {on['python']}.",
+        "Versions: " + ", ".join(f"{name} {on[name]}" for name in PACKAGES) + ".",
+        "",
+        f"{sum(met)} of {len(met)} rows with a limit are met. A ratio is our time over the peer's in "
+        "the same run, in turns: below 1 is faster.",
+        "Other machines give other times; the ratios vary by 10 %, and by more where a step is some "
+        "microseconds.",
+        "",
+        "![Ratios to peers, and costs by size](images/benchmarks.png)",
+        "",
+        "| what | measured | ratio | wanted | |",
+        "|---|---|---|---|---|",
+    ]
+    for row, spread in everything:
+        work, said, ratio, wanted, verdict = cells(row)
+        shown = f"{ratio} ({spread})" if spread else ratio
+        lines.append(
+            f"| {work} | {said} | {shown} | {wanted.strip('()')} | {verdict.lower()} |".replace(
+                "**", "^"
+            )
+        )
+    (ROOT / "docs" / "benchmarks.md").write_text("\n".join(lines) + "\n")
 
 
 def draw(rows: list[Row], file: Path) -> None:
@@ -148,6 +183,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="SCRIPT[:ROW]", help="may be given often")
     parser.add_argument("--sittings", type=int, default=1, help="measure so often: gives the spread")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write rows and machine to it")
+    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md and its chart")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw a PNG")
     parser.add_argument(
         "--peers", type=Path, nargs="?", const=ROOT / ".peers", metavar="FOLDER",
@@ -186,6 +222,8 @@ def main() -> int:
             for row, spread in everything
         ]  # fmt: skip
         options.json.write_text(json.dumps({"machine": machine(), "rows": as_rows}, indent=1) + "\n")
+    if options.docs:
+        write_page(everything, time.monotonic() - start)
     if options.chart:
         draw(rows_found, options.chart)
     return 0 if all(met) else 1

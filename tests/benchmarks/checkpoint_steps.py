@@ -162,7 +162,7 @@ def in_a_directory(train: Callable[[str], T]) -> T:
 
 
 def measured() -> list[Row]:
-    steps = 30 if QUICK else 100
+    steps = 60 if QUICK else 100
     medians, worsts, begins, flights, undisturbed = [], [], [], [], []
     for _ in range(1 if QUICK else SESSIONS):
         seconds, busy = in_a_directory(lambda directory: asyncio.run(ours(directory, steps)))
