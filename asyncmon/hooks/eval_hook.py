@@ -16,6 +16,7 @@ from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.hooks.evaluation import Evaluator, Source
 from asyncmon.hooks.hook_support import created_session, leave_out, log_errors, whole_number
+from asyncmon.hooks.moving_average import MovingAverageHook
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
 from asyncmon.runtime import (
     Coordinator,
@@ -105,13 +106,16 @@ class Evaluations(SessionRunHook):
         finally:
             await self._output.close()
 
-    async def _evaluate_state(self, state: Snapshot) -> bool:
-        """Evaluate a state and publish its metrics. Return False if a signal prevents this."""
+    async def _evaluate_state(self, state: Snapshot, values: Mapping[str, Any] | None = None) -> bool:
+        """Evaluate a state and publish its metrics. Return False if a signal prevents this.
+
+        ``values`` are evaluated in its place, if they are given.
+        """
         if self._stops.shutdown.signalled:
             return False
         try:
             with CallScope(self._stops.scopes, "evaluation"):
-                metrics = await self._evaluator.evaluate(state)
+                metrics = await self._evaluator.evaluate(state if values is None else values)
         except EvaluationEndedError as error:
             logger.info("Evaluation %r at step %s: %s", self.name, state.step, error)
             return False
@@ -129,6 +133,10 @@ class Evaluations(SessionRunHook):
                 result = listener(step, metrics)
                 if inspect.isawaitable(result):
                     await result
+
+
+_Captured = tuple[CapturedState, Mapping[str, Any] | None]
+"""A state, and the averages that are evaluated with it."""
 
 
 class EvalHook(Evaluations):
@@ -154,7 +162,9 @@ class EvalHook(Evaluations):
         steps: the largest number of batches.
         weight: a fetch of the weight of a batch in the averages.
         concurrent: False pauses training during an evaluation.
+        at_start: also evaluate before the first step, so that an evaluation that fails does so at once.
         at_end: also evaluate the last state at a successful end.
+        averages: a hook of the session. Its averages are evaluated in place of the weights.
         name: the prefix of the summaries' tags.
         output_dir: write the metrics to the event file of this directory.
         summary_writer: write them to this writer instead.
@@ -179,7 +189,9 @@ class EvalHook(Evaluations):
         steps: int | None = None,
         weight: Any = None,
         concurrent: bool = True,
+        at_start: bool = False,
         at_end: bool = False,
+        averages: MovingAverageHook | None = None,
         name: str = "eval",
         output_dir: str | os.PathLike[str] | None = None,
         summary_writer: SummaryWriter | None = None,
@@ -189,6 +201,8 @@ class EvalHook(Evaluations):
             raise ValueError("Exactly one of every_steps, every_secs and checkpoint_dir is needed.")
         if checkpoint_dir is not None and not concurrent:
             raise ValueError("Evaluating checkpoint files needs no pause: leave out concurrent=False.")
+        if checkpoint_dir is not None and averages is not None:
+            raise ValueError("Averages are of the session: with checkpoint_dir=, leave out averages=.")
         self._schedule: StepSchedule | None = None
         if checkpoint_dir is None:
             self._schedule = StepSchedule(
@@ -196,7 +210,8 @@ class EvalHook(Evaluations):
             )
         self._checkpoint_dir = checkpoint_dir
         self._concurrent = concurrent
-        self._at_end = at_end
+        self._at_start, self._at_end = at_start, at_end
+        self._averages = averages
         self._new_evaluator = partial(
             Evaluator, metrics=metrics, batches=batches, steps=steps, weight=weight
         )
@@ -212,6 +227,7 @@ class EvalHook(Evaluations):
         await super().begin()
         require_global_step(self)
         self._arrived, self._evaluating = asyncio.Event(), asyncio.Lock()  # of this loop
+        self._starts = self._at_start
         self._evaluator = self._new_evaluator(current_program())
         self._evaluator.prepare()
         if self._schedule is not None:
@@ -221,9 +237,12 @@ class EvalHook(Evaluations):
         await super().after_create_session(session, coord)
         self._tick_passed = False
         self._seen: int | None = None  # the step of the newest evaluation that began
-        self._pending: asyncio.Future[CapturedState] | None = None
+        self._pending: asyncio.Future[_Captured] | None = None
         if self._schedule is not None:
             self._schedule.start(global_step_of(self, session))
+        if self._starts:
+            self._starts = False
+            await self._evaluate(await session.snapshot())
 
     def _is_due(self, step: int) -> bool:
         schedule = self._schedule
@@ -244,7 +263,7 @@ class EvalHook(Evaluations):
             return
         session = run_context.session
         if self._concurrent:  # a pending state that is skipped is released with its last reference
-            self._pending = self._boundary.call_after_run(partial(self.capture, session))
+            self._pending = self._boundary.call_after_run(partial(self._captured, session))
             self._arrived.set()
         else:
             done = await self._evaluate(await session.snapshot())
@@ -265,7 +284,7 @@ class EvalHook(Evaluations):
                 elif session.global_step != self._seen:
                     with log_errors(self, "an evaluation"):
                         async with self._evaluating:
-                            await self._evaluate_captured(self.capture(session))
+                            await self._evaluate_captured(self._captured(session))
         else:
             while await self._arrived.wait():
                 self._arrived.clear()
@@ -281,17 +300,22 @@ class EvalHook(Evaluations):
         self._pending = None
         await super().cleanup(error)
 
+    def _captured(self, session: Session) -> _Captured:
+        averages = None if self._averages is None else self._averages.averages
+        return self.capture(session), averages
+
     async def _evaluate_pending(self) -> None:
         async with self._evaluating:
             pending, self._pending = self._pending, None
             if pending is not None:
                 await self._evaluate_captured(await pending)
 
-    async def _evaluate_captured(self, state: CapturedState) -> None:
-        is_taken = False
+    async def _evaluate_captured(self, captured: _Captured) -> None:
+        (state, averages), is_taken = captured, False
         try:
             snapshot = cast("Snapshot", await state.snapshot(pull=True))
-            if await self._evaluate(snapshot, release=False) and self.save_evaluated is not None:
+            done = await self._evaluate(snapshot, averages, release=False)
+            if done and self.save_evaluated is not None:
                 is_taken = await self.save_evaluated(state.session, state)
         finally:
             if not is_taken:
@@ -301,11 +325,15 @@ class EvalHook(Evaluations):
         async with await CheckpointReader.open(path) as reader:
             await self._evaluate(Snapshot(await reader.get_tensors(), reader.facts.step))
 
-    async def _evaluate(self, state: Snapshot, *, release: bool = True) -> bool:
+    async def _evaluate(
+        self, state: Snapshot, averages: Mapping[str, Any] | None = None, *, release: bool = True
+    ) -> bool:
         self._seen = state.step
         try:
             with state if release else nullcontext():
-                return await self._evaluate_state(state)
+                if self._averages is None:
+                    return await self._evaluate_state(state)
+                return await self._evaluate_state(state, self._averages.applied(state, averages))
         except Exception:
             if self.on_error != "log":
                 raise
