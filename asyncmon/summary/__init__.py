@@ -22,7 +22,7 @@ from asyncmon.summary.events import (
     Event, HistogramProto, SessionLog, Summary, SummaryMetadata, TaggedRunMetadata,
 )
 from asyncmon.summary.graph_def import write_graph
-from asyncmon.summary.logged import Image, LoggedValue, Logger
+from asyncmon.summary.logged import Image, Logger
 from asyncmon.summary.ops import (
     audio, histogram, image, merge, merge_all, scalar, tensor_summary, text,
 )
@@ -32,10 +32,10 @@ from asyncmon.summary.shared_writer import FileWriterCache
 from asyncmon.summary.writer import FileWriter
 
 __all__ = [
-    "Event", "FileWriter", "FileWriterCache", "HistogramProto", "Image", "LoggedValue", "Logger",
-    "Scalar", "SessionLog", "Summary", "SummaryMetadata", "TaggedRunMetadata", "audio",
-    "find_event_files", "follow", "histogram", "image", "merge", "merge_all", "read_scalars",
-    "scalar", "summary_iterator", "tensor_summary", "text", "write_graph",
+    "Event", "FileWriter", "FileWriterCache", "HistogramProto", "Image", "Logger", "Scalar",
+    "SessionLog", "Summary", "SummaryMetadata", "TaggedRunMetadata", "audio", "find_event_files",
+    "follow", "histogram", "image", "merge", "merge_all", "read_scalars", "scalar",
+    "summary_iterator", "tensor_summary", "text", "write_graph",
 ]
 # fmt: on
 # isort: on

@@ -13,7 +13,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.monitor.live_run import LiveRun
-from asyncmon.summary import LoggedValue, find_event_files, read_scalars, summary_iterator
+from asyncmon.summary import find_event_files, read_scalars, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession, fail_at_step
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asyncmon.summary import Event
+    from asyncmon.summary.logged import LoggedValue
 
 pytestmark = pytest.mark.asyncio
 
