@@ -26,7 +26,13 @@ from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import timed
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.error_text import add_note, text_of
 from asyncmon.system.snapshot import Snapshot
+
+_READ_ONLY = (
+    "asyncmon: arrays of the saved state are read-only. For a model that writes into them in place, "
+    "set_state stores copies (`model.coef_ = state['coef'].copy()`); a read_only step writes to a copy."
+)
 
 
 class FunctionSession(SteppedSession):
@@ -125,18 +131,23 @@ class FunctionSession(SteppedSession):
 
     async def _call(self, step: Step, state: Any, feeds: Mapping[str, Any] | None) -> Any:
         """Call a step, a plain one in a worker if it is long by measurement."""
-        if step.is_async:
-            return await step(state, feeds)
-        work, workers = partial(step, state, feeds), self._workers
-        if workers.is_inline(step.cost, step.thread):
-            result = timed(work, step.cost, workers.limit)
-        else:
-            result = await workers.call(work, step.cost, True, step=not step.read_only)
-        if isinstance(result, Awaitable):
-            if step.thread is None:
-                step.thread = False  # it belongs to the loop
-            return await result
-        return result
+        try:
+            if step.is_async:
+                return await step(state, feeds)
+            work, workers = partial(step, state, feeds), self._workers
+            if workers.is_inline(step.cost, step.thread):
+                result = timed(work, step.cost, workers.limit)
+            else:
+                result = await workers.call(work, step.cost, True, step=not step.read_only)
+            if isinstance(result, Awaitable):
+                if step.thread is None:
+                    step.thread = False  # it belongs to the loop
+                return await result
+            return result
+        except ValueError as error:
+            if "read-only" in text_of(error):  # numpy's text, and that of Cython's views
+                add_note(error, _READ_ONLY)
+            raise
 
     async def _run_read_only(self, step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:
         """Run a read-only step on unwritable arrays, and check that it left the containers as well."""

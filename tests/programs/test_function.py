@@ -365,3 +365,20 @@ async def test_a_loop_of_steps_that_never_wait_lets_others_have_a_turn() -> None
     while turns < 3:
         await session.run("step")
     task.cancel()
+
+
+async def test_a_model_that_writes_into_the_saved_state_is_explained() -> None:
+    """As scikit-learn's MiniBatchKMeans does, with numpy's error or Cython's."""
+    model = {"w": np.zeros(3)}
+    program = FunctionProgram(get_state=lambda: dict(model), set_state=model.update)
+
+    @program.step
+    def train() -> None:
+        model["w"] += 1
+
+    session = program.create_session()
+    await session.run(program.init_op())
+    with pytest.raises(ValueError, match="is read-only") as caught:
+        await session.run("train")
+    assert "set_state stores copies" in caught.value.__notes__[0]
+    await session.close()
