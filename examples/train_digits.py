@@ -75,7 +75,7 @@ async def train(steps: int, logdir: Path) -> None:
     am.summary.scalar("loss", loss)
 
     validate = Validate(accuracy, {x: images[:fifth], y: labels[:fifth]}, logdir, every=200)
-    hooks = [am.StopAtStepHook(num_steps=steps), am.LoggingTensorHook({"loss": loss}, 200), validate]
+    hooks = [am.StopAtStepHook(last_step=steps), am.LoggingTensorHook({"loss": loss}, 200), validate]
     async with am.MonitoredTrainingSession(
         checkpoint_dir=str(logdir), hooks=hooks, save_checkpoint_steps=200, save_summaries_steps=20
     ) as sess:
