@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.errors import PREEMPTION
+from asyncmon.runtime import run_names
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.data_iterator import ResumableSource
@@ -103,6 +104,9 @@ class Lifecycle:
         if self.state is not SessionState.NEW:
             raise self._not_open()
         self.state = SessionState.OPENING
+        outputs = [members_of(HookMembers, hook)._output for hook in self.hooks.hooks]
+        directories = [one.directory for one in outputs if one is not None and one.directory]
+        run_names.opened(self.observers, directories[0] if directories else None)
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
         self.started = clock.wall()
         self.budget = LoopBudget.of_running_loop()
@@ -395,6 +399,7 @@ class Lifecycle:
             )
             self._undo.close()
             self.state = SessionState.CLOSED
+            run_names.closed(self.observers)
             self._closed.set()
 
     # -- misuse

@@ -62,6 +62,8 @@ class _MonitoredSession:
         warn_of_misspelled("session creator", creator, SessionCreator, CreatorMembers)
         self._hooks = HookSet(check_hooks(hooks))
         self._life = Lifecycle(creator, self._hooks, grace, recovery, signals == "auto", interrupt)
+        self.last_results: Any = None
+        """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
 
     def __repr__(self) -> str:
         step = self.global_step
@@ -167,7 +169,8 @@ class _MonitoredSession:
         try:
             if life.state is not _OPEN:  # closed while this waited
                 life.check_open()
-            return await life.call("run", Hooked.run, run)
+            self.last_results = results = await life.call("run", Hooked.run, run)
+            return results
         finally:
             lock.release()
 
@@ -439,10 +442,7 @@ class _MonitoredSession:
 
     @property
     def global_step(self) -> int | None:
-        """The number of completed steps, in and after a recovery or the close the last known one.
-
-        None before the opening, or if steps are not counted.
-        """
+        """The last known number of completed steps; None before the opening, or if not counted."""
         raw = self.raw_session()
         return step_of(self._life.raw) if raw is None else members_of(SessionMembers, raw).global_step
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from asyncmon.runtime import run_names
 from asyncmon.runtime.protocols import step_of
 from asyncmon.system import clock
 
@@ -126,7 +127,7 @@ class Observers:
 class _Scope:
     # Not a generator, which would be a frame of each traceback.
 
-    __slots__ = ("_called", "_observers", "_span")
+    __slots__ = ("_before", "_called", "_observers", "_span")
 
     def __init__(self, observers: Observers, span: Span) -> None:
         self._observers = observers
@@ -137,6 +138,8 @@ class _Scope:
         observers, span = self._observers, self._span
         if span.kind not in _STEP_PATH:
             observers.under_way.append(span)
+            self._before = run_names.current.get()
+            run_names.current.set(observers)
         called = self._called = observers._observers
         for observer in called:
             try:
@@ -153,6 +156,7 @@ class _Scope:
         span.end_step, span.error = observers._step(), error
         if span.kind not in _STEP_PATH:
             observers.under_way.remove(span)
+            run_names.current.set(self._before)
         for observer in reversed(self._called):
             try:
                 observer.ended(span)

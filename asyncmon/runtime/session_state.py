@@ -23,8 +23,8 @@ NOT_OPEN = {
     SessionState.OPEN: "The session is open already.",
     SessionState.CLOSING: "The session is closed: it is just being closed.",
     SessionState.CLOSED: (
-        "The session is closed and cannot be used again; make a new one. `global_step` and "
-        "`stop_reason` stay readable. Fetch other values before the end of `async with`, or read "
+        "The session is closed and cannot be used again; make a new one. `global_step`, `stop_reason` "
+        "and `last_results` stay readable. Fetch other values before the end of `async with`, or read "
         "variables from a checkpoint: await asyncmon.checkpoint.load_variable(directory, name)."
     ),
 }

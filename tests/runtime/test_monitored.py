@@ -44,6 +44,17 @@ async def test_ms_1_nothing_happens_before_start_and_start_and_close_do_without_
     assert hook.moments()[-2:] == ["end", "cleanup"]
 
 
+async def test_the_last_results_stay_readable_after_the_close(world: World) -> None:
+    sess = world.session([RecordingHook()])
+    assert sess.last_results is None
+    async with sess:
+        results = await sess.run([world.train], world.feed())
+        await sess.run(world.train, world.feed(), hooks=False)
+    assert sess.last_results is results
+    with pytest.raises(RuntimeError, match="`last_results` stay readable. Fetch other values before"):
+        await sess.peek(world.train)
+
+
 async def test_start_and_close_from_different_tasks(world: World) -> None:
     """DESIGN: a service's lifespan, a test fixture, a notebook cell each."""
     hook = RecordingHook()

@@ -1,0 +1,58 @@
+"""The name of the run in log records, while several sessions of the process are open.
+
+A filter adds it to the records of this package's loggers. It is there only while it is needed: with one
+session nothing is called.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from asyncmon.runtime.shutdown.call_scope import inside_run
+
+current: ContextVar[Any] = ContextVar("asyncmon_observers", default=None)
+"""The observers of the session that this code opens, closes, recovers or serves in the background."""
+
+_open: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # the names, by the sessions' observers
+
+
+def opened(observers: Any, directory: str | None) -> None:
+    """Note a session: its name is the directory that its hooks write to, or a number."""
+    _open[observers] = directory or f"session {len(_open) + 1}"
+    if len(_open) == 2:
+        for logger in _loggers():
+            logger.addFilter(_add_name)
+
+
+def closed(observers: Any) -> None:
+    """Note the end of a session."""
+    _open.pop(observers, None)
+    if len(_open) == 1:
+        for logger in _loggers():
+            logger.removeFilter(_add_name)
+
+
+def _loggers() -> list[logging.Logger]:
+    known = logging.Logger.manager.loggerDict.copy()
+    return [
+        one for name, one in known.items()
+        if name.startswith("asyncmon.") and isinstance(one, logging.Logger)
+    ]  # fmt: skip
+
+
+def _add_name(record: logging.LogRecord) -> bool:
+    """Add ``record.run``, and put it before the message."""
+    session, name = getattr(inside_run.get(), "session", None), None
+    for observers, one in _open.items():
+        if session is not None and observers.raw is session:
+            name = one
+            break
+        if observers is current.get():
+            name = one
+    if name is not None and len(_open) > 1 and not hasattr(record, "run"):
+        record.run = name
+        record.msg = f"[{name.replace('%', '%%') if record.args else name}] {record.msg}"
+    return True
