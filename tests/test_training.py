@@ -312,6 +312,7 @@ async def test_what_cannot_be_done_is_refused(made: tuple[Any, Any], tmp_path: P
     [
         ({"checkpoint_dir": 3}, "checkpoint_dir must be a path or None, got 3"),
         ({"master": Path("runs")}, r"master must be the target .*\('runs'\).* checkpoint_dir=\.\.\."),
+        ({"resume": True}, "resume must be 'auto', 'never' or the path of a checkpoint, got True"),
         ({"saver": "x"}, "saver must be a Saver or None, got 'x'"),
         ({"save_checkpoint_steps": 2.5}, "save_checkpoint_steps must be a whole number, got 2.5"),
         ({"summary_dir": b"logs"}, "summary_dir must be a path or None, got b'logs'"),

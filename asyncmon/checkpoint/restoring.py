@@ -116,8 +116,9 @@ def _mismatch_error(path: str, missing: list[str], problems: list[str]) -> OpErr
     listed = "\n  ".join([*missing, *problems])
     return cls(
         f"Restoring from checkpoint failed. This is most likely due to {what}. Nothing was changed. In"
-        f" {path!r}:\n  {listed}\nPass ignore_missing=True to keep the values of missing variables, or"
-        f" rename={{...}} where names have changed."
+        f" {path!r}:\n  {listed}\nPass ignore_missing=True to restore() to keep the values of missing "
+        "variables, or rename={...} where names have changed. A training session begins in another "
+        "checkpoint_dir, and init_from_checkpoint() takes over values."
     )
 
 

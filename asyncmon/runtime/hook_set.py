@@ -22,6 +22,7 @@ from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.summary.logged import checked_config, logged_values
 from asyncmon.system import clock
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
+from asyncmon.system.error_text import add_note
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 from asyncmon.system.members import members_of
 
@@ -231,7 +232,11 @@ class HookSet:
     async def _begin(self, hook: Any) -> None:
         self.begun.append(hook)
         if (call := self._call(hook, "begin")) is not None:
-            await call()
+            try:
+                await call()
+            except Exception as error:
+                add_note(error, f"asyncmon: in begin() of {hook_name(hook)}")
+                raise
 
     async def created(self, session: Session, coord: Coordinator) -> None:
         """Call ``after_create_session`` of each hook, in order, then start their backgrounds."""

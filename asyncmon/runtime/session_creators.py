@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from typing import Any, final
+from typing import Any, cast, final
 
 from asyncmon.checkpoint import get_checkpoint_state
 from asyncmon.checkpoint.saveable_session import SaverMembers
@@ -113,6 +113,10 @@ class ChiefSessionCreator(_Prepared):
         self._checkpoint_dir = None if checkpoint_dir is None else str(checkpoint_dir)
         path = checkpoint_filename_with_path
         self._checkpoint_filename_with_path = None if path is None else str(path)
+        if not isinstance(cast("object", resume), str | os.PathLike) or not os.fspath(resume):
+            raise TypeError(
+                f"resume must be 'auto', 'never' or the path of a checkpoint, got {resume!r}."
+            )
         self._resume = os.fspath(resume)
         self._keep_live_variables = keep_live_variables
         self._is_recovery = False

@@ -227,3 +227,9 @@ async def test_hk_log_11_a_recovery_goes_on_counting(lines: Lines) -> None:
         for _ in range(5):
             await sess.run("train")
     assert logged(lines("logging_tensor")) == [1, 102]
+
+
+async def test_an_error_in_begin_names_the_hook() -> None:
+    with pytest.raises(KeyError, match="'lss:0'") as caught:
+        await MonitoredSession(hooks=[LoggingTensorHook(["lss"], every_n_iter=1)]).start()
+    assert caught.value.__notes__ == ["asyncmon: in begin() of LoggingTensorHook"]

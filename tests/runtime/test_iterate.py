@@ -145,3 +145,5 @@ async def test_other_errors_and_cancellations_pass(world: World) -> None:
             TypeError, match=r"iterate\(\) takes an iterable or an async iterable, got 5"
         ):
             sess.iterate(5)
+        with pytest.raises(TypeError, match=r"got <function .*>\. Call it\."):
+            sess.iterate(lambda: [1])

@@ -69,7 +69,12 @@ class FetchMap:
 
     def _builder(self, fetches: Any) -> Callable[[list[Any]], Any]:
         if fetches is None:
-            raise TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
+            error = TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
+            error.add_note(
+                "asyncmon: did the function that built it return it? merge_all() is None without"
+                " summaries."
+            )
+            raise error
         structure = parts_of(fetches)
         if structure is None:
             return itemgetter(self._position(fetches))

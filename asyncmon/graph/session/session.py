@@ -164,6 +164,9 @@ class Session:
         except OpError as error:
             self._locate(error)
             raise
+        except TypeError:
+            _check_feeds(feeds)  # a list of arrays has no hash
+            raise
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
@@ -378,8 +381,7 @@ class Session:
     def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
         """Find or prepare the plan of new fetches."""
         self.backend.check_open()
-        if not isinstance(feeds, Mapping):
-            raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.")
+        _check_feeds(feeds)
         fetched = FetchMap(self._graph, fetches)
         fed = [feed_tensor(self._graph, key) for key in flat_keys(feeds)]
         if len(set(fed)) != len(fed):
@@ -393,6 +395,11 @@ class Session:
         call = _Call(plan, fetched.rebuild, nested=any(isinstance(key, tuple) for key in feeds))
         self._calls[(fetch_key(fetches), *feeds)] = call
         return call
+
+
+def _check_feeds(feeds: Any) -> None:
+    if not isinstance(feeds, Mapping):
+        raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.") from None
 
 
 class InteractiveSession(Session):

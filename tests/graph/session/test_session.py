@@ -332,3 +332,17 @@ async def test_an_error_names_the_inputs_the_line_and_the_step() -> None:
         with pytest.raises(errors.InvalidArgumentError) as caught:
             await sess.repeat(bad, lambda: False)
         assert "Placeholder() of 'x'" in caught.value.__notes__[-1]
+
+
+async def test_feeds_that_are_no_mapping_are_named() -> None:
+    x = tf.placeholder(tf.float32)
+    async with tf.Session() as sess:
+        with pytest.raises(TypeError, match=r"feed_dict must map tensors to values, got \[array"):
+            await sess.run(x, [np.zeros(2)])  # type: ignore[arg-type]
+
+
+async def test_a_fetch_of_none_says_where_it_may_come_from() -> None:
+    async with tf.Session() as sess:
+        with pytest.raises(TypeError, match="Cannot be None") as caught:
+            await sess.run([tf.constant(1), None])
+    assert "merge_all() is None without summaries" in caught.value.__notes__[0]
