@@ -43,8 +43,10 @@ class DataIterator(Generic[T]):
         elif isinstance(source, Iterable):
             self._items = iter(source)
         else:
-            call = " Call it." if callable(source) else ""
-            raise TypeError(f"iterate() takes an iterable or an async iterable, got {source!r}.{call}")
+            raise TypeError(
+                f"iterate() takes an iterable or an async iterable, got {source!r}."
+                f"{' Call it.' * callable(source)}"
+            )
         self._should_stop = should_stop
         self._stops = stops
         self._resumable = resumable

@@ -51,7 +51,7 @@ async def test_the_last_results_stay_readable_after_the_close(world: World) -> N
         results = await sess.run([world.train], world.feed())
         await sess.run(world.train, world.feed(), hooks=False)
     assert sess.last_results is results
-    with pytest.raises(RuntimeError, match="`last_results` stay readable. Fetch other values before"):
+    with pytest.raises(RuntimeError, match=r"`last_results` stay readable\. Fetch other values before"):
         await sess.peek(world.train)
 
 
