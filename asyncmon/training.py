@@ -119,8 +119,8 @@ def MonitoredTrainingSession(
             ``"auto"`` continues.
         keep_live_variables: whether a chief that is started again in a cluster keeps the variables on
             the servers if they are newer than the checkpoint; False restores it, as TF1 does.
-        loggers: get what is logged by ``sess.log`` and the like, and what the hooks write, besides the
-            event file in ``summary_dir``; see :class:`LoggersHook`.
+        loggers: write the values of ``sess.log`` and the summaries of hooks, besides the event file in
+            ``summary_dir``; see :class:`LoggersHook`.
 
     Raises:
         ValueError: both seconds and steps are given, for checkpoints or for summaries; a number is

@@ -54,7 +54,8 @@ class Evaluations(SessionRunHook):
 
     Args:
         name: the prefix of the summaries' tags, ``<name>/<metric>``.
-        output_dir: write the metrics to the event file of this directory.
+        output_dir: write the metrics to the event file of this directory. Default: to the loggers of
+            the session.
         summary_writer: write them to this writer instead.
     """
 
@@ -166,7 +167,8 @@ class EvalHook(Evaluations):
         at_end: also evaluate the last state at a successful end.
         averages: a hook of the session. Its averages are evaluated in place of the weights.
         name: the prefix of the summaries' tags.
-        output_dir: write the metrics to the event file of this directory.
+        output_dir: write the metrics to the event file of this directory. Default: to the loggers of
+            the session.
         summary_writer: write them to this writer instead.
 
     Raises:

@@ -66,7 +66,7 @@ class TensorBoardLogger:
         """Do nothing: a task writes the queue every two seconds."""
 
     async def close(self, error: BaseException | None = None) -> None:
-        """Write what is pending; the last writer of the directory closes the file."""
+        """Write pending events; the last writer of the directory closes the file."""
         await self.output.close()
 
 

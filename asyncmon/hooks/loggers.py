@@ -28,9 +28,8 @@ logger = logging.getLogger(__name__)
 class LoggersHook(SessionRunHook):
     """Write logged values and configurations to loggers. ``MonitoredTrainingSession`` adds one.
 
-    The loggers get what ``sess.log``, ``run_context.log``, ``step_context.log`` and ``coord.log`` are
-    given, and the numbers and texts of the summaries, step rates and evaluations of the session's
-    hooks. Those of a hook with an ``output_dir`` are in its event file already, and no
+    The loggers get the values of ``sess.log``, ``run_context.log``, ``step_context.log`` and
+    ``coord.log``, and the numbers and texts of the summaries, step rates and evaluations of hooks. Those of a hook with an ``output_dir`` are in its event file already, and no
     :class:`TensorBoardLogger` gets them; those of a hook with a writer of its own go there alone.
 
     A logger that is slow, hangs or fails does not delay a step and ends no training: each has a queue
@@ -40,7 +39,7 @@ class LoggersHook(SessionRunHook):
     Args:
         loggers: see :class:`~asyncmon.summary.Logger`.
         most_pending: the largest number of pending records of a logger.
-        close_secs: the time that the loggers have at the end, in seconds, to write what is pending.
+        close_secs: the time limit of writing pending records at the end, in seconds.
 
     Raises:
         TypeError: an object is no logger.
@@ -96,7 +95,7 @@ class LoggersHook(SessionRunHook):
             one.put(one.logger.write_config, config)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Write what is pending, and close the loggers."""
+        """Write pending records, and close the loggers."""
         await asyncio.gather(*(one.close(error, self._close_secs) for one in self._queues))
 
     def _forward(
@@ -192,7 +191,7 @@ class _Queue:
         except TimeoutError:
             self.dropped += len(self._pending)
             logger.warning(
-                "%s did not write what is pending within %g s; up to %d records are lost.",
+                "%s did not write all records within %g s; up to %d are lost.",
                 type(self.logger).__name__, secs, len(self._pending),
             )  # fmt: skip
         except Exception as failure:

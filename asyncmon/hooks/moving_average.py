@@ -44,7 +44,7 @@ class MovingAverageHook(SessionRunHook):
 
     Args:
         decay: the weight of the old average in each step.
-        every_steps: update after every so many steps, with the decay of as many.
+        every_steps: the interval of updates in global steps; one of n steps has the decay of n.
         names: selects entries of the state by name, such as ``lambda name: name.startswith("model/")``.
             Default: the trainable variables of a graph; all floating entries of other programs, those
             of their optimizers, too.

@@ -18,14 +18,14 @@ from asyncmon.summary.shared_writer import SummaryWriter
 class TrainingMetricsHook(Evaluations):
     """Average values that training runs fetch over intervals, and publish them like an evaluation.
 
-    For early stopping on a training value, and for the ``metrics`` of a ``CheckpointSaverHook``. The
-    averages are written to the loggers as ``<name>/<metric>``.
+    For early stopping on a training value, and for the ``metrics`` of a ``CheckpointSaverHook``.
 
     Args:
         metrics: fetches of numbers by name; the mean of an array is used.
         every_steps: the interval in global steps.
         name: the prefix of the tags.
-        output_dir: write the averages to the event file of this directory.
+        output_dir: write the averages to the event file of this directory. Default: to the loggers of
+            the session.
         summary_writer: write them to this writer instead.
 
     Raises:

@@ -88,7 +88,7 @@ class Logger(Protocol):
         """Write hyperparameters: bools, numbers or strings by name. Later ones are added."""
 
     def flush(self) -> Awaitable[None] | None:
-        """Write what is buffered. Called when no record is pending."""
+        """Write buffered records. Called when no record is pending."""
 
     def close(self, error: BaseException | None = None) -> Awaitable[None] | None:
         """Flush, and release resources. Called once, with the error that ended the session, or None."""

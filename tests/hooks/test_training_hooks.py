@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,26 @@ async def test_values_of_a_step_are_logged_as_those_of_the_optimizer(tmp_path: P
     assert [point.value for point in found["learning_rate"]] == pytest.approx([0.1, 0.1])
     with pytest.raises(ValueError, match="OptimizerHook finds no optimizer in the program"):
         await run(program(), [am.OptimizerHook()])
+
+
+async def test_a_step_of_torch_returns_the_norm_of_its_gradients(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from asyncmon.programs.torch import TorchProgram
+
+    weight = torch.nn.Linear(2, 1, bias=False)
+    optimizer = torch.optim.SGD(weight.parameters(), lr=0.5)
+    made = TorchProgram({"model": weight, "optimizer": optimizer})
+
+    @made.training_step(clip_norm=math.inf)
+    def train(state: Any, batch: Any) -> Any:
+        return {"loss": state["model"](batch).sum(), "rate": optimizer.param_groups[0]["lr"]}
+
+    hook = am.OptimizerHook(gradient_norm="grad_norm", learning_rate="rate")
+    async with am.MonitoredTrainingSession(program=made, summary_dir=tmp_path, hooks=[hook]) as sess:
+        await sess.run("train", {"batch": torch.tensor([[3.0, 4.0]])})
+    (paths,) = find_event_files(tmp_path).values()
+    found = {tag: points[0].value for tag, points in read_scalars(paths).items()}
+    assert (found["gradient_norm"], found["learning_rate"]) == (5.0, 0.5)
 
 
 async def test_the_model_is_listed_once_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
