@@ -75,7 +75,7 @@ def MonitoredTrainingSession(
 
     The chief with a ``checkpoint_dir`` restores its newest checkpoint, saves one every 600 seconds, at
     the start and at the end, and writes summaries and the rate of steps every 100 steps. A worker waits
-    for the chief, writes nothing, and ignores ``chief_only_hooks``.
+    for the chief, writes nothing, and ignores ``chief_only_hooks`` and ``loggers``.
 
     For intervals in steps and in seconds: a positive number disables the other one; None keeps the
     default of the other one; 0 disables both.

@@ -29,7 +29,8 @@ class LoggersHook(SessionRunHook):
     """Write logged values and configurations to loggers. ``MonitoredTrainingSession`` adds one.
 
     The loggers get the values of ``sess.log``, ``run_context.log``, ``step_context.log`` and
-    ``coord.log``, and the numbers and texts of the summaries, step rates and evaluations of hooks. Those of a hook with an ``output_dir`` are in its event file already, and no
+    ``coord.log``, and the numbers and texts of the summaries, step rates and evaluations of hooks.
+    Those of a hook with an ``output_dir`` are in its event file already, and no
     :class:`TensorBoardLogger` gets them; those of a hook with a writer of its own go there alone.
 
     A logger that is slow, hangs or fails does not delay a step and ends no training: each has a queue

@@ -149,6 +149,7 @@ def _logged(tag: str, value: Any) -> LoggedValue:
     try:
         if hasattr(value, "detach"):  # a tensor of torch
             value = value.detach().cpu()
+            value = value.float() if str(value.dtype) == "torch.bfloat16" else value
         array = np.asarray(value)
         if array.dtype.kind == "V":  # a float type of ml_dtypes, such as bfloat16
             array = array.astype(np.float32)

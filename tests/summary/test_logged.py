@@ -59,6 +59,19 @@ def test_other_values_are_refused(args: Any, error: type[Exception], message: st
         logged_values(*args)
 
 
+def test_tensors_and_arrays_of_other_libraries_are_converted() -> None:
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    found = logged_values(
+        {
+            "torch": torch.ones(2, dtype=torch.bfloat16, requires_grad=True),
+            "scalar": torch.tensor(0.5, requires_grad=True),
+            "jax": jax.numpy.ones(2, "bfloat16"),
+        }
+    )
+    assert found["scalar"] == 0.5
+    assert [np.asarray(found[name]).tolist() for name in ("torch", "jax")] == [[1.0, 1.0]] * 2
+
+
 def test_a_step_is_a_whole_number() -> None:
     assert logged_values("x", 1.0, step=np.int64(3)) == {"x": 1.0}  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"the step 1\.5; expected a whole number or None"):
