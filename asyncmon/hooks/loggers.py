@@ -74,7 +74,7 @@ class LoggersHook(SessionRunHook):
         return {type(one.logger).__name__: one.dropped for one in self._queues}
 
     async def begin(self) -> None:
-        self._queues = [_Queue(one, self._most_pending) for one in self._loggers]
+        self._queues = [_Queue(one, self._most_pending, self._failed) for one in self._loggers]
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         for one in self._loggers:
@@ -99,6 +99,9 @@ class LoggersHook(SessionRunHook):
         """Write pending records, and close the loggers."""
         await asyncio.gather(*(one.close(error, self._close_secs) for one in self._queues))
 
+    def _failed(self, error: Exception) -> None:
+        self._logged_errors = self._logged_errors[0] + 1, error  # for statistics and the monitor
+
     def _forward(
         self, output: SharedWriter, step: int | None, values: Callable[[], Mapping[str, LoggedValue]]
     ) -> None:
@@ -119,11 +122,12 @@ _METHODS = ("write", "write_config", "flush", "close")
 class _Queue:
     """The pending calls of a logger, and its thread."""
 
-    def __init__(self, target: Logger, most: int) -> None:
+    def __init__(self, target: Logger, most: int, failed: Callable[[Exception], None]) -> None:
         self.logger = target
         self.dropped = 0
         self._blocking = members_of(LoggerMembers, target).blocking
         self._most = most
+        self._failed = failed
         self._pending: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._warned = self._busy = self._closing = False
         self._lock = threading.Lock()
@@ -142,7 +146,7 @@ class _Queue:
                 self._pending.popleft()
             self._add(call, args)
         if is_full:
-            self._drop(f"it is slow, and {self._most} records are pending")
+            self._drop(BufferError(f"it is slow, and {self._most} records are pending"))
 
     def _add(self, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._pending.append((call, args))
@@ -166,16 +170,17 @@ class _Queue:
         try:
             return call(*args)
         except Exception as error:
-            self._drop(phrase(error))
+            self._drop(error)
             return None
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, error: Exception) -> None:
         self.dropped += 1
+        self._failed(error)
         if not self._warned:
             self._warned = True
             logger.warning(
                 "%s drops values that are logged: %s. The training continues; this is logged once.",
-                type(self.logger).__name__, why,
+                type(self.logger).__name__, phrase(error),
             )  # fmt: skip
 
     async def close(self, error: BaseException | None, secs: float) -> None:
@@ -196,7 +201,7 @@ class _Queue:
                 type(self.logger).__name__, secs, len(self._pending),
             )  # fmt: skip
         except Exception as failure:
-            self._drop(phrase(failure))
+            self._drop(failure)
         finally:
             self._thread.shutdown()
         if self.dropped:

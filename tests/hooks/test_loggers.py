@@ -226,8 +226,8 @@ async def test_a_slow_logger_drops_the_oldest_records_and_delays_no_step(
     ]
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [
-        "Slow drops values that are logged: it is slow, and 3 records are pending. The training "
-        "continues; this is logged once.",
+        "Slow drops values that are logged: BufferError: it is slow, and 3 records are pending. The "
+        "training continues; this is logged once.",
         "Slow dropped 5 records.",
     ]
     assert slow.closed == [None]
@@ -244,6 +244,7 @@ async def test_a_failing_logger_is_logged_once_and_ends_nothing(
             sess.log("x", 1.0)
     assert len(kept.values) == 3
     assert hook.dropped == {"Failing": 4, "Kept": 0}
+    assert sess.statistics().hooks[0].failures == 4
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [
         "Failing drops values that are logged: ConnectionError: the server is gone. The training "
