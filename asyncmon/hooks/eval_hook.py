@@ -237,6 +237,11 @@ class EvalHook(Evaluations):
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         await super().after_create_session(session, coord)
+        if self._averages is not None and self._averages not in created_session(coord).hooks():
+            raise RuntimeError(
+                f"EvalHook {self.name!r} evaluates the averages of {self._averages!r}, which is not "
+                "among the session's hooks. Pass both of them."
+            )
         self._tick_passed = False
         self._seen: int | None = None  # the step of the newest evaluation that began
         self._pending: asyncio.Future[_Captured] | None = None

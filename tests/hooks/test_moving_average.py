@@ -165,5 +165,9 @@ async def test_wrong_arguments_are_refused() -> None:
         am.MovingAverageHook(1.0)
     with pytest.raises(ValueError, match="invalid every_steps=0"):
         am.MovingAverageHook(every_steps=0)
+    program, _, _ = function_program()
+    evaluation = am.EvalHook("evaluate", every_steps=1, averages=am.MovingAverageHook())
+    with pytest.raises(RuntimeError, match=r"is not among the session's hooks\. Pass both"):
+        await am.MonitoredTrainingSession(program=program, hooks=[evaluation]).start()
     with pytest.raises(ValueError, match="leave out averages="):
         am.EvalHook("evaluate", checkpoint_dir="x", averages=am.MovingAverageHook())
