@@ -15,6 +15,7 @@ from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec, raw_session, state_spec
 from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import InvalidArgumentError, NotFoundError, OpError
+from asyncmon.system.error_text import add_note
 from asyncmon.system.files import in_thread
 
 Target = Mapping[str, tuple[str, Any]]
@@ -200,3 +201,14 @@ def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:
 def name_for(entry: str, rename: Collection[tuple[str, str]]) -> str:
     """Return the name in the session of an entry, the inverse of :func:`entry_for`."""
     return entry_for(entry, [(target, source) for source, target in rename]) or entry
+
+
+def no_checkpoint(text: str) -> ValueError:
+    """Return TF1's error for a path that is no checkpoint, with advice."""
+    error = ValueError(text)
+    add_note(
+        error,
+        "asyncmon: expected the prefix of a checkpoint, 'runs/1/model.ckpt-500'. `await "
+        "am.latest_checkpoint(directory)` returns the newest one, or None if there is none.",
+    )
+    return error

@@ -16,7 +16,7 @@ from asyncmon.checkpoint.directory import candidates, skip_message
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.restoring import find_targets, load_entries
+from asyncmon.checkpoint.restoring import find_targets, load_entries, no_checkpoint
 from asyncmon.checkpoint.retention import Decision, KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
@@ -379,7 +379,7 @@ class Saver:
             DataLossError: checksums do not match.
         """
         if save_path is None:
-            raise ValueError("Can't load save_path when it is None.")
+            raise no_checkpoint("Can't load save_path when it is None.")
         self.build()
         chosen, raw, path = self._selection, raw_session(sess), os.fspath(save_path)
         if chosen.is_empty or (chosen.allow_empty and await state_spec(raw) == ({}, True)):
@@ -387,7 +387,7 @@ class Saver:
         try:
             reader = await CheckpointReader.open(path)
         except NotFoundError as error:
-            raise ValueError(f"The passed save_path is not a valid checkpoint: {path}") from error
+            raise no_checkpoint(f"The passed save_path is not a valid checkpoint: {path}") from error
         await self._load(raw, reader, ignore_missing, rename)
 
     async def restore_latest(

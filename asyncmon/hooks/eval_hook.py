@@ -200,7 +200,10 @@ class EvalHook(Evaluations):
     ) -> None:
         super().__init__(name, output_dir, summary_writer)
         if sum(when is not None for when in (every_steps, every_secs, checkpoint_dir)) != 1:
-            raise ValueError("Exactly one of every_steps, every_secs and checkpoint_dir is needed.")
+            raise ValueError(
+                "Exactly one of every_steps, every_secs and checkpoint_dir is needed, got "
+                f"{every_steps!r}, {every_secs!r} and {checkpoint_dir!r}."
+            )
         if checkpoint_dir is not None and not concurrent:
             raise ValueError("Evaluating checkpoint files needs no pause: leave out concurrent=False.")
         if checkpoint_dir is not None and averages is not None:

@@ -31,8 +31,11 @@ async def test_sa_2_wrong_paths(tmp_path: Path, make_session: Callable[..., Any]
     session = make_session(a=1.0)
     with pytest.raises(ValueError, match="Can't load save_path when it is None"):
         await Saver().restore(session, None)
-    with pytest.raises(ValueError, match=r"The passed save_path is not a valid checkpoint: .*/m-1"):
+    with pytest.raises(
+        ValueError, match=r"The passed save_path is not a valid checkpoint: .*/m-1"
+    ) as error:
         await Saver().restore(session, tmp_path / "m-1")
+    assert "am.latest_checkpoint(directory)" in error.value.__notes__[0]
 
 
 async def test_sa_2_restoring_is_logged(

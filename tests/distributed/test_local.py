@@ -292,3 +292,14 @@ async def test_training_goes_on_in_a_new_child_from_the_last_checkpoint(
     assert (await am.latest_checkpoint(str(tmp_path))).endswith("model.ckpt-20")
     assert not any(map(is_running, pids))
     assert sum("killed by SIGKILL" in one.getMessage() for one in caplog.records) >= 2
+
+
+async def test_an_error_names_the_line_in_this_process() -> None:
+    with graph.Graph().as_default() as program:
+        x = graph.placeholder(graph.int32, [1])
+        line = sys._getframe().f_lineno + 1
+        bad = graph.reshape(graph.zeros([6]), x)
+    async with graph.Session("local", program) as sess:
+        with pytest.raises(errors.InvalidArgumentError, match="reshape") as caught:
+            await sess.run(bad, {x: [7]})
+    assert f", created at {__file__}:{line}" in caught.value.__notes__[-1]
