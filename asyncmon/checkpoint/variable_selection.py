@@ -38,14 +38,22 @@ def name_of(variable: Any) -> str:
     return name.removesuffix(":0")
 
 
+def _check_variable(variable: Any) -> None:
+    op = members_of(FetchMembers, variable).op
+    if getattr(op, "type", "VariableV2") != "VariableV2":
+        raise TypeError(f"Variable to save is not a Variable: {variable!r}")
+
+
 def names_of(variables: Iterable[Any]) -> list[str]:
     """Return the names of variables in snapshots; the parts of a variable together have one.
 
     Raises:
         ValueError: two variables have the same name.
+        TypeError: one is a tensor of another operation.
     """
     owners: dict[str, list[Any]] = {}
     for variable in variables:
+        _check_variable(variable)
         owners.setdefault(name_of(variable), []).append(variable)
     for name, found in owners.items():
         if len(found) > 1:
@@ -154,6 +162,7 @@ class Selection:
 
     def _selected(self, variable: Any) -> str:
         """Return the name in the session of a value of a dict, which may be one part of a variable."""
+        _check_variable(variable)
         members = members_of(FetchMembers, variable)
         own, place = (
             members_of(FetchMembers, members.op).name,

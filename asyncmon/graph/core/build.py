@@ -176,6 +176,8 @@ def axis_of(value: Any, what: str = "axis", vector: bool = False) -> int | Tenso
     if type(value) is int:
         return value
     axes = axes_of(value, what)
+    if not vector and isinstance(axes, tuple):
+        rules.with_rank(getattr(value, "shape", None) if is_tensor_like(value) else np.shape(value), 0)
     if axes is None or (isinstance(axes, tuple) and len(axes) != 1):
         raise ValueError(f"{what} must be one integer, got {value!r}.")
     if isinstance(axes, tuple):

@@ -65,7 +65,8 @@ def gradients(
     unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)
     if unconnected not in ("none", "zero"):
         raise ValueError(f"Unknown value for unconnected_gradients: {unconnected_gradients!r}")
-    results = [y if isinstance(y, Tensor) else convert_to_tensor(y) for y in _listed(ys)]
+    listed = [None] if ys is None else _listed(ys)
+    results = [y if isinstance(y, Tensor) else convert_to_tensor(y) for y in listed]
     inputs = [_source(x) for x in _listed(xs)]
     stops = {_source(t) for t in _listed(stop_gradients)}
     seeds = _listed(grad_ys) if grad_ys is not None else [None] * len(results)
@@ -176,6 +177,8 @@ def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradien
 def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:
     if y.dtype.is_complex:
         raise TypeError(f"Gradients of complex tensors are not defined (y.dtype = {y.dtype.name})")
+    if not (y.dtype.is_floating or y.dtype.is_integer):
+        raise TypeError(f"{y!r} must be numeric to have a gradient")
     if given is None:
         one, shape = y.dtype.numpy.type(1), y.spec.shape
         if shape == ():

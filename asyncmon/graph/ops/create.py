@@ -232,9 +232,11 @@ def one_hot(
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     for value in (v for v in (on_value, off_value) if v is not None):
-        found = convert_to_tensor(value, None if is_tensor_like(value) else wanted).dtype
+        given = None if dtype is None or is_tensor_like(value) else wanted
+        found = convert_to_tensor(value, given).dtype
         if wanted is not None and found is not wanted:
-            raise TypeError(f"dtype {found.name} does not match dtype parameter {wanted.name}")
+            other = "that of on_value," if dtype is None else "dtype parameter"
+            raise TypeError(f"dtype {found.name} does not match {other} {wanted.name}")
         wanted = found
     wanted = wanted or dtypes.float32
     on = _scalar(1, wanted) if on_value is None else convert_to_tensor(on_value, wanted)

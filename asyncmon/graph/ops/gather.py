@@ -221,6 +221,7 @@ def add_rows(target: Array, indices: Array, rows: Array) -> None:
 
 def _sum_rows_rule(values: Spec, indices: Spec, count: Spec) -> Spec:
     rules.check_dtype(values.dtype, rules.NUMBERS, "data")
+    rules.check_dtype(indices.dtype, rules.INTS, "segment_ids")
     return Spec(values.dtype, rows_shape(values, indices, *(count.known_dims() or (None,))))
 
 

@@ -226,7 +226,7 @@ def split(
         axis: an int or a tensor.
         num: the number of parts, if the sizes are a tensor of unknown length.
     """
-    at, how = axis_of(axis, vector=True), num_or_size_splits
+    at, how = axis_of(axis), num_or_size_splits
     if not isinstance(at, int):
         x = convert_to_tensor(value)
         cut = split(folded(x, at), how, 1, num, name)
@@ -238,6 +238,7 @@ def split(
         if parts < 1:
             raise ValueError(f"num_or_size_splits must be positive, got {parts}")
         return list(create_ops("Split", (value,), {"num": parts, "axis": at}, name))
+    rules.with_rank(sizes.spec.shape, 1)
     if num is None:
         num = len(how) if isinstance(how, list | tuple) else (sizes.spec.shape or (None,))[0]
     if num is None:

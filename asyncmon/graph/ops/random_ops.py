@@ -188,6 +188,7 @@ def _multinomial(logits: Array, num_samples: Array, *, dtype: dtypes.DType, rng:
 def _multinomial_rule(logits: Spec, count: Spec, *, dtype: dtypes.DType, **_seed: object) -> Spec:
     rules.check_dtype(logits.dtype, rules.REALS, "logits")
     rows, _ = rules.with_rank(logits.shape, 2)
+    rules.with_rank(count.shape, 0)
     return Spec(dtype, (rows, *(count.known_dims() or (None,))))
 
 

@@ -193,7 +193,7 @@ def _running(op_type: str, x: Any, axis: Any, exclusive: Any, reverse: Any, name
     def scan(value: Tensor, axis: int) -> Tensor:
         return create_op(op_type, (value,), {"axis": axis, **attrs}, name)
 
-    return along(scan, x, axis_of(axis))
+    return along(scan, x, axis_of(axis, vector=True))
 
 
 def cumsum(

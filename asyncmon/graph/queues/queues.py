@@ -247,7 +247,7 @@ class PaddingFIFOQueue(QueueBase):
         shared_name: str | None = None,
         name: str = "padding_fifo_queue",
     ) -> None:
-        if shapes is None:
+        if shapes is None or any(as_shape(shape) is None for shape in shapes):
             raise ValueError("When providing partial shapes, a list of shapes must be provided.")
         super().__init__(
             "PaddingFIFOQueue", capacity, dtypes, shapes, names, name,

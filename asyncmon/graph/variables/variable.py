@@ -164,6 +164,8 @@ class Variable(Operators):
             raise ValueError("variable_def and import_scope must be None: give an initial_value.")
         if initial_value is None:
             raise ValueError("initial_value must be specified.")
+        if collections is not None and not isinstance(collections, list | tuple | set):
+            raise ValueError(f"collections must be a list, tuple or set, got {collections!r}.")
         if constraint is not None and not callable(constraint):
             raise ValueError("The `constraint` argument must be a callable.")
         self.graph: Graph = get_default_graph().root

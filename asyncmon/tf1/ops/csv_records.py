@@ -144,6 +144,8 @@ def decode_csv(
     if len(field_delim) != 1:
         raise ValueError(f"field_delim should be only 1 char, got {field_delim!r}.")
     defaults = [convert_to_tensor(default) for default in record_defaults]
+    if not defaults:
+        raise ValueError("record_defaults must have a default for each column, got none.")
     columns = tuple(select_cols or ())
     if columns and len(columns) != len(defaults):
         raise ValueError("Length of select_cols and record_defaults do not match.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import rules
+from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import axes_of, convert_to_tensor, name_scope
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Tensor
@@ -19,12 +19,15 @@ from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.reduce import reduce_max, reduce_prod, reduce_sum
 from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape
 
+_OF_DIAGONALS = (*rules.FLOATS, dtypes.int32, dtypes.int64, *rules.COMPLEX)
+
 
 # --- diagonals ------------------------------------------------------------------------------------
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
     """Return a tensor of twice the rank with the elements on its diagonal. TF1: ``tf.diag``."""
     with name_scope(name, "Diag"):
         x = convert_to_tensor(diagonal)
+        rules.check_dtype(x.dtype, _OF_DIAGONALS, "diagonal")
         rules.with_rank_at_least(x.spec.shape, 1)
         sizes, flat = shape(x), reshape(x, [-1])
         count = shape(flat)[0]
