@@ -98,8 +98,8 @@ _small = _small_namespaces(_sys.modules[__name__])
 debugging, dtypes, initializers, linalg, manip, math, random, sparse, strings = _small
 
 for _module in (
-    _sys.modules[__name__], app, compat, contrib, contrib.layers, contrib.rnn, contrib.seq2seq,
-    contrib.training, gfile, image, io, layers, logging, losses, metrics, nn, python_io, _rnn_cell,
-    summary, train, *_small,
+    _sys.modules[__name__], app, compat, contrib, contrib.framework, contrib.layers, contrib.rnn,
+    contrib.seq2seq, contrib.slim, contrib.training, gfile, image, io, layers, logging, losses, metrics,
+    nn, python_io, _rnn_cell, summary, train, *_small,
 ):  # fmt: skip
     _open_namespace(_module)

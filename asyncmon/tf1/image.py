@@ -148,6 +148,51 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     return result
 
 
+def crop_to_bounding_box(
+    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+) -> g.Tensor:
+    """Return a part of images; the numbers may be tensors. TF1: same name.
+
+    ValueError, or InvalidArgumentError in the run, if the box is not inside.
+    """
+    tensor = _image_tensor(image)
+    rank = tensor.shape.with_rank_at_least(3).ndims or 3
+    known = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
+    for start, size, whole, side in (
+        (offset_height, target_height, known[-3], "height"),
+        (offset_width, target_width, known[-2], "width"),
+    ):
+        numbers = not isinstance(start, g.Tensor) and not isinstance(size, g.Tensor)
+        if numbers and (start < 0 or size <= 0 or (whole is not None and start + size > whole)):
+            raise ValueError(f"The {side} from {start} to {start + size} is not inside of {whole}.")
+    begin = [*[0] * (rank - 3), offset_height, offset_width, 0]
+    return g.slice(
+        tensor, g.stack(begin), g.stack([*[-1] * (rank - 3), target_height, target_width, -1])
+    )
+
+
+def central_crop(image: Any, central_fraction: float) -> g.Tensor:
+    """Return the middle of images: this fraction of height and width. TF1: same name.
+
+    ValueError for a fraction that is not in (0, 1].
+    """
+    tensor = _image_tensor(image)
+    if not 0 < central_fraction <= 1:
+        raise ValueError(f"central_fraction must be within (0, 1], got {central_fraction!r}.")
+    known: list[int | None] = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
+    sizes = g.cast(g.shape(tensor), g.float64)
+    starts: list[Any] = []
+    for axis in (-3, -2):
+        size: Any = sizes[axis] if known[axis] is None else known[axis]
+        start = (size - size * central_fraction) / 2
+        starts.append(g.cast(start, g.int32) if known[axis] is None else int(start))
+    extents = [
+        (g.shape(tensor)[axis] if known[axis] is None else known[axis]) - 2 * start
+        for axis, start in zip((-3, -2), starts, strict=True)
+    ]
+    return crop_to_bounding_box(tensor, *starts, *extents)
+
+
 def _larger(x: Any, y: Any) -> Any:
     return g.maximum(x, y) if isinstance(x, g.Tensor) or isinstance(y, g.Tensor) else max(x, y)
 
@@ -169,7 +214,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
 # --- sizes ---------------------------------------------------------------------------------------
 class ResizeMethod:
-    """TF1: ``tf.image.ResizeMethod``. Bicubic and area are not supported."""
+    """TF1: ``tf.image.ResizeMethod``."""
 
     BILINEAR, NEAREST_NEIGHBOR, BICUBIC, AREA = 0, 1, 2, 3
 
@@ -184,25 +229,30 @@ def resize_images(
     """Resize one image or a batch. TF1: same name, without its aspect ratios.
 
     ``size`` is the height and the width, two integers or an int32 tensor. Images of that static size
-    are returned unchanged; otherwise the bilinear method returns float32.
+    are returned unchanged; otherwise all methods but the nearest neighbour return float32.
     """
-    if method not in (ResizeMethod.BILINEAR, ResizeMethod.NEAREST_NEIGHBOR):
-        raise ValueError(
-            f"Resize method is not implemented: {method}; use ResizeMethod.BILINEAR or NEAREST_NEIGHBOR"
-        )
+    if method not in range(4):
+        raise ValueError(f"Resize method is not implemented: {method}; use one of ResizeMethod")
     tensor, wanted = _image_tensor(images), g.convert_to_tensor(size)
     value: Any = wanted.spec.value
     if value is not None and tensor.shape.ndims and list(value) == tensor.shape.as_list()[-3:-1]:
         return tensor
-    attrs = {"bilinear": method == ResizeMethod.BILINEAR, "align": bool(align_corners)}
+    attrs = {"method": int(method), "align": bool(align_corners)}
     return g.create_op("ResizeImages", (tensor, wanted), attrs, name)
 
 
-def _resize(images: Any, size: Any, *, bilinear: bool, align: bool) -> Any:
-    result = images.astype(np.float32) if bilinear else images
+def _resize(images: Any, size: Any, *, method: int, align: bool) -> Any:
+    bilinear = method == ResizeMethod.BILINEAR
+    result = images if method == ResizeMethod.NEAREST_NEIGHBOR else images.astype(np.float32)
     for axis, new in ((-3, int(size[0])), (-2, int(size[1]))):
         old = images.shape[axis]
         scale = (old - 1) / (new - 1) if align and new > 1 else old / new
+        if method in _WEIGHTS:
+            weights = np.zeros((new, old), np.float32)
+            rows, columns, values = _WEIGHTS[method](np.arange(new)[:, None], scale)
+            np.add.at(weights, (rows, np.clip(columns, 0, old - 1)), values)
+            result = np.moveaxis(np.tensordot(weights, result, (1, axis)), 0, axis)
+            continue
         places = np.arange(new, dtype=np.float32) * np.float32(scale)
         below = np.floor(places if bilinear or not align else places + np.float32(0.5))
         low = result.take(np.minimum(below, old - 1).astype(np.intp), axis)
@@ -213,14 +263,33 @@ def _resize(images: Any, size: Any, *, bilinear: bool, align: bool) -> Any:
     return result
 
 
-def _resize_rule(images: g.Spec, size: g.Spec, *, bilinear: bool, align: bool) -> g.Spec:
+def _cubic(rows: Any, scale: float) -> tuple[Any, Any, Any]:
+    """Return the weights of four pixels, of a table of 1024 distances as in TF1."""
+    places = rows.astype(np.float32) * np.float32(scale)
+    below = np.floor(places)
+    x = abs(np.rint((places - below) * 1024) / 1024 - [-1, 0, 1, 2])
+    near, far = (1.25 * x - 2.25) * x * x + 1, ((-0.75 * x + 3.75) * x - 6) * x + 3
+    return rows, np.add(below, [-1, 0, 1, 2]).astype(np.intp), np.where(x <= 1, near, far)
+
+
+def _area(rows: Any, scale: float) -> tuple[Any, Any, Any]:
+    """Return the parts of a row of pixels that a new pixel covers."""
+    columns = np.floor(rows * scale).astype(np.intp) + np.arange(int(np.ceil(scale)) + 1)
+    covered = np.minimum(columns + 1, (rows + 1) * scale) - np.maximum(columns, rows * scale)
+    return rows, columns, np.maximum(covered, 0) / scale
+
+
+_WEIGHTS = {ResizeMethod.BICUBIC: _cubic, ResizeMethod.AREA: _area}
+
+
+def _resize_rule(images: g.Spec, size: g.Spec, *, method: int, align: bool) -> g.Spec:
     if size.shape not in (None, (2,), (None,)):
         raise ValueError(f"'size' must be a 1-D Tensor of 2 elements, got shape {size.shape}.")
     new = size.known_dims() or (None, None)
     if any(extent is not None and extent < 1 for extent in new):
         raise ValueError(f"output dimensions must be positive, got {list(new)}.")
     found = None if images.shape is None else (*images.shape[:-3], *new, images.shape[-1])
-    return g.Spec(g.float32 if bilinear else images.dtype, found)
+    return g.Spec(images.dtype if method == ResizeMethod.NEAREST_NEIGHBOR else g.float32, found)
 
 
 g.register(g.OpDef("ResizeImages", _resize, _resize_rule))
@@ -269,6 +338,22 @@ def decode_png(
     if g.as_dtype(dtype) is not g.uint8:
         raise ValueError(f"decode_png() gives uint8, got dtype={dtype!r}; use convert_image_dtype().")
     return _decoded("DecodePng", contents, channels, (0, 1, 2, 3, 4), name)
+
+
+def decode_image(
+    contents: Any,
+    channels: int | None = None,
+    dtype: Any = g.uint8,
+    name: str | None = None,
+    expand_animations: bool = True,
+) -> g.Tensor:
+    """Decode a file of any format into an image ``[height, width, channels]``. TF1: same name.
+
+    As :func:`decode_png`, and converted to ``dtype`` as by :func:`convert_image_dtype`. Of an animation
+    only the first image is decoded, so ``expand_animations`` has no effect.
+    """
+    image = _decoded("DecodeImage", contents, channels or 0, (0, 1, 3, 4), name)
+    return image if g.as_dtype(dtype) is g.uint8 else convert_image_dtype(image, dtype)
 
 
 def encode_jpeg(

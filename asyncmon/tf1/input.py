@@ -20,15 +20,18 @@ unknown shape, raise ValueError or TypeError.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from asyncmon import graph as g
+from asyncmon.graph.core import nest
 from asyncmon.graph.ops.variable_ops import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 _Example = Any  # a list or dict of tensors
 
@@ -287,3 +290,36 @@ def shuffle_batch_join(
         min_after_dequeue, seed=seed, shared_name=shared_name,
     )
 # fmt: on
+
+
+# --- batches of chosen examples -------------------------------------------------------------------
+def _maybe(function: Any, at: int) -> Any:
+    """Return the form of a batching function with the argument ``keep_input``, number ``at``."""
+    arguments = [(p.name, p.default) for p in signature(function).parameters.values()]
+    arguments.insert(at, ("keep_input", REQUIRED))
+    own = f"maybe_{function.__name__}"
+
+    def batched(keep_input: Any, enqueue_many: bool, name: str | None, **given: Any) -> Any:
+        def chosen(tensor: Any) -> Any:
+            x = g.convert_to_tensor(tensor)
+            rows = x if enqueue_many else g.expand_dims(x, 0)
+            of_rows = g.fill(g.shape(rows)[:1], keep) if keep.shape.ndims == 0 else keep
+            return g.boolean_mask(rows, of_rows)
+
+        with g.name_scope(name, own) as scope:
+            keep = g.convert_to_tensor(keep_input)
+            what = arguments[0][0]
+            given[what] = nest.map_structure(chosen, given[what])
+            return function(**given, enqueue_many=True, name=scope)
+
+    doc = (
+        f"As :func:`{function.__name__}`, of examples with a true ``keep_input``. TF1: same name.\n\n"
+        "    ``keep_input`` is a bool scalar, or with ``enqueue_many`` a vector with one for each row."
+    )
+    return function_of(own, doc, dict(arguments), batched)
+
+
+maybe_batch = _maybe(batch, 1)
+maybe_batch_join = _maybe(batch_join, 1)
+maybe_shuffle_batch = _maybe(shuffle_batch, 4)
+maybe_shuffle_batch_join = _maybe(shuffle_batch_join, 4)

@@ -11,8 +11,8 @@ from asyncmon.tf1.ops.strings import decode_raw as decode_raw
 from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
 from asyncmon.tf1.image import (
-    decode_jpeg as decode_jpeg, decode_png as decode_png, encode_jpeg as encode_jpeg,
-    encode_png as encode_png,
+    decode_image as decode_image, decode_jpeg as decode_jpeg, decode_png as decode_png,
+    encode_jpeg as encode_jpeg, encode_png as encode_png,
 )
 from asyncmon.tf1.input import match_filenames_once as match_filenames_once
 from asyncmon.tf1.parsing import (

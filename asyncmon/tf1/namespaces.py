@@ -40,8 +40,8 @@ _SMALL = {
     """,
     "manip": "gather_nd reshape reverse scatter_nd tile",
     "math": """
-        abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil conj cos cosh
-        count_nonzero cumprod cumsum divide divide_no_nan=div_no_nan equal erf erfc exp expm1 floor
+        abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil confusion_matrix
+        conj cos cosh count_nonzero cumprod cumsum divide divide_no_nan=div_no_nan equal erf erfc exp expm1 floor
         floordiv floormod greater greater_equal in_top_k invert_permutation is_finite is_inf is_nan
         l2_normalize=nn.l2_normalize less less_equal log log1p log_softmax=nn.log_softmax logical_and
         logical_not logical_or logical_xor maximum minimum mod multiply negative not_equal pow

@@ -11,10 +11,11 @@ from asyncmon import graph as g
 from asyncmon.graph import IndexedSlices, Tensor
 from asyncmon.summary import merge, merge_all
 from asyncmon.summary.ops import collect
+from asyncmon.tf1.weighting import squeezed
 
 __all__ = [
-    "all_variables", "arg_max", "arg_min", "audio_summary", "concat_v2", "count_nonzero",
-    "disable_eager_execution", "disable_v2_behavior", "enable_resource_variables",
+    "all_variables", "arg_max", "arg_min", "audio_summary", "concat_v2", "confusion_matrix",
+    "count_nonzero", "disable_eager_execution", "disable_v2_behavior", "enable_resource_variables",
     "executing_eagerly", "floor_div", "histogram_summary", "image_summary", "initialize_all_tables",
     "initialize_all_variables", "initialize_local_variables", "initialize_variables", "inv",
     "lin_space", "merge_all_summaries", "merge_summary", "mul", "neg", "numpy_function", "pack",
@@ -127,6 +128,27 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
                 most = np.nextafter(most, np.zeros_like(most))
             x = g.minimum(x, g.constant(most, x.dtype))
         return g.cast(x, dtype, scope)
+
+
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    dtype: Any = g.int32,
+    name: str | None = None,
+    weights: Any = None,
+) -> Tensor:
+    """Return how often (or with which weights) each label met each prediction. TF1: same name.
+
+    The row is the label, the column the prediction. ``num_classes`` is by default the greatest one
+    plus 1; the run raises InvalidArgumentError for numbers out of range.
+    """
+    with g.name_scope(name, "confusion_matrix", [labels, predictions, weights]) as scope:
+        y, x = squeezed(labels, predictions)
+        at = g.stack([g.cast(y, g.int64), g.cast(x, g.int64)], 1)
+        count = g.reduce_max(at) + 1 if num_classes is None else g.cast(num_classes, g.int64)
+        each = g.ones_like(x, dtype) if weights is None else g.cast(weights, dtype)
+        return g.scatter_nd(at, each, g.stack([count, count]), name=scope)
 
 
 # --- summaries before 1.0 -------------------------------------------------------------------------

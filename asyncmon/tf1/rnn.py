@@ -248,3 +248,46 @@ def static_rnn(
             state, output = _step(cell, state, x, now)
             outputs.append(output)
     return outputs, state
+
+
+def static_bidirectional_rnn(
+    cell_fw: Any,
+    cell_bw: Any,
+    inputs: Any,
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Scope = None,
+) -> tuple[list[Any], Any, Any]:
+    """Run one cell over a list of inputs and another one over the reversed list. TF1: same name.
+
+    Returns:
+        The outputs of both cells, joined along the last dimension, and their final states.
+
+    Arguments and errors as in :func:`static_rnn` and :func:`bidirectional_dynamic_rnn`.
+    """
+    _check_cell(cell_fw)
+    _check_cell(cell_bw)
+
+    def turned(steps: Sequence[Any]) -> list[Any]:
+        if sequence_length is None:
+            return list(reversed(steps))
+        parts = [
+            tf.unstack(reverse_sequence(tf.stack(list(part)), sequence_length, 0, 1))
+            for part in zip(*map(nest.flatten, steps), strict=True)
+        ]
+        return [nest.pack_like(steps[0], leaves) for leaves in zip(*parts, strict=True)]
+
+    with tf.variable_scope(scope or "bidirectional_rnn"):
+        with tf.variable_scope("fw") as forward:
+            there, state_fw = static_rnn(
+                cell_fw, inputs, initial_state_fw, dtype, sequence_length, scope=forward
+            )
+        with tf.variable_scope("bw") as backward:
+            back, state_bw = static_rnn(
+                cell_bw, turned(inputs), initial_state_bw, dtype, sequence_length, scope=backward
+            )
+    pairs = zip(there, turned(back), strict=True)
+    joined = [map_structure(lambda *two: tf.concat(two, 1), x, y) for x, y in pairs]
+    return joined, state_fw, state_bw

@@ -46,6 +46,10 @@ from asyncmon.runtime import (
 from asyncmon.summary import (
     FileWriter, summary_iterator as summary_iterator, write_graph as write_graph,
 )
+from asyncmon.tf1.decays import (
+    cosine_decay_restarts as cosine_decay_restarts,
+    noisy_linear_cosine_decay as noisy_linear_cosine_decay,
+)
 from asyncmon.tf1.example import (
     BytesList as BytesList, Example as Example, Feature as Feature, FeatureList as FeatureList,
     FeatureLists as FeatureLists, Features as Features, FloatList as FloatList, Int64List as Int64List,
@@ -54,7 +58,9 @@ from asyncmon.tf1.example import (
 from asyncmon.tf1.init_from_checkpoint import init_from_checkpoint as init_from_checkpoint
 from asyncmon.tf1.input import (
     batch as batch, batch_join as batch_join, shuffle_batch as shuffle_batch,
-    shuffle_batch_join as shuffle_batch_join,
+    shuffle_batch_join as shuffle_batch_join, maybe_batch as maybe_batch,
+    maybe_batch_join as maybe_batch_join, maybe_shuffle_batch as maybe_shuffle_batch,
+    maybe_shuffle_batch_join as maybe_shuffle_batch_join,
     input_producer as input_producer, limit_epochs as limit_epochs,
     match_filenames_once as match_filenames_once, range_input_producer as range_input_producer,
     slice_input_producer as slice_input_producer, string_input_producer as string_input_producer,

@@ -252,3 +252,31 @@ async def test_batch_join_pads_where_one_of_the_sources_varies() -> None:
         assert batched.shape.as_list() == [2, None]
     (rows,) = await produced(batched, 1)
     assert sorted(map(len, rows)) in ([2, 2], [3, 3])
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_a_maybe_batch_has_the_examples_to_keep(many: bool) -> None:
+    x = numbers(12)
+    example = tf.stack([x, x + 100]) if many else x
+    kept = tf.equal(example % 3, 0)
+    found = await produced(
+        tf.train.maybe_batch([example], kept, 2, enqueue_many=many, allow_smaller_final_batch=True)
+    )
+    values = [int(value) for batch in found for value in batch]
+    wanted = [v for i in range(12) for v in ([i, i + 100] if many else [i]) if v % 3 == 0]
+    assert values == wanted
+
+
+async def test_maybe_batches_of_several_sources_and_in_random_order() -> None:
+    x = numbers(8)
+    joined = tf.train.maybe_batch_join([{"x": x}, {"x": x}], x < 3, 3, capacity=9)
+    assert joined["x"].op.name == "maybe_batch_join"
+    tf.reset_default_graph()
+    x = tf.stack([numbers(40), 0])
+    shuffled = tf.train.maybe_shuffle_batch([x], 5, 30, 10, tf.reduce_any(x > 0), enqueue_many=True)
+    (first, *_) = await produced(shuffled, 1)
+    assert first.shape == (5,)
+    tf.reset_default_graph()
+    x = numbers(40)
+    shuffled = tf.train.maybe_shuffle_batch_join([[x], [x]], 4, 30, 10, x > 20, seed=1)
+    assert all((batch > 20).all() for batch in await produced(shuffled))

@@ -191,11 +191,16 @@ def test_predictions_take_the_dtype_of_labels(evaluate: Evaluate) -> None:
 def test_a_lost_name_says_what_is_near() -> None:
     with pytest.raises(AttributeError, match="did you mean 'accuracy'"):
         _ = tf.metrics.acuracy
-    with pytest.raises(AttributeError, match="mean_squared_error"):
-        _ = tf.metrics.root_mean_squared_error
+    with pytest.raises(AttributeError, match=r"tf\.metrics\.mean of the errors"):
+        _ = tf.metrics.mean_relative_error
 
 
-@pytest.mark.parametrize("name", ["accuracy", "precision", "true_positives"])
+def test_rates_are_between_0_and_1() -> None:
+    with pytest.raises(ValueError, match=r"specificity must be in the range \[0, 1\], got 2"):
+        tf.metrics.sensitivity_at_specificity([1], [0.5], 2)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "precision", "mean_iou", "recall_at_thresholds"])
 def test_metrics_can_be_pickled(name: str) -> None:
     metric = getattr(tf.metrics, name)
     assert pickle.loads(pickle.dumps(metric)) is metric

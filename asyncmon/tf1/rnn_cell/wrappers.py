@@ -7,7 +7,7 @@ from hashlib import md5
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.nest import flatten, pack_like
+from asyncmon.graph.core.nest import flatten, map_structure, pack_like
 from asyncmon.tf1.rnn_cell.cells import LSTMStateTuple, RNNCell, dims_of
 
 
@@ -71,73 +71,14 @@ class MultiRNNCell(RNNCell):
         return inputs, tuple(after) if self._state_is_tuple else tf.concat(after, 1)
 
 
-class DropoutWrapper(RNNCell):
-    """Dropout of a cell's inputs, outputs and state. TF1: same name.
+class _Wrapper(RNNCell):
+    """The base class of cells that change what one other cell takes or returns."""
 
-    Args:
-        cell: the cell.
-        input_keep_prob: the probability to keep an element of the inputs; a float or a scalar tensor.
-        output_keep_prob: likewise for the outputs.
-        state_keep_prob: likewise for the new state, without the memory of an LSTM.
-        variational_recurrent: drop the same elements at each step of a run.
-        input_size: the size of the inputs; required for ``variational_recurrent`` and
-            ``input_keep_prob``.
-        dtype: of inputs, state and outputs; required for ``variational_recurrent``.
-        seed: the seed from which those of inputs, states and outputs are derived.
-        dropout_state_filter_visitor: called with a part of the state; returns whether to drop elements
-            of it, as a bool or a structure of bools.
-
-    Raises:
-        TypeError: ``cell`` is no cell.
-        ValueError: a probability is not in [0, 1], or an argument required for
-            ``variational_recurrent`` is missing.
-    """
-
-    def __init__(
-        self,
-        cell: Any,
-        input_keep_prob: Any = 1.0,
-        output_keep_prob: Any = 1.0,
-        state_keep_prob: Any = 1.0,
-        variational_recurrent: bool = False,
-        input_size: Any = None,
-        dtype: Any = None,
-        seed: int | None = None,
-        dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(dtype=dtype, **kwargs)
+    def __init__(self, cell: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         if not callable(cell) or not hasattr(cell, "state_size"):
             raise TypeError(f"The parameter cell is not a RNNCell: {cell!r}.")
         self._cell = cell
-        if dropout_state_filter_visitor is not None and not callable(dropout_state_filter_visitor):
-            raise TypeError("dropout_state_filter_visitor must be callable")
-        self._filter = dropout_state_filter_visitor or _but_memory
-        self._seed = seed
-        self._keep = {
-            "input": _probability("input_keep_prob", input_keep_prob),
-            "state": _probability("state_keep_prob", state_keep_prob),
-            "output": _probability("output_keep_prob", output_keep_prob),
-        }
-        self._noise: dict[str, list[Any]] = {}
-        if not variational_recurrent:
-            return
-        if dtype is None:
-            raise ValueError("When variational_recurrent=True, dtype must be provided")
-        if input_size is None and self._drops("input"):
-            raise ValueError(
-                "When variational_recurrent=True and input_keep_prob < 1.0 or is unknown, "
-                "input_size must be provided"
-            )
-        sizes = {"input": input_size, "state": cell.state_size, "output": cell.output_size}
-        for part, size in sizes.items():
-            if size is not None:
-                self._noise[part] = [
-                    tf.random_uniform(
-                        [1, *dims_of(one)], dtype=tf.as_dtype(dtype), seed=self._seed_of(part, i)
-                    )
-                    for i, one in enumerate(flatten(size))
-                ]
 
     @property
     def wrapped_cell(self) -> Any:
@@ -179,6 +120,72 @@ class DropoutWrapper(RNNCell):
 
     trainable_weights = trainable_variables
     non_trainable_weights = non_trainable_variables
+
+
+class DropoutWrapper(_Wrapper):
+    """Dropout of a cell's inputs, outputs and state. TF1: same name.
+
+    Args:
+        cell: the cell.
+        input_keep_prob: the probability to keep an element of the inputs; a float or a scalar tensor.
+        output_keep_prob: likewise for the outputs.
+        state_keep_prob: likewise for the new state, without the memory of an LSTM.
+        variational_recurrent: drop the same elements at each step of a run.
+        input_size: the size of the inputs; required for ``variational_recurrent`` and
+            ``input_keep_prob``.
+        dtype: of inputs, state and outputs; required for ``variational_recurrent``.
+        seed: the seed from which those of inputs, states and outputs are derived.
+        dropout_state_filter_visitor: called with a part of the state; returns whether to drop elements
+            of it, as a bool or a structure of bools.
+
+    Raises:
+        TypeError: ``cell`` is no cell.
+        ValueError: a probability is not in [0, 1], or an argument required for
+            ``variational_recurrent`` is missing.
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        input_keep_prob: Any = 1.0,
+        output_keep_prob: Any = 1.0,
+        state_keep_prob: Any = 1.0,
+        variational_recurrent: bool = False,
+        input_size: Any = None,
+        dtype: Any = None,
+        seed: int | None = None,
+        dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(cell, dtype=dtype, **kwargs)
+        if dropout_state_filter_visitor is not None and not callable(dropout_state_filter_visitor):
+            raise TypeError("dropout_state_filter_visitor must be callable")
+        self._filter = dropout_state_filter_visitor or _but_memory
+        self._seed = seed
+        self._keep = {
+            "input": _probability("input_keep_prob", input_keep_prob),
+            "state": _probability("state_keep_prob", state_keep_prob),
+            "output": _probability("output_keep_prob", output_keep_prob),
+        }
+        self._noise: dict[str, list[Any]] = {}
+        if not variational_recurrent:
+            return
+        if dtype is None:
+            raise ValueError("When variational_recurrent=True, dtype must be provided")
+        if input_size is None and self._drops("input"):
+            raise ValueError(
+                "When variational_recurrent=True and input_keep_prob < 1.0 or is unknown, "
+                "input_size must be provided"
+            )
+        sizes = {"input": input_size, "state": cell.state_size, "output": cell.output_size}
+        for part, size in sizes.items():
+            if size is not None:
+                self._noise[part] = [
+                    tf.random_uniform(
+                        [1, *dims_of(one)], dtype=tf.as_dtype(dtype), seed=self._seed_of(part, i)
+                    )
+                    for i, one in enumerate(flatten(size))
+                ]
 
     def _drops(self, part: str) -> bool:
         keep = self._keep[part]
@@ -233,3 +240,19 @@ def _probability(name: str, value: Any) -> Any:
     if not 0 <= number <= 1:
         raise ValueError(f"Parameter {name} must be between 0 and 1: {number}")
     return number
+
+
+class ResidualWrapper(_Wrapper):
+    """Adds a cell's inputs to its outputs. TF1: same name.
+
+    ``residual_fn(inputs, outputs)`` returns the result; by default the sum of two equal structures.
+    """
+
+    def __init__(self, cell: Any, residual_fn: Callable[..., Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(cell, **kwargs)
+        self._combine = residual_fn or (lambda x, y: map_structure(tf.add, x, y))
+
+    def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
+        """Return the combined outputs, and the cell's new state."""
+        outputs, after = self._cell(inputs, state, **kwargs)
+        return self._combine(inputs, outputs), after

@@ -89,5 +89,154 @@ def test_fully_connected_with_a_normalizer_has_no_biases() -> None:
         variables_collections=collections, trainable=False,
     )  # fmt: skip
     assert [v.op.name for v in tf.get_collection("mine")] == ["fully_connected/weights"]
-    with pytest.raises(AttributeError, match="conv2d"):
-        _ = layers.conv2d
+    with pytest.raises(AttributeError, match=r"tf\.layers"):
+        _ = layers.layer_norm
+
+
+# --- images ---------------------------------------------------------------------------------------
+IMAGES = np.random.default_rng(22).normal(size=(2, 6, 6, 3)).astype("f")
+
+
+def test_convolutions_and_pools_are_those_of_tf_layers(evaluate: Evaluate) -> None:
+    ones = tf.ones_initializer()
+    y = layers.conv2d(IMAGES, 4, [3, 3], 2, weights_initializer=ones, biases_initializer=ones)
+    z = layers.conv2d_transpose(y, 3, 2, stride=2, activation_fn=None, weights_initializer=ones)
+    names = ["Conv/weights", "Conv/biases", "Conv2d_transpose/weights", "Conv2d_transpose/biases"]
+    assert [v.op.name for v in tf.model_variables()] == names
+    options = {"padding": "same", "kernel_initializer": ones, "name": "plain"}
+    same = tf.layers.conv2d(IMAGES, 4, 3, 2, bias_initializer=ones, activation=tf.nn.relu, **options)
+    enlarged = tf.layers.conv2d_transpose(same, 3, 2, 2, **{**options, "name": "large"})
+    turned = tf.transpose(IMAGES, [0, 3, 1, 2])
+    pools = [
+        layers.max_pool2d(IMAGES, 2), tf.layers.max_pooling2d(IMAGES, 2, 2),
+        layers.avg_pool2d(IMAGES, [2, 2], 1, "SAME"), tf.layers.average_pooling2d(IMAGES, 2, 1, "same"),
+        tf.transpose(layers.max_pool2d(turned, 3, data_format="NCHW"), [0, 2, 3, 1]),
+        tf.layers.max_pooling2d(IMAGES, 3, 2),
+    ]  # fmt: skip
+    found = evaluate([y, same, z, enlarged, *pools])
+    for one, other in zip(found[::2], found[1::2], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    with pytest.raises(ValueError, match="has to be either NCHW or NHWC, got 'NHCW'"):
+        layers.max_pool2d(IMAGES, 2, data_format="NHCW")
+
+
+@pytest.mark.parametrize("updates", [tf.GraphKeys.UPDATE_OPS, "mine", None])
+def test_a_batch_norm_updates_its_averages(evaluate: Evaluate, updates: str | None) -> None:
+    y = layers.batch_norm(IMAGES, 0.9, scale=True, updates_collections=updates)
+    same = tf.layers.batch_normalization(IMAGES, momentum=0.9, training=True, name="same")
+    mean = tf.global_variables()[2]
+    assert mean.op.name == "BatchNorm/moving_mean"
+    mine = [u for u in tf.get_collection(tf.GraphKeys.UPDATE_OPS) if u.op.name.startswith("BatchNorm")]
+    assert len(mine) == (2 if updates == tf.GraphKeys.UPDATE_OPS else 0)
+    run = [y, same] if updates is None else [y, same, *tf.get_collection(updates)]
+    first, second = evaluate(run)[:2]
+    np.testing.assert_allclose(first, second, rtol=1e-5)
+    np.testing.assert_allclose(evaluate(run, mean), 0.1 * IMAGES.mean((0, 1, 2)), rtol=1e-4)
+    with pytest.raises(ValueError, match="no batch_weights="):
+        layers.batch_norm(IMAGES, batch_weights=[1.0])
+
+
+def test_a_dropout_keeps_a_part(evaluate: Evaluate) -> None:
+    found = evaluate(layers.dropout(tf.ones([1000]), 0.8, seed=3))
+    assert set(found.tolist()) == {0.0, 1.25}
+    assert evaluate(layers.dropout(tf.ones([5]), is_training=False)).tolist() == [1.0] * 5
+
+
+# --- arg_scope and slim ---------------------------------------------------------------------------
+def test_arg_scope_sets_defaults_within_a_block() -> None:
+    slim = tf.contrib.slim
+    regularizer = slim.l2_regularizer(0.1)
+    with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=regularizer) as scope:
+        with slim.arg_scope([slim.conv2d], padding="VALID", activation_fn=None):
+            y = slim.repeat(IMAGES, 2, slim.conv2d, 4, [3, 3], scope="block")
+        assert slim.conv2d(y, 4, 3, padding="SAME").op.type == "Relu"
+    with slim.arg_scope(scope):
+        slim.fully_connected(slim.flatten(y), 2)
+    slim.fully_connected(slim.flatten(y), 2)
+    assert y.shape == (2, 2, 2, 4)
+    assert y.op.type == "BiasAdd"
+    names = ["block/block_1", "block/block_2", "Conv", "fully_connected"]
+    losses = tf.losses.get_regularization_losses()
+    assert [loss.op.name.rpartition("/weights")[0] for loss in losses] == names
+    with pytest.raises(ValueError, match="is not decorated with @add_arg_scope"), slim.arg_scope([max]):
+        pass
+    with pytest.raises(ValueError, match="without arguments"), slim.arg_scope(scope, padding="SAME"):
+        pass
+
+
+def test_own_functions_take_an_arg_scope() -> None:
+    @tf.contrib.framework.add_arg_scope
+    def power(x: int, by: int = 1) -> int:
+        return x**by
+
+    with tf.contrib.framework.arg_scope([power], by=3):
+        assert (power(2), power(2, by=2)) == (8, 4)
+    assert power(2) == 2
+
+
+# --- optimize_loss --------------------------------------------------------------------------------
+def _loss() -> tuple[Any, Any]:
+    v = tf.get_variable("v", initializer=tf.constant([3.0, 4.0]))
+    tf.train.create_global_step()
+    return v, tf.reduce_sum(v * v) / 2
+
+
+@pytest.mark.parametrize(
+    ("options", "factor"),
+    [
+        ({}, 0.5),
+        ({"clip_gradients": 2.5}, 0.75),
+        ({"clip_gradients": lambda pairs: [(2 * g, v) for g, v in pairs]}, 0.0),
+        ({"gradient_multipliers": {"v": 0.5}}, 0.75),
+        ({"learning_rate_decay_fn": lambda rate, step: rate * 0.5}, 0.75),
+        ({"optimizer": tf.train.GradientDescentOptimizer(0.5)}, 0.5),
+        ({"optimizer": tf.train.GradientDescentOptimizer, "learning_rate": tf.constant}, 0.5),
+        ({"optimizer": lambda: tf.train.GradientDescentOptimizer(0.5), "learning_rate": None}, 0.5),
+    ],
+)
+def test_optimize_loss_takes_a_step(evaluate: Evaluate, options: Any, factor: float) -> None:
+    v, loss = _loss()
+    given = {"learning_rate": 0.5, "optimizer": "SGD", **options}
+    if given["learning_rate"] is tf.constant:
+        given["learning_rate"] = tf.constant(0.5)
+    train = layers.optimize_loss(loss, None, **given)
+    assert evaluate(train) == 12.5
+    found, step = evaluate(train, [v, tf.train.get_global_step()])
+    np.testing.assert_allclose(found, np.array([3.0, 4.0]) * factor, rtol=1e-6)
+    assert step == 1
+
+
+def test_optimize_loss_runs_updates_adds_noise_and_writes_summaries(evaluate: Evaluate) -> None:
+    v, loss = _loss()
+    count = tf.Variable(0.0, trainable=False)
+    names = ["learning_rate", "loss", "gradients", "gradient_norm", "global_gradient_norm"]
+    train = layers.optimize_loss(
+        loss, tf.train.get_global_step(), 0.5, "Momentum", gradient_noise_scale=0.1,
+        update_ops=[count.assign_add(1.0)], summaries=names, increment_global_step=False,
+    )  # fmt: skip
+    tags = {value.tag for value in tf.Summary.FromString(evaluate(tf.summary.merge_all())).value}
+    inside = {"learning_rate_1", "loss", "gradients/v", "gradient_norm/v", "global_norm/gradient_norm"}
+    assert tags == {f"OptimizeLoss/{name}" for name in inside}
+    found, counted, step = evaluate(train, [v, count, tf.train.get_global_step()])
+    assert counted == 1
+    assert step == 0
+    assert 0 < abs(found - np.array([1.5, 2.0])).max() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"optimizer": "Sgd"}, "Optimizer name should be one of Adagrad, Adam"),
+        ({"optimizer": 3}, "Unrecognized optimizer 3"),
+        ({"learning_rate": None}, "Learning rate is required"),
+        ({"learning_rate": tf.constant}, "Invalid learning_rate"),
+        ({"summaries": ["norm"]}, r"got \['norm'\]"),
+    ],
+)
+def test_optimize_loss_refuses_other_arguments(options: Any, match: str) -> None:
+    _, loss = _loss()
+    given = {"learning_rate": 0.5, "optimizer": "SGD", **options}
+    if given["learning_rate"] is tf.constant:
+        given["learning_rate"] = tf.constant([0.5, 0.1])
+    with pytest.raises(ValueError, match=match):
+        layers.optimize_loss(loss, None, **given)

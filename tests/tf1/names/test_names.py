@@ -151,7 +151,8 @@ async def test_a_session_says_what_to_use_instead_of_partial_runs() -> None:
 
 
 def test_what_is_said_of_a_namespace_holds_for_its_names() -> None:
-    assert hint_for("contrib.slim.conv2d") == hints()["contrib.slim"]
+    assert hint_for("contrib.slim.stack") == hints()["contrib.slim.*"]
+    assert hint_for("contrib.slim.learning.train") == hints()["estimator"]
     assert hint_for("contrib.ffmpeg.decode_audio") == hints()["contrib.*"]
     assert hint_for("sparse_reduce_max") == hints()["sparse_reduce_sum"]
     assert hint_for("reduce_sum") is None

@@ -40,7 +40,7 @@ def notes(text: str) -> list[tuple[int, str]]:
         ("from tensorflow.examples.tutorials.mnist import input_data", 2, "no example data"),
         ("import queue\nq = queue.Queue()\ndef f(sess):\n  sess.run(q.get())", 5, "`q.get` holds"),
         ("from tensorflow import keras", 2, "use tf.layers and tf.train optimizers"),
-        ("import tensorflow.contrib.slim as slim", 2, "of tf.contrib"),
+        ("import tensorflow.contrib.ffmpeg as ffmpeg", 2, "of tf.contrib"),
         ("tf.data.Dataset", 2, "asyncmon.data and sess.iterate"),
         ("for i in xrange(3): pass", 2, "run 2to3 first"),
         ("def f(a, b):\n  b.run(x)\n", 3, "`b.run` is not known"),

@@ -115,7 +115,102 @@ def convolutions(tf: Any) -> Any:
     ]
 
 
+class Runs(list[Any]):
+    """Fetches of several runs. The values of the last one are compared."""
+
+
+def _metrics(tf: Any) -> Any:
+    m = tf.metrics
+    labels, guesses = tf.constant([[0, 1, 2, 2, 0, 1]]), tf.constant([[0, 2, 2, 1, 0, 1]])
+    weights = tf.constant([[1.0, 0.5, 2.0, 1.0, 0.0, 3.0]])
+    truth = tf.constant([True, False, True, True, False, False])
+    scores = tf.constant([0.9, 0.2, 0.35, 0.6, 0.6, 0.05])
+    of_each = tf.constant([1.0, 2.0, 0.5, 1.0, 1.5, 3.0])
+    many, best = tf.constant([[0, 2], [1, 1], [2, -1]], tf.int64), ROWS[:3]
+    return [
+        m.root_mean_squared_error(ROWS, 2 * ROWS, ROWS * ROWS),
+        m.mean_iou(labels, guesses, 4),
+        m.mean_iou(labels, guesses, 3, weights),
+        m.mean_per_class_accuracy(labels, guesses, 4),
+        m.mean_per_class_accuracy(labels, guesses, 3, weights),
+        *[getattr(m, f"{name}_at_thresholds")(truth, scores, [0.1, 0.35, 0.7], w)
+          for name in ("true_positives", "true_negatives", "false_positives", "false_negatives",
+                       "precision", "recall") for w in (None, of_each)],
+        *[getattr(m, name)(truth, scores, at, of_each, num_thresholds=20)
+          for name in ("sensitivity_at_specificity", "specificity_at_sensitivity")
+          for at in (0.3, 0.7, 1.0)],
+        m.recall_at_k(many, best, 2),
+        m.recall_at_k(many, best, 1, weights=[0.5, 1.0, 2.0]),
+        m.recall_at_k(tf.constant([0, 1, 2], tf.int64), best, 1, class_id=1),
+    ]  # fmt: skip
+
+
+def metrics(tf: Any) -> Any:
+    return [update for _, update in _metrics(tf)]
+
+
+def values_of_metrics(tf: Any) -> Any:
+    pairs = _metrics(tf)
+    return Runs([[update for _, update in pairs], [value for value, _ in pairs]])
+
+
+def matrices(tf: Any) -> Any:
+    weights = tf.constant([1, 2, 3])
+    return [
+        tf.confusion_matrix([1, 2, 1], [[0], [2], [0]], weights=weights),
+        tf.confusion_matrix([1, 2], [0, 2], 4, tf.float32),
+    ]
+
+
+def decays(tf: Any) -> Any:
+    steps = [0, 3, 10, 25, 37, 100]
+    return [
+        [tf.train.cosine_decay_restarts(0.5, step, 10, *a) for step in steps]
+        for a in ((), (1.0, 0.8), (2.0, 0.9, 0.1))
+    ] + [
+        [tf.train.noisy_linear_cosine_decay(0.5, step, 50, 0.0, 0.55, 1.5, 0.1) for step in steps]
+    ]  # fmt: skip
+
+
+def resized(tf: Any) -> Any:
+    small = [tf.constant(IMAGES[:, :4, :5, :1]), tf.constant(IMAGES[0, :, :, :1])]
+    return [
+        [tf.image.resize_images(x, size, method, align_corners=align)
+         for x in small for size in ([3, 7], [9, 2], [1, 1]) for method in (2, 3)
+         for align in (False, True)],
+        tf.image.crop_to_bounding_box(small[0], 1, 2, 3, 2),
+        [tf.image.central_crop(small[1], fraction) for fraction in (0.5, 0.3, 1.0)],
+        tf.image.central_crop(tf.placeholder_with_default(IMAGES, [None] * 3 + [3]), 0.55),
+    ]  # fmt: skip
+
+
+def networks(tf: Any) -> Any:
+    start = tf.constant_initializer(0.1)
+    with tf.variable_scope("networks", initializer=start):
+        cells = [tf.nn.rnn_cell.ResidualWrapper(tf.nn.rnn_cell.GRUCell(3)) for _ in range(2)]
+        steps = [tf.constant(ROWS[i : i + 2]) for i in range(3)]
+        plain = tf.nn.static_bidirectional_rnn(*cells, steps, dtype=tf.float32)
+    with tf.variable_scope("lengths", initializer=start):
+        cells = [tf.nn.rnn_cell.LSTMCell(2) for _ in range(2)]
+        short = tf.nn.static_bidirectional_rnn(*cells, steps, dtype=tf.float32, sequence_length=[2, 3])
+    return [plain, short, tf.trainable_variables()]
+
+
+def layers(tf: Any) -> Any:
+    options = {"depthwise_initializer": tf.constant_initializer(0.2), "padding": "same",
+               "pointwise_initializer": tf.constant_initializer(0.1)}  # fmt: skip
+    x = tf.placeholder_with_default(IMAGES, [2, None, 5, 3])
+    return [
+        tf.layers.separable_conv2d(IMAGES, 4, 3, strides=2, depth_multiplier=2, **options),
+        tf.layers.separable_conv1d(ROWS[None], 2, 2, **options),
+        tf.trainable_variables(),
+        tf.nn.fused_batch_norm(x, ROWS[0], ROWS[1]),
+        tf.nn.fused_batch_norm(x, ROWS[0], ROWS[1], ROWS[2], ROWS[3] ** 2, is_training=False)[0],
+    ]
+
+
 CASES = [tensor_array, segments, partitions, sparse, parsed, depthwise, convolutions]
+CASES += [metrics, values_of_metrics, matrices, decays, resized, networks, layers]
 
 
 def plain(value: Any) -> Any:
@@ -136,6 +231,9 @@ def plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
+    import os
+
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"  # tf.layers is in the package tf-keras
     import tensorflow
 
     v1: Any = tensorflow.compat.v1
@@ -147,6 +245,7 @@ if __name__ == "__main__":
         with v1.Graph().as_default(), v1.Session() as sess:
             fetches = case(v1)
             sess.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
-            found[case.__name__] = plain(sess.run(fetches))
+            for run in fetches if isinstance(fetches, Runs) else [fetches]:
+                found[case.__name__] = plain(sess.run(run))
     kept = json.loads(VALUES.read_text()) if VALUES.exists() and len(sys.argv) > 1 else {}
     VALUES.write_text(json.dumps(kept | found, separators=(",", ":")).replace('},"', '},\n"') + "\n")
