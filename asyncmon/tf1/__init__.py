@@ -37,8 +37,7 @@ from asyncmon.tf1.ops.sequences import (
 from asyncmon.tf1.ops.segments import (
     dynamic_partition as dynamic_partition, dynamic_stitch as dynamic_stitch,
     segment_max as segment_max, segment_mean as segment_mean, segment_sum as segment_sum,
-    unsorted_segment_max as unsorted_segment_max, unsorted_segment_mean as unsorted_segment_mean,
-    unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
+    unsorted_segment_mean as unsorted_segment_mean,
 )
 from asyncmon.tf1.ops.sparse import (
     SparseTensor as SparseTensor, SparseTensorValue as SparseTensorValue,

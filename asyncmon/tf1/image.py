@@ -156,19 +156,14 @@ def crop_to_bounding_box(
     ValueError, or InvalidArgumentError in the run, if the box is not inside.
     """
     tensor = _image_tensor(image)
-    rank = tensor.shape.with_rank_at_least(3).ndims or 3
-    known = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
-    for start, size, whole, side in (
-        (offset_height, target_height, known[-3], "height"),
-        (offset_width, target_width, known[-2], "width"),
-    ):
-        numbers = not isinstance(start, g.Tensor) and not isinstance(size, g.Tensor)
-        if numbers and (start < 0 or size <= 0 or (whole is not None and start + size > whole)):
-            raise ValueError(f"The {side} from {start} to {start + size} is not inside of {whole}.")
-    begin = [*[0] * (rank - 3), offset_height, offset_width, 0]
-    return g.slice(
-        tensor, g.stack(begin), g.stack([*[-1] * (rank - 3), target_height, target_width, -1])
-    )
+    known: list[Any] = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
+    begin: list[Any] = [*[0] * (len(known) - 3), offset_height, offset_width, 0]
+    size: list[Any] = [*[-1] * (len(known) - 3), target_height, target_width, -1]
+    for first, extent, whole in zip(begin[-3:-1], size[-3:-1], known[-3:-1], strict=True):
+        fixed = not (g.is_tensor(first) or g.is_tensor(extent))
+        if fixed and (first < 0 or extent <= 0 or first + extent > (whole or first + extent)):
+            raise ValueError(f"A box from {first} to {first + extent} is not inside of {whole} pixels.")
+    return g.slice(tensor, g.stack(begin), g.stack(size))
 
 
 def central_crop(image: Any, central_fraction: float) -> g.Tensor:
@@ -179,18 +174,14 @@ def central_crop(image: Any, central_fraction: float) -> g.Tensor:
     tensor = _image_tensor(image)
     if not 0 < central_fraction <= 1:
         raise ValueError(f"central_fraction must be within (0, 1], got {central_fraction!r}.")
-    known: list[int | None] = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
-    sizes = g.cast(g.shape(tensor), g.float64)
-    starts: list[Any] = []
+    starts, sizes = [], []
     for axis in (-3, -2):
-        size: Any = sizes[axis] if known[axis] is None else known[axis]
-        start = (size - size * central_fraction) / 2
-        starts.append(g.cast(start, g.int32) if known[axis] is None else int(start))
-    extents = [
-        (g.shape(tensor)[axis] if known[axis] is None else known[axis]) - 2 * start
-        for axis, start in zip((-3, -2), starts, strict=True)
-    ]
-    return crop_to_bounding_box(tensor, *starts, *extents)
+        size: Any = tensor.shape.as_list()[axis] if tensor.shape.ndims else None
+        exact = g.cast(g.shape(tensor)[axis], g.float64) if size is None else size
+        start: Any = (exact - exact * central_fraction) / 2
+        starts.append(g.cast(start, g.int32) if size is None else int(start))
+        sizes.append((g.shape(tensor)[axis] if size is None else size) - 2 * starts[-1])
+    return crop_to_bounding_box(tensor, *starts, *sizes)
 
 
 def _larger(x: Any, y: Any) -> Any:
@@ -340,20 +331,18 @@ def decode_png(
     return _decoded("DecodePng", contents, channels, (0, 1, 2, 3, 4), name)
 
 
+# fmt: off
 def decode_image(
-    contents: Any,
-    channels: int | None = None,
-    dtype: Any = g.uint8,
-    name: str | None = None,
+    contents: Any, channels: int | None = None, dtype: Any = g.uint8, name: str | None = None,
     expand_animations: bool = True,
 ) -> g.Tensor:
-    """Decode a file of any format into an image ``[height, width, channels]``. TF1: same name.
+    """As :func:`decode_png`, then :func:`convert_image_dtype`. TF1: same name.
 
-    As :func:`decode_png`, and converted to ``dtype`` as by :func:`convert_image_dtype`. Of an animation
-    only the first image is decoded, so ``expand_animations`` has no effect.
+    Only the first image of an animation is decoded: ``expand_animations`` has no effect.
     """
     image = _decoded("DecodeImage", contents, channels or 0, (0, 1, 3, 4), name)
     return image if g.as_dtype(dtype) is g.uint8 else convert_image_dtype(image, dtype)
+# fmt: on
 
 
 def encode_jpeg(

@@ -11,49 +11,29 @@ from asyncmon.tf1.ops.convolutions import separable_conv2d as _separable
 class SeparableConv2D(Conv2D):
     """A convolution of each channel, then one of size 1. TF1: ``tf.layers.SeparableConv2D``.
 
-    Args:
-        depth_multiplier: the number of filters for each channel.
-        depthwise_initializer, depthwise_regularizer, depthwise_constraint: of these filters.
-        pointwise_initializer, pointwise_regularizer, pointwise_constraint: of the second convolution.
+    ``depth_multiplier`` is the number of filters for each channel. Arguments with "depthwise" are for
+    these filters, with "pointwise" for the second convolution. The other arguments and the errors are
+    those of ``tf.layers.Conv2D``.
 
-    The other arguments and the errors are those of ``tf.layers.Conv2D``.
-
-    Attributes:
-        depthwise_kernel: ``[height, width, depth, depth_multiplier]``, from the first call on.
-        pointwise_kernel: ``[1, 1, depth * depth_multiplier, filters]``.
-        bias: ``[filters]``, or None.
+    Its kernels are ``depthwise_kernel``, ``[height, width, depth, depth_multiplier]``, and
+    ``pointwise_kernel``, ``[1, 1, depth * depth_multiplier, filters]``.
     """
 
     depthwise_kernel = pointwise_kernel = UNBUILT
 
+    # fmt: off
     def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        dilation_rate: Any = 1,
-        depth_multiplier: int = 1,
-        activation: Maker = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        depthwise_regularizer: Maker = None,
-        pointwise_regularizer: Maker = None,
-        bias_regularizer: Maker = None,
-        activity_regularizer: Maker = None,
-        depthwise_constraint: Maker = None,
-        pointwise_constraint: Maker = None,
-        bias_constraint: Maker = None,
-        trainable: bool = True,
-        name: str | None = None,
-        *,
-        dtype: Any = None,
-        _scope: Any = None,
-        _reuse: Any = None,
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        data_format: str = "channels_last", dilation_rate: Any = 1, depth_multiplier: int = 1,
+        activation: Maker = None, use_bias: bool = True, depthwise_initializer: Any = None,
+        pointwise_initializer: Any = None, bias_initializer: Any = ZEROS,
+        depthwise_regularizer: Maker = None, pointwise_regularizer: Maker = None,
+        bias_regularizer: Maker = None, activity_regularizer: Maker = None,
+        depthwise_constraint: Maker = None, pointwise_constraint: Maker = None,
+        bias_constraint: Maker = None, trainable: bool = True, name: str | None = None, *,
+        dtype: Any = None, _scope: Any = None, _reuse: Any = None,
     ) -> None:
+        # fmt: on
         super().__init__(
             filters, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             None, bias_initializer, None, bias_regularizer, activity_regularizer, None, bias_constraint,
@@ -77,9 +57,8 @@ class SeparableConv2D(Conv2D):
         if self.rank == 1:
             each, whole = g.expand_dims(each, 0), g.expand_dims(whole, 0)
         padding = "VALID" if self.padding == "causal" else self.padding.upper()
-        apart = self._image(self.dilation_rate)
-        strides = self._image(self.strides)
-        return _separable(x, each, whole, strides, padding, apart, data_format=self._layout)
+        along, apart = self._image(self.strides), self._image(self.dilation_rate)
+        return _separable(x, each, whole, along, padding, apart, data_format=self._layout)
 
 
 class SeparableConv1D(SeparableConv2D):

@@ -41,16 +41,12 @@ Metric = tuple[Any, Any]
 
 
 def _of_labels(
-    name: str, doc: str, compute: Callable[..., Metric], *required: str, **defaults: Any
+    name: str, doc: str, compute: Callable[..., Metric], *required: str
 ) -> Callable[..., Metric]:
-    """Return the metric of labels, predictions and other arguments that ``compute`` returns.
-
-    ``defaults`` are those of the arguments between the required ones and the common ones.
-    """
+    """Return the metric of labels, predictions and other arguments that ``compute`` returns."""
     first = dict.fromkeys(("labels", "predictions", *required), _REQUIRED)
-    rest = dict.fromkeys(("metrics_collections", "updates_collections", "name"))
-    defaults = defaults or {"weights": None}
-    return function_of(name, f"{doc} TF1: same name.", {**first, **defaults, **rest}, compute)
+    rest = dict.fromkeys(("weights", "metrics_collections", "updates_collections", "name"))
+    return function_of(name, f"{doc} TF1: same name.", {**first, **rest}, compute)
 
 
 def _variable(shape: Any, name: str, dtype: tf.DType = tf.float32) -> tf.Variable:
@@ -132,104 +128,36 @@ mean_squared_error = _mean_of(
 )
 
 
-def _root_mean_squared_error(
-    labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any
-) -> Metric:
+def _root(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
     pair = mean_squared_error(labels, predictions, weights, name=name or "root_mean_squared_error")
     return _published(*map(tf.sqrt, pair), **keys)
 
 
 root_mean_squared_error = _of_labels(
-    "root_mean_squared_error",
-    "Return the root of the mean of ``(labels - predictions) ** 2``.",
-    _root_mean_squared_error,
+    "root_mean_squared_error", "Return the root of the mean of ``(labels - predictions) ** 2``.", _root
 )
 
 
 # --- classes --------------------------------------------------------------------------------------
+# fmt: off
 def _mean_iou(
     labels: Any, predictions: Any, num_classes: int, weights: Any, name: Any, **keys: Any
 ) -> Metric:
     with tf.variable_scope(name, "mean_iou"):
         y, x = (tf.reshape(tf.cast(value, tf.int64), [-1]) for value in (labels, predictions))
-        w = None if weights is None else tf.reshape(tf.convert_to_tensor(weights), [-1])
+        w = None if weights is None else tf.reshape(weights, [-1])
         total = _variable([num_classes] * 2, "total_confusion_matrix", tf.float64)
         update = total.assign_add(confusion_matrix(y, x, num_classes, tf.float64, weights=w))
         matrix = tf.cast(total, tf.float32)
         hits = tf.reduce_sum(matrix * tf.eye(num_classes), 0)
         union = tf.reduce_sum(matrix, 0) + tf.reduce_sum(matrix, 1) - hits
         found = tf.reduce_sum(tf.cast(tf.not_equal(union, 0), tf.float32))
-        value = _ratio(tf.reduce_sum(_ratio(hits, union)), found, "mean_iou")
-        return _published(value, update, **keys)
+        return _published(_ratio(tf.reduce_sum(_ratio(hits, union)), found), update, **keys)
 
 
-mean_iou = _of_labels(
-    "mean_iou",
-    "Return the mean over classes of intersection divided by union; the update is the matrix.",
-    _mean_iou,
-    "num_classes",
-    weights=None,
-)
-
-
-def _mean_per_class_accuracy(
-    labels: Any, predictions: Any, num_classes: int, weights: Any, name: Any, **keys: Any
-) -> Metric:
-    with tf.variable_scope(name, "mean_accuracy"):
-        x, y, w = _fitted(predictions, tf.cast(labels, tf.int64), weights)
-        right = tf.reshape(tf.cast(tf.equal(tf.cast(x, tf.int64), y), tf.float32), [-1])
-        each, at = tf.ones_like(right), tf.reshape(y, [-1])
-        if w is not None:
-            each = tf.reshape(broadcast_weights(tf.cast(w, tf.float32), y), [-1])
-        count, total = _variable([num_classes], "count"), _variable([num_classes], "total")
-        updates = [
-            v.assign_add(tf.unsorted_segment_sum(rows, at, num_classes))
-            for v, rows in ((count, right * each), (total, each))
-        ]
-        value = tf.reduce_mean(_ratio(count, total), name="mean_accuracy")
-        return _published(value, _ratio(updates[0], updates[1], "update_op"), **keys)
-
-
-mean_per_class_accuracy = _of_labels(
-    "mean_per_class_accuracy",
-    "Return the mean of the accuracies of the classes; the update is a vector of them.",
-    _mean_per_class_accuracy,
-    "num_classes",
-    weights=None,
-)
-
-
-def _recall_at_k(
-    labels: Any, predictions: Any, k: int, class_id: int | None, weights: Any, name: Any, **keys: Any
-) -> Metric:
-    with tf.variable_scope(name, f"recall_at_{k}"):
-        x, y = tf.convert_to_tensor(predictions), tf.cast(labels, tf.int64)
-        if y.shape.ndims != x.shape.ndims:
-            y = tf.expand_dims(y, -1)
-        best = tf.cast(tf.nn.top_k(x, k).indices, tf.int64)
-        same = tf.cast(tf.equal(tf.expand_dims(y, -1), tf.expand_dims(y, -2)), tf.float64)
-        each = 1 / tf.reduce_sum(same, -1)  # labels that are repeated count once
-        if class_id is not None:
-            each *= tf.cast(tf.equal(y, class_id), tf.float64)
-        found = tf.reduce_any(tf.equal(tf.expand_dims(y, -1), tf.expand_dims(best, -2)), -1)
-        hits = each * tf.cast(found, tf.float64)
-        rows = [tf.reduce_sum(part, -1) for part in (hits, each - hits)]
-        if weights is not None:
-            rows = [row * tf.cast(weights_of_rank(weights, row), tf.float64) for row in rows]
-        names = (f"true_positive_at_{k}", f"false_negative_at_{k}")
-        variables = [_variable([], name, tf.float64) for name in names]
-        updates = [v.assign_add(tf.reduce_sum(r)) for v, r in zip(variables, rows, strict=True)]
-        return _of_both(lambda a, b, name: _ratio(a, a + b, name), variables, updates, **keys)
-
-
-recall_at_k = _of_labels(
-    "recall_at_k",
-    "Return which part of the labels ``[..., n]`` is among the ``k`` greatest predictions.",
-    _recall_at_k,
-    "k",
-    class_id=None,
-    weights=None,
-)
+mean_iou = _of_labels("mean_iou", "Return the mean over classes of intersection divided by union; the "
+    "update is the confusion matrix.", _mean_iou, "num_classes")
+# fmt: on
 
 
 # --- counts of decisions --------------------------------------------------------------------------
@@ -328,9 +256,9 @@ def auc(
         return tf.reduce_sum(tf.multiply(x[:-1] - x[1:], height), name=name)
 
     with tf.variable_scope(name, "auc"):
-        edges = [-1e-7, *sorted(thresholds or ()), 1 + 1e-7]
-        edges = _evenly(num_thresholds) if thresholds is None else edges
-        states, updates = _counts(labels, predictions, edges, weights)
+        count = num_thresholds - 1
+        inner = [i / count for i in range(1, count)] if thresholds is None else sorted(thresholds)
+        states, updates = _counts(labels, predictions, [-1e-7, *inner, 1 + 1e-7], weights)
         keys = {"metrics_collections": metrics_collections, "updates_collections": updates_collections}
         return _of_both(area, states, updates, **keys)
 
@@ -364,73 +292,26 @@ def _counts(labels: Any, predictions: Any, edges: list[float], weights: Any) -> 
 
 
 # --- counts at thresholds -------------------------------------------------------------------------
-def _at_thresholds(name: str, what: str, compute: Callable[..., Any]) -> Callable[..., Metric]:
+def _at_thresholds(what: str, compute: Callable[..., Any]) -> Callable[..., Metric]:
+    """Return the metric that ``compute`` returns for the counts of :func:`_counts`."""
+
     def metric(
         labels: Any, predictions: Any, thresholds: Any, weights: Any, name: Any, **keys: Any
     ) -> Metric:
-        with tf.variable_scope(name, own):
-            states, updates = _counts(labels, predictions, list(thresholds), weights)
-            return _of_both(compute, states, updates, **keys)
+        with tf.variable_scope(name, f"{what}_at_thresholds"):
+            counts = _counts(labels, predictions, list(thresholds), weights)
+            return _published(*(compute(*four) for four in counts), **keys)
 
-    own = f"{name}_at_thresholds"
-    doc = f"Return the {what} for each threshold of predictions in [0, 1]."
-    return _of_labels(own, doc, metric, "thresholds")
-
-
-# fmt: off
-true_positives_at_thresholds = _at_thresholds("true_positives", "number of true positives",
-    lambda tp, fn, tn, fp, name: tf.identity(tp, name))
-false_negatives_at_thresholds = _at_thresholds("false_negatives", "number of false negatives",
-    lambda tp, fn, tn, fp, name: tf.identity(fn, name))
-true_negatives_at_thresholds = _at_thresholds("true_negatives", "number of true negatives",
-    lambda tp, fn, tn, fp, name: tf.identity(tn, name))
-false_positives_at_thresholds = _at_thresholds("false_positives", "number of false positives",
-    lambda tp, fn, tn, fp, name: tf.identity(fp, name))
-precision_at_thresholds = _at_thresholds("precision", "precision",
-    lambda tp, fn, tn, fp, name: tf.divide(tp, 1e-7 + tp + fp, name))
-recall_at_thresholds = _at_thresholds("recall", "recall",
-    lambda tp, fn, tn, fp, name: tf.divide(tp, 1e-7 + tp + fn, name))
-# fmt: on
+    doc = f"Return the {what.replace('_', ' ')} for each threshold of predictions in [0, 1]."
+    return _of_labels(f"{what}_at_thresholds", doc, metric, "thresholds")
 
 
-def _where_other(own: str, other: str, last: bool) -> Callable[..., Metric]:
-    """Return a rate at the threshold where another one is closest to a value; the last of several."""
-
-    def metric(
-        labels: Any, predictions: Any, weights: Any, num_thresholds: int, name: Any, **given: Any
-    ) -> Metric:
-        wanted = given.pop(other)
-        if not 0 <= wanted <= 1:
-            raise ValueError(f"{other} must be in the range [0, 1], got {wanted!r}.")
-
-        def rate(tp: Any, fn: Any, tn: Any, fp: Any, name: str) -> tf.Tensor:
-            of_labels, of_others = (tp, tp + fn), (tn, tn + fp)
-            (part, whole), (hits, every) = (
-                (of_others, of_labels) if other == "specificity" else (of_labels, of_others)
-            )
-            apart = tf.abs(part / (whole + 1e-7) - wanted)
-            if last:
-                apart = tf.reverse(apart, [0])
-                hits, every = tf.reverse(hits, [0]), tf.reverse(every, [0])
-            at = tf.argmin(apart, 0)
-            return tf.divide(hits[at], every[at] + 1e-7, name)
-
-        with tf.variable_scope(name, f"{own}_at_{other}"):
-            states, updates = _counts(labels, predictions, _evenly(num_thresholds), weights)
-            return _of_both(rate, states, updates, **given)
-
-    doc = f"Return the {own} at the threshold whose {other} is closest to a number in [0, 1]."
-    name = f"{own}_at_{other}"
-    return _of_labels(name, doc, metric, other, weights=None, num_thresholds=200)
-
-
-sensitivity_at_specificity = _where_other("sensitivity", "specificity", last=False)
-specificity_at_sensitivity = _where_other("specificity", "sensitivity", last=True)
-
-
-def _evenly(count: int) -> list[float]:
-    """Return thresholds from below 0 to above 1."""
-    return [-1e-7, *(i / (count - 1) for i in range(1, count - 1)), 1 + 1e-7]
+true_positives_at_thresholds = _at_thresholds("true_positives", lambda tp, *_: tp)
+false_negatives_at_thresholds = _at_thresholds("false_negatives", lambda _, fn, *__: fn)
+true_negatives_at_thresholds = _at_thresholds("true_negatives", lambda *four: four[2])
+false_positives_at_thresholds = _at_thresholds("false_positives", lambda *four: four[3])
+precision_at_thresholds = _at_thresholds("precision", lambda tp, fn, tn, fp: tp / (tp + fp + 1e-7))
+recall_at_thresholds = _at_thresholds("recall", lambda tp, fn, *_: tp / (tp + fn + 1e-7))
 
 
 def _interpolated(tp: Any, fp: Any, fn: Any) -> tf.Tensor:

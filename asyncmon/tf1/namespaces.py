@@ -40,17 +40,16 @@ _SMALL = {
     """,
     "manip": "gather_nd reshape reverse scatter_nd tile",
     "math": """
-        abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil confusion_matrix
-        conj cos cosh count_nonzero cumprod cumsum divide divide_no_nan=div_no_nan equal erf erfc exp expm1 floor
-        floordiv floormod greater greater_equal in_top_k invert_permutation is_finite is_inf is_nan
-        l2_normalize=nn.l2_normalize less less_equal log log1p log_softmax=nn.log_softmax logical_and
-        logical_not logical_or logical_xor maximum minimum mod multiply negative not_equal pow
-        reciprocal reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod
-        reduce_sum rint round rsqrt scalar_mul sigmoid sign sin sinh softmax=nn.softmax
-        segment_max segment_mean segment_sum
-        softplus=nn.softplus softsign=nn.softsign sqrt square squared_difference subtract tan tanh top_k
-        truediv unsorted_segment_max unsorted_segment_mean unsorted_segment_sqrt_n unsorted_segment_sum
-        zero_fraction=nn.zero_fraction
+        abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil confusion_matrix conj
+        cos cosh count_nonzero cumprod cumsum divide divide_no_nan=div_no_nan equal erf erfc exp expm1
+        floor floordiv floormod greater greater_equal in_top_k invert_permutation is_finite is_inf
+        is_nan l2_normalize=nn.l2_normalize less less_equal log log1p log_softmax=nn.log_softmax
+        logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative not_equal
+        pow reciprocal reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min
+        reduce_prod reduce_sum rint round rsqrt scalar_mul segment_max segment_mean segment_sum sigmoid
+        sign sin sinh softmax=nn.softmax softplus=nn.softplus softsign=nn.softsign sqrt square
+        squared_difference subtract tan tanh top_k truediv unsorted_segment_mean
+        unsorted_segment_sum zero_fraction=nn.zero_fraction
     """,
     "random": """
         multinomial normal=random_normal set_random_seed shuffle=random_shuffle truncated_normal

@@ -250,26 +250,16 @@ def static_rnn(
     return outputs, state
 
 
+# fmt: off
 def static_bidirectional_rnn(
-    cell_fw: Any,
-    cell_bw: Any,
-    inputs: Any,
-    initial_state_fw: Any = None,
-    initial_state_bw: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Scope = None,
+    cell_fw: Any, cell_bw: Any, inputs: Any, initial_state_fw: Any = None,
+    initial_state_bw: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Scope = None,
 ) -> tuple[list[Any], Any, Any]:
     """Run one cell over a list of inputs and another one over the reversed list. TF1: same name.
 
-    Returns:
-        The outputs of both cells, joined along the last dimension, and their final states.
-
+    Returns the outputs of both cells, joined along the last dimension, and their final states.
     Arguments and errors as in :func:`static_rnn` and :func:`bidirectional_dynamic_rnn`.
     """
-    _check_cell(cell_fw)
-    _check_cell(cell_bw)
-
     def turned(steps: Sequence[Any]) -> list[Any]:
         if sequence_length is None:
             return list(reversed(steps))
@@ -291,3 +281,4 @@ def static_bidirectional_rnn(
     pairs = zip(there, turned(back), strict=True)
     joined = [map_structure(lambda *two: tf.concat(two, 1), x, y) for x, y in pairs]
     return joined, state_fw, state_bw
+# fmt: on

@@ -46,10 +46,7 @@ from asyncmon.runtime import (
 from asyncmon.summary import (
     FileWriter, summary_iterator as summary_iterator, write_graph as write_graph,
 )
-from asyncmon.tf1.decays import (
-    cosine_decay_restarts as cosine_decay_restarts,
-    noisy_linear_cosine_decay as noisy_linear_cosine_decay,
-)
+from asyncmon.tf1.decays import cosine_decay_restarts as cosine_decay_restarts
 from asyncmon.tf1.example import (
     BytesList as BytesList, Example as Example, Feature as Feature, FeatureList as FeatureList,
     FeatureLists as FeatureLists, Features as Features, FloatList as FloatList, Int64List as Int64List,

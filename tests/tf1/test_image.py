@@ -181,7 +181,7 @@ async def test_files_of_images() -> None:
         (lambda: tf.image.resize_images(ONE, [2]), "1-D Tensor of 2 elements"),
         (lambda: tf.image.resize_images(ONE, [2, 2], 4), "not implemented: 4"),
         (lambda: tf.image.decode_jpeg(b"", channels=2), "channels must be one of"),
-        (lambda: tf.image.crop_to_bounding_box(ONE, 0, 4, 2, 50), "width from 4 to 54 is not inside"),
+        (lambda: tf.image.crop_to_bounding_box(ONE, 0, 4, 2, 50), "from 4 to 54 is not inside of"),
         (lambda: tf.image.central_crop(ONE, 0.0), r"within \(0, 1\], got 0.0"),
         (lambda: tf.image.decode_png(b"", dtype=tf.uint16), "gives uint8"),
         (lambda: tf.image.encode_png(REALS[0]), "uint8"),

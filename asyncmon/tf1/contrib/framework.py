@@ -1,4 +1,4 @@
-"""TF1: ``tf.contrib.framework``: arg_scope, and names that are in ``tf.train``, too."""
+"""TF1: ``tf.contrib.framework``: arg_scope and the global step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
 
-from asyncmon.checkpoint import list_variables as list_variables
-from asyncmon.checkpoint import load_checkpoint as load_checkpoint
-from asyncmon.checkpoint import load_variable as load_variable
 from asyncmon.graph import assert_global_step as assert_global_step
 from asyncmon.graph import create_global_step as create_global_step
 from asyncmon.graph import get_global_step as get_global_step
 from asyncmon.graph import get_or_create_global_step as get_or_create_global_step
-from asyncmon.tf1.init_from_checkpoint import init_from_checkpoint as init_from_checkpoint
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Scope = Mapping[Any, Mapping[str, Any]]
@@ -39,17 +35,8 @@ def arg_scope(list_ops_or_scope: Sequence[Any] | _Scope, **kwargs: Any) -> Itera
     """Set default arguments of functions for a block and the tasks started in it. TF1: same name.
 
     ``list_ops_or_scope`` is a list of functions with :func:`add_arg_scope`, such as those of
-    ``tf.contrib.layers``, or the value of an earlier scope, to enter it again. Inner scopes override
-    outer ones, and arguments of calls override scopes.
-
-    Raises:
-        ValueError: a function lacks :func:`add_arg_scope`, or an earlier scope is given arguments.
-
-    Example:
-        >>> with arg_scope([conv2d], activation_fn=tf.nn.elu, padding="VALID") as scope:
-        ...     y = conv2d(conv2d(x, 32, 3), 64, 3)
-        >>> with arg_scope(scope):
-        ...     z = conv2d(y, 64, 3)
+    ``tf.contrib.layers``, or the value of an earlier scope, to enter it again, without arguments. Inner
+    scopes override outer ones, calls override scopes. ValueError for other functions and values.
     """
     if isinstance(list_ops_or_scope, Mapping):
         if kwargs:

@@ -7,14 +7,10 @@ from asyncmon.tf1.rnn import static_rnn as static_rnn
 from asyncmon.tf1.rnn_cell import *
 
 
+# fmt: off
 def LSTMBlockCell(
-    num_units: int,
-    forget_bias: float = 1.0,
-    cell_clip: float | None = None,
-    use_peephole: bool = False,
-    dtype: Any = None,
-    reuse: Any = None,
-    name: str = "lstm_cell",
+    num_units: int, forget_bias: float = 1.0, cell_clip: float | None = None,
+    use_peephole: bool = False, dtype: Any = None, reuse: Any = None, name: str = "lstm_cell",
 ) -> LSTMCell:
     """Return an LSTMCell with the names and the order of TF1's fused cell. TF1: same name.
 
@@ -23,3 +19,4 @@ def LSTMBlockCell(
     clip = cell_clip if cell_clip is not None and cell_clip > 0 else None
     given = {"forget_bias": forget_bias, "reuse": reuse, "name": name, "dtype": dtype}
     return LSTMCell(num_units, use_peephole, clip, **given)
+# fmt: on

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,53 +67,36 @@ def _rule(images: g.Spec, filters: g.Spec, *, strides: Any, padding: Any, dilati
     return g.Spec(images.dtype, (n, *counts, channels))
 
 
-def _like(sizes: g.Spec, x: g.Spec) -> g.Spec:
+def _sized(sizes: g.Spec, x: g.Spec) -> g.Spec:
     return g.Spec(x.dtype, rules.with_rank(sizes.known_dims(), 4))
 
 
 _NAMES = [f"DepthwiseConv2dNative{end}" for end in ("BackpropInput", "BackpropFilter", "")]
 _OF_IMAGES, _OF_FILTERS, _GRADIENT = gradients_of(*_NAMES)
-g.register(g.OpDef(_NAMES[0], _by_images, lambda sizes, _, x, **__: _like(sizes, x), _OF_IMAGES))
-g.register(g.OpDef(_NAMES[1], _by_filters, lambda x, sizes, _, **__: _like(sizes, x), _OF_FILTERS))
+g.register(g.OpDef(_NAMES[0], _by_images, lambda sizes, _, x, **__: _sized(sizes, x), _OF_IMAGES))
+g.register(g.OpDef(_NAMES[1], _by_filters, lambda x, sizes, _, **__: _sized(sizes, x), _OF_FILTERS))
 g.register(g.OpDef(_NAMES[2], _depthwise, _rule, _GRADIENT))
 
 
+# fmt: off
 def depthwise_conv2d(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
-    rate: Any = None,
-    name: str | None = None,
-    data_format: str | None = None,
-    dilations: Any = None,
+    input: Any, filter: Any, strides: Any, padding: Any, rate: Any = None, name: str | None = None,
+    data_format: str | None = None, dilations: Any = None,
 ) -> g.Tensor:
     """Return the convolution of each channel with filters of its own. TF1: same name.
 
-    Args:
-        input: images, ``[batch, height, width, depth]``.
-        filter: ``[height, width, depth, multiplier]``, of the same dtype. Channel ``i`` of the images
-            gives the channels from ``i * multiplier`` on.
-        rate: the distance of the elements of a filter, a number or two; also named ``dilations``.
-
-    The other arguments, and errors, are those of ``tf.nn.conv2d``.
+    ``filter`` is ``[height, width, depth, multiplier]``, ``rate`` is named ``dilations``, too. Channel
+    ``i`` gives those from ``i * multiplier`` on. Otherwise as ``tf.nn.conv2d``, errors included.
     """
     pair = (g.convert_to_tensor(input), g.convert_to_tensor(filter))
-    apart = 1 if (found := renamed_argument("dilations", dilations, "rate", rate)) is None else found
-    pairs = {"strides": strides, "dilations": apart}
+    apart = renamed_argument("dilations", dilations, "rate", rate)
+    pairs = {"strides": strides, "dilations": 1 if apart is None else apart}
     return create_image_op(_NAMES[2], pair, padding, data_format, name or "depthwise", **pairs)
 
 
 def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
-    strides: Any,
-    padding: Any,
-    rate: Any = None,
-    name: str | None = None,
-    data_format: str | None = None,
-    dilations: Any = None,
+    input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any,
+    rate: Any = None, name: str | None = None, data_format: str | None = None, dilations: Any = None,
 ) -> g.Tensor:
     """Return a convolution of each channel, then one of size 1 over the channels. TF1: same name.
 
@@ -128,65 +110,23 @@ def separable_conv2d(
         return g.nn.conv2d(each, pointwise_filter, 1, "VALID", data_format=data_format, name=scope)
 
 
-# --- one dimension, or any ------------------------------------------------------------------------
+# --- one dimension ------------------------------------------------------------------------
 def conv1d(
-    value: Any = None,
-    filters: Any = None,
-    stride: Any = None,
-    padding: Any = None,
-    use_cudnn_on_gpu: bool | None = None,
-    data_format: str | None = None,
-    name: str | None = None,
-    input: Any = None,
-    dilations: Any = None,
+    value: Any = None, filters: Any = None, stride: Any = None, padding: Any = None,
+    use_cudnn_on_gpu: bool | None = None, data_format: str | None = None, name: str | None = None,
+    input: Any = None, dilations: Any = None,
 ) -> g.Tensor:
-    """Return the convolution of sequences with filters. TF1: same name.
+    """Return the convolution of sequences ``[batch, width, depth]`` with filters. TF1: same name.
 
-    Args:
-        value: sequences ``[batch, width, depth]``; also named ``input``.
-        filters: ``[width, depth, channels]``.
-        stride: the distance of windows, a number or a list of 1 or 3 numbers.
-        padding: "SAME" or "VALID".
-        use_cudnn_on_gpu: without effect.
-        data_format: "NWC", or "NCW" for sequences ``[batch, depth, width]``.
-        dilations: the distance of the elements of a filter, in the form of ``stride``.
-
-    Errors as of ``tf.nn.conv2d``: a sequence is an image of one row.
+    ``filters`` is ``[width, depth, channels]``, ``stride`` and ``dilations`` a number or a list of 1 or
+    3, ``data_format`` "NWC", or "NCW" for ``[batch, depth, width]``. Errors as of ``tf.nn.conv2d``.
     """
     x = g.convert_to_tensor(renamed_argument("input", input, "value", value))
     last = data_format in (None, "NWC", "NHWC")
-    along = [1 if n is None else n if isinstance(n, int) else list(n) for n in (stride, dilations)]
-    across = [[1, n if isinstance(n, int) else max(n)] for n in along]
+    along, apart = ([1, n if isinstance(n, int) else max(n or [1])] for n in (stride, dilations))
     with g.name_scope(name, "conv1d", [x, filters]) as scope:
-        layout = "NHWC" if last else "NCHW"
         row, kernel = g.expand_dims(x, 1 if last else 2), g.expand_dims(filters, 0)
-        found = g.nn.conv2d(row, kernel, across[0], padding, data_format=layout, dilations=across[1])
+        layout = "NHWC" if last else "NCHW"
+        found = g.nn.conv2d(row, kernel, along, padding, data_format=layout, dilations=apart)
         return g.squeeze(found, [1 if last else 2], name=scope)
-
-
-def convolution(
-    input: Any,
-    filter: Any,
-    padding: Any,
-    strides: Sequence[int] | None = None,
-    dilation_rate: Sequence[int] | None = None,
-    name: str | None = None,
-    data_format: str | None = None,
-    filters: Any = None,
-    dilations: Any = None,
-) -> g.Tensor:
-    """Return the convolution of sequences or images, by the rank of the filter. TF1: same name.
-
-    ``strides`` and ``dilation_rate`` are lists of 1 number for sequences, of 2 for images. The other
-    arguments are those of :func:`conv1d` and ``tf.nn.conv2d``. ValueError for another rank.
-    """
-    kernel = g.convert_to_tensor(renamed_argument("filters", filters, "filter", filter))
-    apart = dilation_rate if dilations is None else dilations
-    if kernel.shape.ndims == 3:
-        return conv1d(input, kernel, strides, padding, None, data_format, name, dilations=apart)
-    if kernel.shape.ndims != 4:
-        raise ValueError(f"A filter of convolution() has the rank 3 or 4, got {kernel!r}.")
-    return g.nn.conv2d(
-        input, kernel, 1 if strides is None else list(strides), padding,
-        data_format=data_format, dilations=apart, name=name or "convolution",
-    )  # fmt: skip
+# fmt: on

@@ -21,16 +21,9 @@ class SparseTensorValue(NamedTuple):
 class SparseTensor(SparseTensorValue):
     """Values at coordinates of a tensor that is zero elsewhere. TF1: same name.
 
-    Runs fetch it as a :class:`SparseTensorValue`, and are fed one for a sparse tensor. It may be a loop
-    variable. Ops on dense tensors do not accept it: see :func:`sparse_tensor_to_dense`.
-
-    Args:
-        indices: the coordinates, int64 ``[n, rank]``, in the order of the elements.
-        values: the values, ``[n]``.
-        dense_shape: the shape, int64 ``[rank]``.
-
-    Raises:
-        ValueError: the ranks are not these, or the sizes do not agree.
+    Runs fetch it as a :class:`SparseTensorValue`, and are fed one for it. It may be a loop variable.
+    ``indices`` is int64 ``[n, rank]``, in the order of the elements, ``values`` is ``[n]`` and
+    ``dense_shape`` is int64 ``[rank]``. ValueError for other shapes.
     """
 
     __slots__ = ()
@@ -49,21 +42,17 @@ class SparseTensor(SparseTensorValue):
     graph = property(lambda self: self.values.graph, doc="The graph of the values.")
     op = property(lambda self: self.values.op, doc="The operation of the values.")
 
-    @property
-    def shape(self) -> g.TensorShape:
-        """The static shape."""
-        return g.TensorShape(shape_from(self.dense_shape.spec))
+    shape = property(lambda self: self.get_shape(), doc="The static shape.")
 
     def get_shape(self) -> g.TensorShape:
-        """Return :attr:`shape`. TF1: same name."""
-        return self.shape
+        """Return the static shape. TF1: same name."""
+        return g.TensorShape(shape_from(self.dense_shape.spec))
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
     """Return a sparse tensor whose value must be fed. TF1: same name.
 
     A run is fed a :class:`SparseTensorValue` or a tuple ``(indices, values, dense_shape)`` for it.
-    ``shape`` is the shape of the values: None, or a sequence with None for any size.
     """
     sizes = g.TensorShape(shape)
     scope = name or "sparse_placeholder"
@@ -74,10 +63,9 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     return SparseTensor(at, g.placeholder(dtype, [None], f"{scope}/values"), dense)
 
 
+# fmt: off
 def sparse_tensor_to_dense(
-    sp_input: SparseTensor,
-    default_value: Any = None,
-    validate_indices: bool = True,
+    sp_input: SparseTensor, default_value: Any = None, validate_indices: bool = True,
     name: str | None = None,
 ) -> g.Tensor:
     """Return the dense tensor, with ``default_value``, 0 or b"", elsewhere. TF1: same name.
@@ -92,28 +80,21 @@ def sparse_tensor_to_dense(
 
 
 def embedding_lookup_sparse(
-    params: Any,
-    sp_ids: SparseTensor,
-    sp_weights: SparseTensor | None,
-    partition_strategy: str = "mod",
-    name: str | None = None,
-    combiner: str | None = None,
+    params: Any, sp_ids: SparseTensor, sp_weights: SparseTensor | None,
+    partition_strategy: str = "mod", name: str | None = None, combiner: str | None = None,
     max_norm: Any = None,
 ) -> g.Tensor:
     """Return for each row of ids the combined rows of a table. TF1: ``tf.nn``.
 
-    The result has a row for each row of ``sp_ids`` up to the last one with an id; a row without ids
-    before it is zero.
+    A row without ids is zero; the result ends with the last row that has one. ``sp_ids`` is
+    ``[batch, any]``; the other arguments are those of ``tf.nn.embedding_lookup``.
 
     Args:
-        params: as for ``tf.nn.embedding_lookup``, like ``partition_strategy`` and ``max_norm``.
-        sp_ids: ids ``[batch, any]``.
         sp_weights: a weight for each id, with the same indices, or None for ones.
         combiner: "mean" (divided by the sum of the weights, the default), "sum", or "sqrtn" (divided
             by the root of the sum of squares).
 
-    Raises:
-        ValueError: an unknown combiner. TypeError: ``sp_ids`` or ``sp_weights`` is no SparseTensor.
+    ValueError for an unknown combiner, TypeError for ids or weights that are no SparseTensor.
     """
     combiner = combiner or "mean"
     if combiner not in ("mean", "sum", "sqrtn"):
@@ -122,11 +103,8 @@ def embedding_lookup_sparse(
     with g.name_scope(name, "embedding_lookup_sparse"):
         rows = g.nn.embedding_lookup(params, ids, partition_strategy, max_norm=max_norm)
         segments = g.cast(at[:, 0], g.int32)
-        if sp_weights is None:
-            weights = g.ones_like(ids, rows.dtype)
-        else:
-            weights = g.cast(_checked(sp_weights).values, rows.dtype)
-        each = aligned(weights, rows)
+        weights = g.ones_like(ids) if sp_weights is None else _checked(sp_weights).values
+        each = aligned(g.cast(weights, rows.dtype), rows)
         total = segment_sum(rows * each, segments)
         if combiner == "sum":
             return total
@@ -135,6 +113,8 @@ def embedding_lookup_sparse(
         found = g.div_no_nan(total, by if mean else g.sqrt(by))
         found.set_shape(total.shape)
         return found
+
+# fmt: on
 
 
 def _checked(value: Any) -> SparseTensor:

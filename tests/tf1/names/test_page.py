@@ -17,6 +17,10 @@ PAGE = ROOT / "docs" / "porting.md"
 TABLE = "<!-- names -->\n"
 
 MOVED = {
+    "contrib.framework.init_from_checkpoint": "train.init_from_checkpoint",
+    "contrib.framework.list_variables": "train.list_variables",
+    "contrib.framework.load_checkpoint": "train.load_checkpoint",
+    "contrib.framework.load_variable": "train.load_variable",
     "contrib.losses.compute_weighted_loss": "losses.compute_weighted_loss",
     "contrib.losses.get_total_loss": "losses.get_total_loss",
     "contrib.metrics.streaming_accuracy": "metrics.accuracy",
