@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from asyncmon.summary.events import SessionLog, Summary, Value
-from asyncmon.summary.logged import Image, LoggedValue
+from asyncmon.summary.logged import Image, LoggedValue, extent
 from asyncmon.summary.values import HParam
 from asyncmon.system import clock, files
 from asyncmon.system.cancellation import shielded
@@ -187,10 +187,10 @@ def _plain(value: Value) -> Any:
         case "simple_value":
             return _number(value.simple_value)
         case "histo":
-            found = value.histo
-            return _histogram(
-                found.num, found.min, found.max, found.sum / found.num if found.num else 0.0
-            )
+            histogram = value.histo
+            mean = histogram.sum / histogram.num if histogram.num else 0.0
+            numbers = {"num": histogram.num, "min": histogram.min, "max": histogram.max, "mean": mean}
+            return {name: _number(number) for name, number in numbers.items()}
         case "tensor" if value.tensor.string_val:
             texts = [text.decode(errors="replace") for text in value.tensor.string_val]
             return texts[0] if len(texts) == 1 else texts
@@ -199,15 +199,9 @@ def _plain(value: Value) -> Any:
 
 def _plain_logged(value: LoggedValue) -> Any:
     if isinstance(value, np.ndarray):
-        return _histogram(value.size, value.min(), value.max(), value.mean(dtype=np.float64))
+        numbers = {"num": value.size, **extent(value)}
+        return {name: _number(number) for name, number in numbers.items()}
     return None if isinstance(value, Image) else value if isinstance(value, str) else _number(value)
-
-
-def _histogram(*numbers: Any) -> dict[str, float | str]:
-    return {
-        name: _number(number)
-        for name, number in zip(("num", "min", "max", "mean"), numbers, strict=True)
-    }
 
 
 def _number(value: Any) -> float | str:

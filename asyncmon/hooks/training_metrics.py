@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,6 @@ from asyncmon.hooks.eval_hook import Evaluations
 from asyncmon.hooks.hook_support import named_tensor, whole_number
 from asyncmon.hooks.step_schedule import global_step_of, require_global_step, step_after
 from asyncmon.runtime import Coordinator, Session, SessionRunArgs, SessionRunContext, SessionRunValues
-from asyncmon.summary.shared_writer import SummaryWriter
 
 
 class TrainingMetricsHook(Evaluations):
@@ -23,10 +21,7 @@ class TrainingMetricsHook(Evaluations):
     Args:
         metrics: fetches of numbers by name; the mean of an array is used.
         every_steps: the interval in global steps.
-        name: the prefix of the tags.
-        output_dir: write the averages to the event file of this directory. Default: to the loggers of
-            the session.
-        summary_writer: write them to this writer instead.
+        name: the prefix of the tags of the averages, which the session's loggers get.
 
     Raises:
         ValueError: ``every_steps`` is not positive, or there is no metric.
@@ -43,10 +38,8 @@ class TrainingMetricsHook(Evaluations):
         every_steps: int = 100,
         *,
         name: str = "train",
-        output_dir: str | os.PathLike[str] | None = None,
-        summary_writer: SummaryWriter | None = None,
     ) -> None:
-        super().__init__(name, output_dir, summary_writer)
+        super().__init__(name, None, None)
         if not metrics:
             raise ValueError("TrainingMetricsHook was given no metric: pass fetches, {'loss': loss}.")
         self._fetches = dict(metrics)

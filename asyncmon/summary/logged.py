@@ -182,6 +182,11 @@ def plain_numbers(values: Mapping[str, LoggedValue]) -> dict[str, float]:
         if isinstance(value, float):
             numbers[tag] = value
         elif isinstance(value, np.ndarray):
-            summed = {"min": value.min(), "max": value.max(), "mean": value.mean(dtype=np.float64)}
-            numbers.update({f"{tag}/{name}": float(number) for name, number in summed.items()})
+            numbers.update({f"{tag}/{name}": number for name, number in extent(value).items()})
     return numbers
+
+
+def extent(array: NDArray[Any]) -> dict[str, float]:
+    """Return ``min``, ``max`` and ``mean`` of an array."""
+    mean = array.mean(dtype=np.float64)
+    return {"min": float(array.min()), "max": float(array.max()), "mean": float(mean)}
