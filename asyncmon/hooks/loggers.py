@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -71,15 +71,18 @@ class LoggersHook(SessionRunHook):
     @property
     def dropped(self) -> dict[str, int]:
         """The number of records that were dropped or failed, by the name of the logger's class."""
-        return {type(one.logger).__name__: one.dropped for one in self._queues}
+        found: Counter[str] = Counter()
+        for one in self._queues:
+            found[type(one.logger).__name__] += one.dropped
+        return dict(found)
 
     async def begin(self) -> None:
         self._queues = [_Queue(one, self._most_pending, self._failed) for one in self._loggers]
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        for one in self._loggers:
-            if (start := members_of(LoggerMembers, one).start) is not None:
-                start(session.global_step)
+        for one in self._queues:
+            if (start := members_of(LoggerMembers, one.logger).start) is not None:
+                one.put(start, session.global_step)
         for hook in created_session(coord).hooks():
             output = members_of(HookMembers, hook)._output
             if hook is not self and isinstance(output, SharedWriter) and not output.is_given:

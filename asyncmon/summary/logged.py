@@ -108,7 +108,7 @@ class LoggerMembers:
     """Whether the methods may block. If not, ``write`` and ``write_config`` are called at once, in the
     thread that logs, and the others in the event loop, where they may be ``async def``."""
     start: Any = None
-    """``start(global_step)``: called in the event loop for each created session. None: not called."""
+    """``start(global_step)``: called like ``write`` for each created session. None: not called."""
 
 
 def logged_values(values: Any, value: Any = None, *, step: int | None = None) -> dict[str, LoggedValue]:
