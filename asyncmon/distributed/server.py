@@ -58,7 +58,7 @@ class Server:
         task_index: its task of that job; likewise.
         protocol: "grpc", the default.
         config: how sessions use the machine: threads and times are those of the server, not of its
-            clients. And ``rpc_options``.
+            clients. And ``rpc_options``. By default that of the ``ServerDef``.
         start: false to start by hand.
 
     Raises:
@@ -88,7 +88,9 @@ class Server:
         if config is not None and not isinstance(config, SessionConfig):
             raise TypeError(f"config must be a SessionConfig, got {config!r}.")
         self._def = _server_def(server_or_cluster_def, job_name, task_index, protocol)
-        self._config = SessionConfig() if config is None else config
+        if config is not None:
+            self._def.default_session_config = config
+        self._config: SessionConfig = self._def.default_session_config
         self._config.check()
         self._host, self._port = _address(self._def)
         self._starts = start

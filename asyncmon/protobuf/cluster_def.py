@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from asyncmon.protobuf.field import Kind
 from asyncmon.protobuf.message import Map, Message, Repeated, proto
+from asyncmon.session_config import SessionConfig
 
 
 class JobDef(Message):
@@ -21,10 +24,34 @@ class ClusterDef(Message):
 
 
 class ServerDef(Message):
-    """The cluster of a server, and the server's job and task index. ``tf.train.ServerDef``."""
+    """The cluster of a server, and the server's job and task index. ``tf.train.ServerDef``.
+
+    ``default_session_config`` is the :class:`SessionConfig` of the server. It is
+    copied with the message, and not encoded.
+    """
 
     cluster: ClusterDef = proto(1, ClusterDef)
     job_name: str = proto(2, Kind.TEXT)
     task_index: int = proto(3, Kind.INT)
     protocol: str = proto(5, Kind.TEXT)
     port: int = proto(6, Kind.INT)
+
+    def __init__(self, *args: Any, default_session_config: Any = None, **values: Any) -> None:
+        super().__init__(*args, **values)
+        if default_session_config is not None:
+            self.default_session_config = default_session_config
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == _CONFIG:
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """Create the configuration at its first access."""
+        if name != _CONFIG:
+            return super().__getattr__(name)
+        return self.__dict__.setdefault(name, SessionConfig())
+
+
+_CONFIG = "default_session_config"

@@ -134,7 +134,7 @@ class Message:
     def ListFields(self) -> list[tuple[Any, Any]]:
         """Return the fields that are set, which have ``name`` and ``number``, with their values."""
         values, layout = self.__dict__, _layout(type(self))
-        present = sorted([layout.order[name] for name in values if name != _UNSET_IN])
+        present = sorted([layout.order[name] for name in values if name in layout.order])
         found = [
             (field, values[field.name])
             for field in [layout.fields[i] for i in present]

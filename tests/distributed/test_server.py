@@ -61,6 +61,13 @@ def test_a_server_def() -> None:
     again = Server(server.server_def, "worker", 1)
     assert (again.server_def.job_name, again.server_def.task_index) == ("worker", 1)
     assert server.server_def.job_name == "ps"
+    config = am.SessionConfig(workers=3)
+    assert Server(again.server_def, config=config).server_def.default_session_config is config
+    given = ServerDef(
+        cluster=server.server_def.cluster, job_name="ps", protocol="grpc", default_session_config=config
+    )
+    assert Server(given, start=False).server_def.default_session_config is config
+    assert ServerDef.FromString(given.SerializeToString()).default_session_config == am.SessionConfig()
     with pytest.raises(errors.NotFoundError, match="No server factory"):
         Server(ServerDef(cluster=server.server_def.cluster))
 
