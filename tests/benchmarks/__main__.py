@@ -174,6 +174,8 @@ def draw(rows: list[Row], file: Path) -> None:
         axes.loglog(*zip(*row.points, strict=True), marker="o", markersize=3, color="#2a7f62")
         axes.set_title(row.work, fontsize=8)
         axes.tick_params(labelsize=7)
+    for axes in lower.axes[len(curves) :]:
+        axes.set_axis_off()
     figure.savefig(file, dpi=120)
 
 
