@@ -159,3 +159,8 @@ async def test_names_in_namespaces_are_those_of_the_root() -> None:
     assert tf.random.normal is tf.random_normal
     assert tf.random.shuffle is tf.random_shuffle
     assert tf.train.piecewise_constant_decay is tf.train.piecewise_constant
+
+
+async def test_a_decay_needs_a_step() -> None:
+    with pytest.raises(ValueError, match="global_step is required for cosine_decay_restarts"):
+        tf.train.cosine_decay_restarts(0.1, None, 10)

@@ -151,3 +151,24 @@ async def test_floats_are_found_in_several_parts() -> None:
     whole = delimited(1, delimited(1, delimited(1, b"x") + delimited(2, data)))
     found = await parse(whole, {"x": Rows([], tf.float32, allow_missing=True)})
     assert found["x"].tolist() == [0.5, 1.5]
+
+
+async def test_values_of_any_number_are_sparse() -> None:
+    features = {"s": tf.VarLenFeature(tf.string), "x": tf.io.VarLenFeature(tf.float32)}
+    data = [example(s=[b"a", b"b"], x=[1.5]), example(x=[2.5, 3.5, 4.5]), b""]
+    with tf.Graph().as_default():
+        batch = tf.parse_example(tf.constant(data), features)
+        none = tf.parse_example(tf.placeholder_with_default(np.array([], object), [None]), features)
+        assert batch["s"].shape.ndims == 2
+        dense = tf.sparse_tensor_to_dense(batch["x"]), tf.sparse_tensor_to_dense(batch["s"])
+        async with tf.Session() as sess:
+            found, x, s, empty = await sess.run([batch["s"], *dense, none["x"]])
+    assert found.indices.tolist() == [[0, 0], [0, 1]]
+    assert found.dense_shape.tolist() == [3, 2]
+    assert x.tolist() == [[1.5, 0, 0], [2.5, 3.5, 4.5], [0, 0, 0]]
+    assert s.tolist() == [[b"a", b"b"], [b"", b""], [b"", b""]]
+    assert [part.tolist() for part in empty] == [[], [], [0, 0]]
+    with pytest.raises(TypeError, match="examples hold float32, int64 and string"):
+        tf.parse_example([b""], {"x": tf.VarLenFeature(tf.float64)})
+    with pytest.raises(InvalidArgumentError, match="Data types don't match"):
+        await parse(example(x=[1]), {"x": tf.VarLenFeature(tf.float32)}, batch=False)

@@ -298,3 +298,27 @@ async def test_kernels_in_parts() -> None:
         before = await sess.run(first)
         await sess.run(step)
         assert (await sess.run(first) != before).all()
+
+
+def test_a_block_cell_is_an_lstm_cell_with_the_names_of_the_fused_one(evaluate: Evaluate) -> None:
+    block = tf.contrib.rnn.LSTMBlockCell(4, forget_bias=0.5, cell_clip=-1, use_peephole=True)
+    plain = cells.LSTMCell(4, True, forget_bias=0.5, name="plain")
+    state = tf.nn.rnn_cell.LSTMStateTuple(*state_of(4, 4))
+    with tf.variable_scope("rnn", initializer=tf.constant_initializer(0.1)):
+        found, same = block(tf.constant(X), state), plain(tf.constant(X), state)
+    assert tf.trainable_variables()[0].op.name == "rnn/lstm_cell/kernel"
+    np.testing.assert_array_equal(*evaluate([found[0], same[0]]))
+
+
+def test_a_residual_wrapper_combines_inputs_and_outputs(evaluate: Evaluate) -> None:
+    inner = cells.BasicRNNCell(3)
+    wrapper = cells.ResidualWrapper(inner, residual_fn=lambda x, y: y - x)
+    assert (wrapper.state_size, wrapper.output_size, wrapper.wrapped_cell) == (3, 3, inner)
+    output, state = wrapper(tf.constant(X), wrapper.zero_state(2, tf.float32))
+    found, plain, default = evaluate(
+        [output, state, cells.ResidualWrapper(inner)(tf.constant(X), tf.zeros([2, 3]))[0]]
+    )
+    np.testing.assert_allclose(found, plain - X, rtol=1e-6)
+    np.testing.assert_allclose(default, plain + X, rtol=1e-6)
+    with pytest.raises(TypeError, match="is not a RNNCell: 3"):
+        cells.ResidualWrapper(3)

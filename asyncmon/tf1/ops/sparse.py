@@ -56,9 +56,8 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     """
     sizes = g.TensorShape(shape)
     scope = name or "sparse_placeholder"
-    dense: Any = g.placeholder(g.int64, [sizes.ndims], f"{scope}/shape")
-    if sizes.is_fully_defined():
-        dense = g.placeholder_with_default(g.constant(sizes.as_list(), g.int64), [sizes.ndims])
+    known = sizes.is_fully_defined()
+    dense = sizes.as_list() if known else g.placeholder(g.int64, [sizes.ndims], f"{scope}/shape")
     at = g.placeholder(g.int64, [None, sizes.ndims], f"{scope}/indices")
     return SparseTensor(at, g.placeholder(dtype, [None], f"{scope}/values"), dense)
 
