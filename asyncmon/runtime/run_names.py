@@ -6,22 +6,25 @@ session nothing is called.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from asyncmon.runtime.shutdown.call_scope import inside_run
 
 current: ContextVar[Any] = ContextVar("asyncmon_observers", default=None)
 """The observers of the session that this code opens, closes, recovers or serves in the background."""
 
-_open: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # the names, by the sessions' observers
+_open: dict[ref[Any], str] = {}  # the names, by the sessions' observers
+_numbers = itertools.count(1)
 
 
 def opened(observers: Any, directory: str | None) -> None:
-    """Note a session: its name is the directory that its hooks write to, or a number."""
-    _open[observers] = directory or f"session {len(_open) + 1}"
+    """Note a session: its name is the directory of its files, or the number of its opening."""
+    number = next(_numbers)
+    _open[ref(observers, lambda dead: _open.pop(dead, None))] = directory or f"session {number}"
     if len(_open) == 2:
         for logger in _loggers():
             logger.addFilter(_add_name)
@@ -29,7 +32,7 @@ def opened(observers: Any, directory: str | None) -> None:
 
 def closed(observers: Any) -> None:
     """Note the end of a session."""
-    _open.pop(observers, None)
+    _open.pop(ref(observers), None)
     if len(_open) == 1:
         for logger in _loggers():
             logger.removeFilter(_add_name)
@@ -46,11 +49,12 @@ def _loggers() -> list[logging.Logger]:
 def _add_name(record: logging.LogRecord) -> bool:
     """Add ``record.run``, and put it before the message."""
     session, name = getattr(inside_run.get(), "session", None), None
-    for observers, one in _open.items():
-        if session is not None and observers.raw is session:
+    for reference, one in list(_open.items()):  # a thread may log while another session is opened
+        observers = reference()
+        if session is not None and observers is not None and observers.raw is session:
             name = one
             break
-        if observers is current.get():
+        if observers is not None and observers is current.get():
             name = one
     if name is not None and len(_open) > 1 and not hasattr(record, "run"):
         record.run = name
