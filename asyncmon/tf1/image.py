@@ -274,6 +274,8 @@ _WEIGHTS = {ResizeMethod.BICUBIC: _cubic, ResizeMethod.AREA: _area}
 
 
 def _resize_rule(images: g.Spec, size: g.Spec, *, method: int, align: bool) -> g.Spec:
+    if not size.dtype.is_integer:
+        raise ValueError(f"'size' must be integers, got {size.dtype.name}.")
     if size.shape not in (None, (2,), (None,)):
         raise ValueError(f"'size' must be a 1-D Tensor of 2 elements, got shape {size.shape}.")
     new = size.known_dims() or (None, None)

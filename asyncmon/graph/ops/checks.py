@@ -62,6 +62,8 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
 
     The run raises InvalidArgumentError with the prefix ``message``.
     """
+    if not isinstance(message, str):
+        raise TypeError(f"message must be a string, got {message!r}.")
     return create_op("CheckNumerics", (tensor,), {"message": message}, name)
 
 

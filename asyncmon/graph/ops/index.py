@@ -22,7 +22,7 @@ from asyncmon.graph.core.convert import is_tensor_like, static_int
 from asyncmon.graph.core.node import Arg, Item, Operation, Range, Tensor, encode_index
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, VariableOpDef, constant_of, register
 from asyncmon.graph.core.rules import rank_of, shape_from
-from asyncmon.graph.core.shape import is_compatible, merge, merge_dim
+from asyncmon.graph.core.shape import as_shape, is_compatible, merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.shape_ops import like
 
@@ -350,8 +350,8 @@ register(OpDef("ReverseV2", _reverse, _reverse_rule, _reverse_gradient, aliases=
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """Reverse a tensor along axes: a list of distinct ints, or a vector tensor. TF1: ``tf.reverse``."""
-    if isinstance(axis, int | np.integer):
-        raise ValueError(f"Shape must be rank 1 but is rank 0: reverse() takes a list, got {axis!r}.")
+    given = axis.shape if hasattr(axis, "shape") else () if isinstance(axis, int) else (None,)
+    rules.with_rank(as_shape(given), 1)
     axes = axes_of(axis)
     if axes is None or isinstance(axes, builtins.tuple):
         return create_op("ReverseV2", (tensor,), {"axis": axes or ()}, name)

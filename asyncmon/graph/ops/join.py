@@ -238,6 +238,7 @@ def split(
         if parts < 1:
             raise ValueError(f"num_or_size_splits must be positive, got {parts}")
         return list(create_ops("Split", (value,), {"num": parts, "axis": at}, name))
+    rules.check_dtype(sizes.dtype, rules.INTS, "size_splits")
     rules.with_rank(sizes.spec.shape, 1)
     if num is None:
         num = len(how) if isinstance(how, list | tuple) else (sizes.spec.shape or (None,))[0]

@@ -189,6 +189,7 @@ def _multinomial_rule(logits: Spec, count: Spec, *, dtype: dtypes.DType, **_seed
     rules.check_dtype(logits.dtype, rules.REALS, "logits")
     rows, _ = rules.with_rank(logits.shape, 2)
     rules.with_rank(count.shape, 0)
+    rules.check_dtype(count.dtype, (dtypes.int32,), "num_samples")
     return Spec(dtype, (rows, *(count.known_dims() or (None,))))
 
 

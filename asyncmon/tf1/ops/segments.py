@@ -36,6 +36,7 @@ def _greatest(data: Any, ids: Any, count: Any, *, empty: Any) -> Any:
 
 def _greatest_rule(data: g.Spec, ids: g.Spec, count: g.Spec, *, empty: Any) -> g.Spec:
     rules.check_dtype(data.dtype, rules.REALS, "data")
+    rules.check_dtype(ids.dtype, rules.INTS, "segment_ids")
     return g.Spec(data.dtype, rows_shape(data, ids, *(count.known_dims() or (None,))))
 
 
@@ -47,7 +48,12 @@ def _greatest_gradient(op: g.Operation, grad: g.Tensor) -> list[Any]:
     return [chosen * g.create_op("RowsOf", (each, ids)), None, None]
 
 
-g.register(g.OpDef("SegmentCount", _count, lambda ids: g.Spec(g.int32, ()), ZERO))
+def _count_rule(ids: g.Spec) -> g.Spec:
+    rules.with_rank(ids.shape, 1)
+    return g.Spec(g.int32, ())
+
+
+g.register(g.OpDef("SegmentCount", _count, _count_rule, ZERO))
 g.register(g.OpDef("SegmentMax", _greatest, _greatest_rule, _greatest_gradient))
 
 

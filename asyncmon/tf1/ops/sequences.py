@@ -25,6 +25,7 @@ from asyncmon.graph.numerics.arrays import Array, nd_index
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.gather import gather_nd
+from asyncmon.graph.ops.join import check_one_dtype
 from asyncmon.graph.ops.reduce import reduce_max, reduce_sum
 from asyncmon.graph.ops.shape_ops import broadcast_to, expand_dims, reshape, shape
 
@@ -143,6 +144,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[T
         raise ValueError(f"Argument `indexing` must be 'xy' or 'ij', got {indexing!r}.")
     with name_scope(name, "meshgrid"):
         vectors = [reshape(convert_to_tensor(arg), [-1]) for arg in args]
+        check_one_dtype("meshgrid", [vector.spec for vector in vectors])
         order = list(builtins.range(len(vectors)))
         if indexing == "xy" and len(order) > 1:
             order[:2] = [1, 0]
@@ -169,6 +171,7 @@ def _searchsorted(rows: Array, values: Array, *, side: Any, out_type: DType) -> 
 def _searchsorted_rule(rows: Spec, values: Spec, *, side: str, out_type: DType) -> Spec:
     rules.check_same_dtype("SearchSorted", rows, values, ("sorted_inputs", "values"))
     rules.with_rank_at_least(rows.shape, 1)
+    rules.with_rank_at_least(values.shape, 1)
     if rows.shape is not None and values.shape is not None:
         merge(rows.shape[:-1], values.shape[:-1])
     return Spec(out_type, values.shape)
