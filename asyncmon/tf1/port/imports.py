@@ -22,7 +22,8 @@ _PRIVATE = {
     "framework.tensor_util framework.random_seed ops.array_ops ops.math_ops ops.control_flow_ops "
     "ops.state_ops ops.variables ops.variable_scope ops.init_ops ops.random_ops ops.data_flow_ops "
     "ops.check_ops ops.clip_ops ops.string_ops ops.gradients ops.gradients_impl ops.parsing_ops "
-    "ops.io_ops ops.script_ops ops.functional_ops ops.embedding_ops ops.resource_variable_ops",
+    "ops.io_ops ops.script_ops ops.functional_ops ops.embedding_ops ops.resource_variable_ops "
+    "ops.tensor_array_ops ops.sparse_ops framework.sparse_tensor",
     "train": "training.training training.training_util training.monitored_session "
     "training.session_run_hook training.basic_session_run_hooks training.coordinator "
     "training.queue_runner training.queue_runner_impl training.saver training.supervisor "

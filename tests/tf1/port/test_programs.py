@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 EXPECTED = {
     "actor_critic": "result policy [0 1 2] after enough episodes: True",
+    "bags_of_words": "result right: True",
     "cifar_queues": "result steps=60 right at the end: True",
     "cifar_records": ("result examples=120 steps as many as batches: True, learned: True, ended: True"),
     "csv_files": "result batches=120 right at the end: True",
@@ -46,6 +47,7 @@ EXPECTED = {
 }
 
 ALSO = {
+    "bags_of_words": ["loss 0.0099 means 161.2 145.7", "words True [60, 5]"],
     "csv_files": ["Done training -- epoch limit reached", "lines 60 part0.csv:10"],
     "linear_regression": ["Kept: ['regression-40', 'regression-60']", "Testing cost= 0.00018"],
     "streaming_metrics": ["auc = 0.7963", "mse = 0.1832", "recall = 0.8214"],
