@@ -56,13 +56,13 @@ class ErrorLog:
         """
         if any(error is known for known in self.all):
             return
-        note_use_of_coroutine(error)
         clean = self.is_clean(error)
         error = _raisable(error, source, clean=clean)
         self.all.append(error)
         # Taken from the list, whose order is the same for all threads.
         first = next((one for one in self.all if not self.is_clean(one)), None)
         self.primary = first
+        note_use_of_coroutine(error)  # not earlier: the text of an error may run any code
         kind, text, where = type(error), text_of(error), f" (from {source})" if source else ""
         if clean or first is None or error is first:
             shown = None if clean or first is None else error
