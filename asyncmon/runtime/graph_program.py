@@ -27,7 +27,6 @@ from asyncmon.graph.variables.variable import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
-from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.protocols import Session
 from asyncmon.summary import merge_all
 
@@ -103,7 +102,7 @@ class GraphProgram:
             self.graph.add_to_collection(GraphKeys.SAVERS, saver)
         return saver
 
-    def start_producers(self, session: Session, coord: Coordinator) -> list[asyncio.Task[Any]]:
+    def start_producers(self, session: Session, coord: Any) -> list[asyncio.Task[Any]]:
         """Start the queue runners of the graph for a session."""
         runners = self.graph.get_collection(GraphKeys.QUEUE_RUNNERS)
         return [task for runner in runners for task in runner.create_tasks(session, coord, start=True)]

@@ -27,6 +27,13 @@ from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, 
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
+from asyncmon.runtime.session_statistics import (
+    SessionStatistics,
+    hook_statistics,
+    last_step,
+    task_statistics,
+    timer_statistics,
+)
 from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
 from asyncmon.runtime.shutdown.closing import Closing
 from asyncmon.runtime.shutdown.deadline import process_shutdown
@@ -403,6 +410,22 @@ class Lifecycle:
             self._closed.set()
 
     # -- misuse
+
+    def statistics(self) -> SessionStatistics:
+        """Return hooks, tasks, timers and so on."""
+        coord = self.coord
+        return SessionStatistics(
+            state=self.state,
+            step=step_of(self.raw),
+            last_step=last_step(self.hooks.hooks),
+            paused=self.paused,
+            stop_reason=self.end_reason or self.stops.reason,
+            recoveries=self.sessions.recoveries,
+            hooks=hook_statistics(self.hooks),
+            tasks=() if coord is None else task_statistics(coord),
+            timers=() if coord is None else timer_statistics(coord),
+            under_way=tuple(self.observers.under_way),
+        )
 
     def check_log(self) -> None:
         """Refuse to log before the opening and after the close. Thread-safe."""

@@ -28,7 +28,6 @@ from asyncmon.runtime.session_statistics import (
     SessionStatistics,
     last_step,
     queue_statistics,
-    session_statistics,
 )
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
@@ -402,7 +401,7 @@ class _MonitoredSession:
 
     def statistics(self) -> SessionStatistics:
         """Return hooks, tasks, timers, pending saves and so on, in any phase of the session."""
-        return session_statistics(self._life)
+        return self._life.statistics()
 
     async def queues(self) -> tuple[QueueStatistics, ...]:
         """Return the queues of the program's session, and the channels of its coordinator.

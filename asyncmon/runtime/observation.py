@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from asyncmon.runtime import run_names
 from asyncmon.runtime.protocols import step_of
 from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+current_observers: ContextVar[Any] = ContextVar("asyncmon_observers", default=None)
+"""The observers of the session that this code opens, closes, recovers or serves in the background."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,8 +140,8 @@ class _Scope:
         observers, span = self._observers, self._span
         if span.kind not in _STEP_PATH:
             observers.under_way.append(span)
-            self._before = run_names.current.get()
-            run_names.current.set(observers)
+            self._before = current_observers.get()
+            current_observers.set(observers)
         called = self._called = observers._observers
         for observer in called:
             try:
@@ -156,7 +158,7 @@ class _Scope:
         span.end_step, span.error = observers._step(), error
         if span.kind not in _STEP_PATH:
             observers.under_way.remove(span)
-            run_names.current.set(self._before)
+            current_observers.set(self._before)
         for observer in reversed(self._called):
             try:
                 observer.ended(span)

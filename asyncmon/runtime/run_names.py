@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-from contextvars import ContextVar
 from typing import Any
 from weakref import ref
 
+from asyncmon.runtime.observation import current_observers
 from asyncmon.runtime.shutdown.call_scope import inside_run
-
-current: ContextVar[Any] = ContextVar("asyncmon_observers", default=None)
-"""The observers of the session that this code opens, closes, recovers or serves in the background."""
 
 _open: dict[ref[Any], str] = {}  # the names, by the sessions' observers
 _numbers = itertools.count(1)
@@ -54,7 +51,7 @@ def _add_name(record: logging.LogRecord) -> bool:
         if session is not None and observers is not None and observers.raw is session:
             name = one
             break
-        if observers is not None and observers is current.get():
+        if observers is not None and observers is current_observers.get():
             name = one
     if name is not None and len(_open) > 1 and not hasattr(record, "run"):
         record.run = name

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.hook_set import HookSet
-from asyncmon.runtime.lifecycle import Lifecycle
 from asyncmon.runtime.observation import Span
-from asyncmon.runtime.protocols import SessionMembers, step_of
+from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.members import members_of
@@ -88,23 +87,6 @@ class SessionStatistics:
             + html_table(("hook", "failures", "last error"), hooks)
             + (html_table(("task", "waits for"), tasks) if tasks else "")
         )
-
-
-def session_statistics(life: Lifecycle) -> SessionStatistics:
-    """Return the statistics of a monitored session."""
-    coord = life.coord
-    return SessionStatistics(
-        state=life.state,
-        step=step_of(life.raw),
-        last_step=last_step(life.hooks.hooks),
-        paused=life.paused,
-        stop_reason=life.end_reason or life.stops.reason,
-        recoveries=life.sessions.recoveries,
-        hooks=hook_statistics(life.hooks),
-        tasks=() if coord is None else task_statistics(coord),
-        timers=() if coord is None else timer_statistics(coord),
-        under_way=tuple(life.observers.under_way),
-    )
 
 
 def last_step(hooks: tuple[Any, ...]) -> int | None:
