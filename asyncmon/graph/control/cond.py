@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from asyncmon.graph.control.subgraph import (
@@ -51,7 +52,8 @@ def cond(
 
     Args:
         pred: a bool scalar tensor.
-        true_fn: builds a tensor, an operation, or a nested structure of them.
+        true_fn: builds a tensor, an operation, or a nested structure of them. An
+            :class:`IndexedSlices` stays one if both functions return one there.
         false_fn: builds the same structure, with the same dtypes.
         strict: keep a list of one result a list; by default it is unpacked in both branches.
         name: the scope of the new ops.
@@ -84,27 +86,49 @@ def cond(
             raise ValueError(
                 f"true_fn and false_fn must return the same structure, got {value!r} and {other!r}."
             )
+        pairs = zip(nest.flatten(value), nest.flatten(other), strict=True)
+        sliced = [_has_rows(a) and _has_rows(b) for a, b in pairs]
+        for branch, found in ((first, value), (second, other)):
+            traced(partial(_parts, nest.flatten(found), sliced), graph=branch)
         types = [[target.dtype.name for target in branch.targets] for branch in (first, second)]
         if types[0] != types[1]:
             raise ValueError(
                 "Outputs of true_fn and false_fn must have the same type: "
                 f"{', '.join(types[0])} and {', '.join(types[1])}."
             )
-        outputs = subgraph_op("If", [convert_to_tensor(pred)], (first, second))
-        result = nest.pack_like(value, [identity(output, "Merge") for output in outputs])
+        outputs = iter(subgraph_op("If", [convert_to_tensor(pred)], (first, second)))
+        merged = (identity(output, "Merge") for output in outputs)
+        leaves = [
+            IndexedSlices(next(merged), next(merged), next(merged)) if rows else next(merged)
+            for rows in sliced
+        ]
+        result = nest.pack_like(value, leaves)
     return unwrapped(result, keep=strict)
 
 
 def _branch(build: Callable[[], Any], strict: bool) -> tuple[SubGraph, Any]:
-    def checked() -> Any:
+    """Return the subgraph of a branch, without targets yet, and the result of its function."""
+    found: list[Any] = []
+
+    def checked() -> tuple[()]:
         value = unwrapped(build(), keep=strict)
         if value is None or not nest.flatten(value):
             raise ValueError(
                 f"{build!r} must return something, not {value!r}: a tensor or an operation."
             )
-        return value
+        found.append(value)
+        return ()
 
-    return traced(checked)
+    return traced(checked)[0], found[0]
+
+
+def _has_rows(leaf: Any) -> bool:
+    return isinstance(leaf, IndexedSlices) and leaf.dense_shape is not None
+
+
+def _parts(leaves: list[Any], sliced: list[bool]) -> list[Any]:
+    pairs = zip(leaves, sliced, strict=True)
+    return [[x.values, x.indices, x.dense_shape] if rows else x for x, rows in pairs]
 
 
 def _kinds(structure: Any) -> list[bool]:

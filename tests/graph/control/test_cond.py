@@ -527,3 +527,20 @@ async def test_a_tensor_of_another_branch_or_loop_is_refused() -> None:
     for use in (lambda: kept[0] + 1, lambda: tf.identity(kept[0]), lambda: kept[0][0]):
         with pytest.raises(ValueError, match="of a branch or loop body is used outside of it"):
             use()
+
+
+async def test_slices_of_both_branches_stay_slices() -> None:
+    p, table = tf.placeholder(tf.bool, []), tf.Variable(np.ones((5, 2), np.float32))
+    slices, _ = tf.gradients(tf.reduce_sum(tf.gather(table, [1, 3])), [table, p])
+    one = tf.constant(1.0)
+
+    def halved() -> tuple[tf.IndexedSlices, tf.Tensor]:
+        return tf.IndexedSlices(slices.values / 2, slices.indices, slices.dense_shape), one
+
+    found, _ = tf.cond(p, halved, lambda: (slices, one))
+    assert isinstance(found, tf.IndexedSlices)
+    assert (await run(found, {p: True})).values.tolist() == [[0.5, 0.5]] * 2
+    assert (await run(tf.convert_to_tensor(found), {p: False}))[:, 0].tolist() == [0, 1, 0, 1, 0]
+    dense = tf.cond(p, lambda: slices, lambda: tf.zeros([5, 2]))
+    assert isinstance(dense, tf.Tensor)
+    assert (await run(dense, {p: True}))[:, 0].tolist() == [0, 1, 0, 1, 0]
