@@ -15,7 +15,7 @@ def cosine_decay_restarts(
 ) -> g.Tensor:
     """Return a rate that falls along a cosine again and again. TF1: same name.
 
-    Each period is ``t_mul`` times as long as the one before, and starts with ``m_mul`` times its rate;
+    Each period is ``t_mul`` times as long as the last one, and starts with ``m_mul`` times its rate;
     ``alpha`` is the least rate as a fraction of ``learning_rate``.
     """
     if global_step is None:

@@ -14,7 +14,7 @@ from asyncmon.graph.nn.images import create_image_op
 from asyncmon.graph.numerics.windows import Windows, check_gradient, dilated, output_sizes
 
 
-# --- each channel by itself -----------------------------------------------------------------------
+# --- single channels ------------------------------------------------------------------------------
 def _depthwise(images: Any, filters: Any, **attrs: Any) -> Any:
     windows = Windows(images.shape, filters.shape[:2], **attrs)
     depth, more = filters.shape[2:]

@@ -28,7 +28,7 @@ def _greatest(data: Any, ids: Any, count: Any, *, empty: Any) -> Any:
     shape, kind = (int(count), *data.shape[np.ndim(ids) :]), data.dtype
     lowest = (np.finfo if kind.kind == "f" else np.iinfo)(kind).min
     found = np.full(shape, -np.inf if kind.kind == "f" else lowest, kind)
-    rows, flat = data.reshape(-1, *shape[1:]), np.ravel(ids)
+    rows, flat = data.reshape(np.size(ids), *shape[1:]), np.ravel(ids)
     np.maximum.at(found, flat[flat >= 0], rows[flat >= 0])
     found[np.setdiff1d(np.arange(len(found)), flat)] = lowest if empty is None else empty
     return found
@@ -126,5 +126,5 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
         rest = g.shape(data[0])[places[0].shape.ndims :]
         rows = g.concat([g.reshape(x, g.concat([[-1], rest], 0)) for x in data], 0)
         at = g.concat([g.reshape(place, [-1]) for place in places], 0)
-        last = _maxima(g.range(g.size(at)), at, g.reduce_max(at) + 1)
+        last = _maxima(g.range(g.size(at)), at, g.reduce_max(g.concat([[-1], at], 0)) + 1)
         return g.create_op("RowsOf", (rows, last))

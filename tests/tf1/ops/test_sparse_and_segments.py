@@ -86,3 +86,5 @@ async def test_segments_and_partitions_out_of_order_are_refused() -> None:
     with pytest.raises(ValueError, match="Give data for each"):
         tf.dynamic_stitch([[0]], [])
     assert (await run(tf.segment_max(tf.zeros([0, 2]), ids), {ids: []})).shape == (0, 2)
+    assert (await run(tf.segment_max(tf.zeros([2, 0]), ids), {ids: [0, 3]})).shape == (4, 0)
+    assert (await run(tf.dynamic_stitch([ids], [tf.zeros([0, 2])]), {ids: []})).shape == (0, 2)
