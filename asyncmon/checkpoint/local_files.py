@@ -141,9 +141,8 @@ class MappedFile:
         descriptor, self._descriptor = self._descriptor, -1
         self._bytes = np.empty(0, np.uint8)
         if descriptor >= 0:
-            with contextlib.suppress(
-                OSError
-            ):  # else arrays in use would keep the lock by their mapping
+            with contextlib.suppress(OSError):
+                # else arrays in use would keep the lock by their mapping
                 self._calls.unlock(descriptor)
             self._calls.close(descriptor)
 

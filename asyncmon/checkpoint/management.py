@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -29,6 +28,7 @@ from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
 from asyncmon.system.files import in_thread
+from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -138,14 +138,9 @@ async def checkpoints_iterator(
         elif timeout_fn is None:
             logger.info("Timed-out waiting for a checkpoint (without timeout_fn).")
             return
-        if timeout_fn is not None and await _answer(timeout_fn):
+        if timeout_fn is not None and await settled(timeout_fn()):
             logger.info("Done. No new checkpoints will be generated.")
             return
-
-
-async def _answer(question: Callable[[], bool | Awaitable[bool]]) -> bool:
-    answer = question()
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 async def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:

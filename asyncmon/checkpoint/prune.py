@@ -82,7 +82,10 @@ async def prune(
             await in_thread(claims.claim, directory)
             store = claims.open(directory)
             await in_thread(_write_state, store, stay, excess)
-            left = await in_thread(_delete, store, excess)
+            # those that a reader has open
+            left = await in_thread(
+                lambda: [one for one in excess if not remove(store, split(one.path)[1])]
+            )
         finally:
             await in_thread(claims.release)
     deleted = [one.path for one in excess if one not in left]
@@ -103,8 +106,3 @@ def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> 
     preserved = None if before is None else before.last_preserved_timestamp
     state = state_of(stay[-1].path, stay, excess, preserved)
     write_state(store, state, STATE_NAME)
-
-
-def _delete(store: Store, excess: Sequence[Kept]) -> list[Kept]:
-    # Checkpoints that a reader has open are returned.
-    return [one for one in excess if not remove(store, split(one.path)[1])]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import runtime
+from asyncmon.system.functions import settled
 
 DESCRIPTION = """\
 Run a function of a module until it returns or a signal stops it.
@@ -106,9 +107,7 @@ def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, An
 
 
 async def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    result = function(**arguments)
-    if inspect.isawaitable(result):
-        result = await result
+    result = await settled(function(**arguments))
     if result is None:
         return
     if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "should_stop"):

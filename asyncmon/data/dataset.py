@@ -19,7 +19,7 @@ from asyncmon.data.shuffling import Shuffle
 from asyncmon.data.sources import AnyIterable, Source
 from asyncmon.data.stage import Mark, Node, Stage, State, open_node, skipped
 from asyncmon.errors import OutOfRangeError
-from asyncmon.system.cancellation import shielded
+from asyncmon.system.cancellation import running_loop, shielded
 from asyncmon.system.loop_budget import LoopBudget
 
 _FORMAT = 1
@@ -367,11 +367,7 @@ class Iteration:
         stage, loop = self._stage, self._loop
         if stage is None or loop is None or loop.is_closed():
             return
-        try:
-            here = asyncio.get_running_loop() is loop
-        except RuntimeError:  # in a thread without one, or after the loop has run
-            here = False
-        if here:
+        if running_loop() is loop:
             self._dataset._close_later(stage)
         else:
             loop.call_soon_threadsafe(self._dataset._close_later, stage)

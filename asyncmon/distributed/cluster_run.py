@@ -113,9 +113,8 @@ class RunRecord:
         if run is not None and run.number == number:
             run.has_chief = True
             return {"run": number, "is_live": is_live}
-        if (
-            run is not None and not directory
-        ):  # without checkpoints a chief alone starts from the beginning
+        if run is not None and not directory:
+            # without checkpoints a chief alone starts from the beginning
             _others(run, "", clock.monotonic())
             is_live = is_live and any(not one.is_chief for one in run.members.values())
         if run is None or run.stop is not None or run.chief_left:

@@ -95,7 +95,7 @@ class _Cut:
             else:
                 self.ops.append(op)
         self.given = given
-        self.ops = [op for op in self.ops if not self._is_only_order(op)]
+        self.ops = [op for op in self.ops if op.type != "NoOp"]  # it only orders others
         self.access = {
             op: found
             for op in needed
@@ -117,9 +117,6 @@ class _Cut:
         """The variables whose values before the run's writes are used by other places."""
         self.stage = self._stages()
         self.parts: dict[tuple[int, str], Part] = {}
-
-    def _is_only_order(self, op: Operation) -> bool:
-        return op.type == "NoOp"
 
     # Which stage.
 

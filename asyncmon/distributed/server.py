@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
-from asyncmon.system.cancellation import outlast
+from asyncmon.system.cancellation import outlast, running_loop
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +102,7 @@ class Server:
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._stopping = asyncio.Event()
-        if start and _is_in_loop():
+        if start and running_loop() is not None:
             self._begin()
         elif start:
             self._port = self._port or _free_port()
@@ -140,7 +139,8 @@ class Server:
 
     def start_with_loop(self) -> None:
         """Start, if that was left to the event loop, and it is running."""
-        if self._starts and self._task is None and not self._stopping.is_set() and _is_in_loop():
+        waits = self._starts and self._task is None and not self._stopping.is_set()
+        if waits and running_loop() is not None:
             self._begin()
 
     async def start(self) -> None:
@@ -256,9 +256,7 @@ class Server:
     @property
     def is_of_this_loop(self) -> bool:
         """Whether the running event loop is the server's."""
-        with contextlib.suppress(RuntimeError):
-            return asyncio.get_running_loop() is self._loop
-        return False
+        return self._loop is not None and running_loop() is self._loop
 
     def _begin(self) -> None:
         """Bind the port, and start the task that is the server's life."""
@@ -334,14 +332,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 class _ServerTask(asyncio.Task[None]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,6 +28,7 @@ from asyncmon.runtime import (
 from asyncmon.runtime.shutdown.call_scope import CallScope
 from asyncmon.runtime.shutdown.stop_control import EvaluationEndedError
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
+from asyncmon.system.functions import settled
 from asyncmon.system.snapshot import Snapshot
 
 Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
@@ -131,9 +131,7 @@ class Evaluations(SessionRunHook):
         self._output.add_scalars(tagged, step)
         for listener in self._listeners:
             with log_errors(self, f"the listener {listener!r}"):
-                result = listener(step, metrics)
-                if inspect.isawaitable(result):
-                    await result
+                await settled(listener(step, metrics))
 
 
 _Captured = tuple[CapturedState, Mapping[str, Any] | None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from asyncmon.hooks.hook_support import named_tensor, whole_number
 from asyncmon.runtime import Session, as_program
 from asyncmon.runtime.program import program_scope
 from asyncmon.runtime.protocols import ProgramMembers
+from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
 
 Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]] | Mapping[Any, Any]
@@ -215,8 +215,7 @@ async def _feeds(batches: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
     if batches is None:
         yield None
         return
-    made: Any = batches() if callable(batches) else batches
-    source: Any = await made if inspect.isawaitable(made) else made
+    source: Any = await settled(batches() if callable(batches) else batches)
     try:
         if isinstance(source, Mapping):
             source = [source]

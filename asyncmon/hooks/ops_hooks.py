@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from asyncmon.errors import END_OF_DATA, OutOfRangeError
 from asyncmon.runtime import Session, SessionRunArgs, SessionRunContext, SessionRunHook
+from asyncmon.system.functions import settled
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +84,7 @@ class FeedFnHook(SessionRunHook):
             OutOfRangeError: the function raised the end of the data.
         """
         try:
-            feed = self._feed_fn()
-            if inspect.isawaitable(feed):
-                feed = await feed
+            feed = await settled(self._feed_fn())
         except (StopIteration, StopAsyncIteration, RuntimeError) as error:
             # Out of an `async def` feed_fn, a StopIteration comes as the cause of a RuntimeError.
             ends = (error, error.__cause__)

@@ -21,8 +21,8 @@ from asyncmon.hooks.hook_support import (
     whole_number,
 )
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
-from asyncmon.hooks.stopping import StopAtStepHook
 from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.runtime.session_statistics import last_step as last_step_of
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 from asyncmon.system import clock, files
 from asyncmon.system.diagnostics import Diagnostics
@@ -225,7 +225,9 @@ class ProgressHook(SessionRunHook):
             rate = max(0, step - mark) / (now - before)
             self._rate = rate if self._rate is None else self._rate + _SMOOTHING * (rate - self._rate)
             self._mark = now, step
-        last_step = self._last_step()
+        last_step = self._given_last_step
+        if last_step is None:
+            last_step = last_step_of(created_session(self._coord).hooks())
         await self._draw(self._display.show, step, last_step, self._text(step, last_step))
 
     async def _draw(self, draw: Callable[..., None], *args: Any) -> None:
@@ -239,13 +241,6 @@ class ProgressHook(SessionRunHook):
         except SystemExit:  # how rich reacts to a closed pipe, such as that of ``| head``
             self._is_closed = True
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
-
-    def _last_step(self) -> int | None:
-        if self._given_last_step is not None:
-            return self._given_last_step
-        hooks = created_session(self._coord).hooks()
-        stops = [hook.last_step for hook in hooks if isinstance(hook, StopAtStepHook)]
-        return min((step for step in stops if step is not None), default=None)
 
     def _text(self, step: int, last_step: int | None) -> str:
         parts = [f"step {step}" if last_step is None else f"step {step}/{last_step}"]

@@ -56,9 +56,8 @@ class Rates:
         self._burst = burst
         self._secs = secs
         self._most = most_clients
-        self._free_at: OrderedDict[str, float] = (
-            OrderedDict()
-        )  # time at which the whole burst is available again
+        # the time at which the whole burst is available again
+        self._free_at: OrderedDict[str, float] = OrderedDict()
 
     def take(self, client: str) -> None:
         """Count a request.

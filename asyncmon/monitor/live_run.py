@@ -213,12 +213,8 @@ class LiveRun:
         try:
             async with asyncio.timeout(_QUEUE_SECS):
                 return await self._session.queues()
-        except (
-            TimeoutError,
-            OpError,
-            RuntimeError,
-        ):  # lost, closed during the query, or of another loop
-            return ()
+        except (TimeoutError, OpError, RuntimeError):
+            return ()  # lost, closed during the query, or of another loop
 
     async def graph(self) -> GraphDef | None:
         graph = self._session.graph

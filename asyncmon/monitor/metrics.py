@@ -134,9 +134,7 @@ class PrometheusMetrics:
     def _count_save(self, span: Span, secs: float) -> None:
         if isinstance(span.error, Exception):
             self._save_failures.inc()
-        elif (
-            span.attributes["bytes"] is not None
-        ):  # else it was superseded, skipped, or is still running
+        elif span.attributes["bytes"] is not None:  # not superseded, skipped or still running
             self._save_secs.observe(secs)
             self._save_bytes.set(span.attributes["bytes"])
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 try:
@@ -63,12 +62,7 @@ class MonitorServer:
     async def __aenter__(self) -> Self:
         return await self._start()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     async def _start(self) -> Self:

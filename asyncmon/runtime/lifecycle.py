@@ -401,9 +401,8 @@ class Lifecycle:
                 self.end_reason, failed = closing.outcome.reason, closing.outcome.error is not None
             hit = failed and process_shutdown.get().received is not None
             self.stops.shutdown.leave(stopped=hit or self.stops.is_preempted())
-            self._closing = self.lock.holder = sessions.current = (
-                None  # the holder refers to the body's error
-            )
+            self.lock.holder = None  # it refers to the body's error
+            self._closing = sessions.current = None
             self._undo.close()
             self.state = SessionState.CLOSED
             run_names.closed(self.observers)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self, final
 
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.system.error_text import add_note, phrase
-from asyncmon.system.functions import qualified_name
+from asyncmon.system.functions import qualified_name, settled
 
 logger = logging.getLogger(__name__)
 
@@ -101,27 +100,21 @@ class LooperTask:
     async def run_loop(self) -> None:
         """Make one call: called at each tick. The default calls the target."""
         if self._target is not None:
-            await _call(self._target, *self._args, **self._kwargs)
+            await settled(self._target(*self._args, **self._kwargs))
 
     async def stop_loop(self) -> None:
         """Stop the loop: called once, at the end, also after an error or a cancellation."""
 
     async def _run(self) -> None:
         try:
-            await _call(self.start_loop)
+            await settled(self.start_loop())
             async for _ in self._coord.every(self._secs, immediately=True):
-                await _call(self.run_loop)
+                await settled(self.run_loop())
         except BaseException as error:
             try:
-                await _call(self.stop_loop)
+                await settled(self.stop_loop())
             except Exception as later:
                 logger.exception("The stop_loop of %r failed.", self)
                 add_note(error, f"Then stop_loop failed: {phrase(later)}")
             raise
-        await _call(self.stop_loop)
-
-
-async def _call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    result = fn(*args, **kwargs)
-    if inspect.isawaitable(result):
-        await result
+        await settled(self.stop_loop())

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from numbers import Real
 from threading import get_ident
-from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast, final
 
 from asyncmon.data import Dataset
@@ -106,12 +105,7 @@ class _MonitoredSession:
         await self._life.open()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
+    async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> bool:
         return await self._life.close(exc)
 
     def __enter__(self) -> NoReturn:

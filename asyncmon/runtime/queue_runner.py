@@ -172,7 +172,8 @@ class QueueRunner:
 
     async def _produce(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
         try:
-            await self._repeat(sess, enqueue_op, _never if coord is None else coord.should_stop)
+            until = coord.should_stop if coord is not None else lambda: False
+            await self._repeat(sess, enqueue_op, until)
         except self.queue_closed_exception_types:
             self._with_data[id(sess)] -= 1
             if not self._with_data[id(sess)]:
@@ -221,10 +222,6 @@ class QueueRunner:
             logger.debug("The queue %r could not be closed at the stop: %s", self.name, text_of(error))
         for producer in producers:
             producer.cancel()
-
-
-def _never() -> bool:
-    return False
 
 
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:

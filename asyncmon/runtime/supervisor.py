@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_s
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.clock import monotonic
 from asyncmon.system.error_text import add_note, phrase, text_of
+from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger("asyncmon.supervisor")
@@ -456,9 +456,7 @@ async def basic_train_loop(
         try:
             async with supervisor.managed_session(master) as sess:
                 while not supervisor.should_stop():
-                    result = train_step_fn(sess, *(args or ()), **(kwargs or {}))
-                    if inspect.isawaitable(result):
-                        await result
+                    await settled(train_step_fn(sess, *(args or ()), **(kwargs or {})))
                     failures = 0
             return
         except policy.errors as error:

@@ -239,7 +239,7 @@ async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str
         await _wait_for(running, 1.0)
     for task in running():
         logger.warning("Task %r ignores its cancellation: %s", task.get_name(), where_it_waits(task))
-    return _names(running())
+    return [task.get_name() for task in _sorted(running())]
 
 
 async def _wait_for(running: Callable[[], set[Task]], secs: float) -> None:
@@ -247,10 +247,6 @@ async def _wait_for(running: Callable[[], set[Task]], secs: float) -> None:
     deadline = loop.time() + secs
     while (tasks := running()) and (left := deadline - loop.time()) > 0:
         await asyncio.wait(tasks, timeout=left)
-
-
-def _names(tasks: set[Task]) -> list[str]:
-    return [task.get_name() for task in _sorted(tasks)]
 
 
 def _sorted(tasks: set[Task]) -> list[Task]:

@@ -14,6 +14,7 @@ import anyio
 from asyncmon.summary.event_file import EventFile
 from asyncmon.summary.event_queue import Entry, EventQueue, scalar_fields
 from asyncmon.system import clock, files
+from asyncmon.system.cancellation import running_loop
 from asyncmon.system.error_text import add_note
 
 logger = logging.getLogger(__name__)
@@ -40,13 +41,6 @@ class State(Enum):
     """The task is writing the remaining events."""
     CLOSED = "closed"
     """The task has ended."""
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 class BackgroundWriter:
@@ -97,7 +91,7 @@ class BackgroundWriter:
         Raises:
             OSError: an earlier write failed. The entry is not added.
         """
-        if self.state is State.NEW and _running_loop() is not None:
+        if self.state is State.NEW and running_loop() is not None:
             self._start()  # else a later call starts the task
         if raises:
             self._raise_if_failed()
@@ -110,7 +104,7 @@ class BackgroundWriter:
 
         None instead of the bytes while a write is in progress, or in another loop than the task's.
         """
-        if self.state is not State.NEW and self._loop is not _running_loop():
+        if self.state is not State.NEW and self._loop is not running_loop():
             return None, []
         written, taken = self._file.progress()
         return written, [*taken, *self._queue.pending()]
@@ -211,7 +205,7 @@ class BackgroundWriter:
         return not self._failing and self._loop.time() - self._written_at >= _PAUSE_SECS
 
     def _wake(self, now: bool) -> None:
-        here = _running_loop()
+        here = running_loop()
         if here is self._loop:
             self._set(now)
         elif self._loop.is_running():

@@ -140,6 +140,14 @@ def current_task() -> asyncio.Task[Any] | None:
         return None
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the running event loop; None in a thread without one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def is_unrequested(requests_before: int = 0) -> bool:
     """Return whether the ``CancelledError`` being handled was not requested of the current task.
 

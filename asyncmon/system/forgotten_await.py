@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import re
@@ -12,8 +11,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from asyncmon.system.cancellation import running_loop
 from asyncmon.system.error_text import add_note, calling_line, text_of, user_lines
-from asyncmon.system.functions import is_coroutine_function
+from asyncmon.system.functions import is_coroutine_function, settled
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +61,8 @@ class ForgottenAwait:
             watch.end(named=named)
 
     def _look(self) -> None:
-        now = time.perf_counter()
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        now, loop = time.perf_counter(), running_loop()
+        if loop is None:
             if self._watch is None:  # it belongs to the loop's thread
                 self._asked = 0
             return
@@ -140,7 +138,7 @@ async def called_once(fn: Callable[..., Any], *args: Any) -> Any:
         raise RuntimeError(
             f"{dropped} was called and never awaited: write `await`, in an `async def` function."
         )
-    return await result if inspect.isawaitable(result) else result
+    return await settled(result)
 
 
 class _Watch:

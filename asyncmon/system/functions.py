@@ -22,6 +22,11 @@ def qualified_name(fn: Any) -> str:
     return getattr(fn, "__qualname__", None) or repr(fn)
 
 
+async def settled(result: Any) -> Any:
+    """Return the result of a call of a plain or an async function."""
+    return await result if inspect.isawaitable(result) else result
+
+
 def is_coroutine_function(fn: Any) -> bool:
     """Return whether a function, or the ``__call__`` of an object, is an ``async def`` function."""
     called = getattr(type(fn), "__call__", None)  # noqa: B004 - a class with an async one is none

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 from asyncmon.errors import CancelledError
 from asyncmon.runtime.shutdown.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
 from asyncmon.system import clock
+from asyncmon.system.cancellation import running_loop
 from asyncmon.system.signals import SIGNALS, is_default
 
 T = TypeVar("T")
@@ -111,13 +112,10 @@ def _check(main: Any, grace: Any) -> None:
         raise TypeError(f"stop_grace_period_secs must be a number of seconds or None, got {grace!r}.")
     if grace is not None and not cast("float", grace) > 0:
         raise ValueError(f"invalid stop_grace_period_secs={grace!r}: it must be positive.")
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(
-        "An event loop is running already: await main() in it. Its host handles signals."
-    )
+    if running_loop() is not None:
+        raise RuntimeError(
+            "An event loop is running already: await main() in it. Its host handles signals."
+        )
 
 
 def _ignore_signals() -> None:

@@ -73,9 +73,7 @@ _KINDS: dict[str, Callable[[random.Random, str, float], Action]] = {
     "suspend": lambda _draw, name, secs: actions.suspend(name, secs),
     "partition": lambda _draw, name, secs: actions.partition(name, secs),
     "disturb": _disturb,
-    "jump_clock": lambda draw, name, _secs: actions.jump_clock(
-        name, draw.choice([-7200.0, -1.5, 600.0])
-    ),
+    "jump_clock": lambda draw, name, _secs: actions.jump_clock(name, draw.choice(_JUMPS)),
     "fill_disk": lambda draw, _name, secs: actions.fill_disk(secs, draw.randint(0, 2000)),
     "slow_disk": lambda draw, _name, secs: actions.slow_disk(draw.choice([0.002, 0.05]), secs),
 }

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from asyncmon.system.cancellation import running_loop
 from asyncmon.testing.simulation.actions import Action, Event
 from asyncmon.testing.simulation.disk import Disk
 from asyncmon.testing.simulation.faults import Faults
@@ -98,7 +99,7 @@ def simulate(
     """
     if not programs:
         raise ValueError("simulate() needs a program.")
-    if asyncio._get_running_loop() is not None:
+    if running_loop() is not None:
         raise RuntimeError(
             "An event loop is running in this thread. Call simulate() from a plain function: it runs "
             "a loop of its own."
