@@ -117,5 +117,4 @@ else:  # else a type checker would find every name here
         raise _missing_name(__name__, name, ["train.", ""], globals())
 
 
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

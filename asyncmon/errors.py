@@ -270,5 +270,4 @@ if not TYPE_CHECKING:  # else a type checker would find every name here
         raise missing_name(__name__, name, "errors.", globals())
 
 
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -27,7 +27,6 @@ _SAVE_SECS = 3600.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     add = parser.add_argument
     add("url", metavar="URL", help="the URL of the monitor's page")
     add("--run", dest="id", metavar="ID", help="the run; optional if there is a single session")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from asyncmon.cli.output import write_table
 from asyncmon.cli.scalars import add_selection, selected
-from asyncmon.summary.scalars import Scalar
+from asyncmon.summary.scalars import Scalar, json_number
 
 DESCRIPTION = """\
 List scalars, or print all their points with --csv or --json: run, tag, step, wall_time (seconds since
@@ -25,7 +24,6 @@ COLUMNS = ("run", "tag", "step", "wall_time", "value")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     add_selection(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print points as CSV with a header")
@@ -44,8 +42,7 @@ def run(options: argparse.Namespace) -> int:
         writer.writerows(_points(runs))
     elif options.json:
         for *facts, value in _points(runs):
-            number = value if math.isfinite(value) else _NAMES[str(value)]
-            line = dict(zip(COLUMNS, [*facts, number], strict=True))
+            line = dict(zip(COLUMNS, [*facts, json_number(value)], strict=True))
             sys.stdout.write(f"{json.dumps(line)}\n")
     else:
         rows = []
@@ -56,9 +53,6 @@ def run(options: argparse.Namespace) -> int:
                 rows.append(row)
         write_table(["run", "tag", "points", "first step", "last step", "last value"], rows)
     return 0
-
-
-_NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _points(

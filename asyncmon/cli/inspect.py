@@ -15,7 +15,6 @@ PATH = "a checkpoint (dir/model.ckpt-10), a safetensors file, a directory, or a 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     parser.add_argument("path", help=PATH)
     add_json_option(parser)
 

@@ -15,7 +15,6 @@ or checkpoints is a run. The page is local to this machine; another --host requi
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     add = parser.add_argument
     add("logdir", metavar="LOGDIR", help="the directory; it may be created later")
     add("--host", default="127.0.0.1", help="the address to bind to (default: %(default)s)")

@@ -30,7 +30,6 @@ _LONGEST = 44  # characters of a title
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     add_selection(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, default=Path("scalars.png"), help="default: %(default)s")

@@ -19,7 +19,6 @@ exit status: 0 done; 1 there is no complete checkpoint, or the directory is in u
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     add = parser.add_argument
     add("directory", help="the directory of the checkpoints, a path or a URL")
     add(

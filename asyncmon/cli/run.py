@@ -27,7 +27,6 @@ saved; 130 aborted by a second Ctrl-C; 2 invalid arguments."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     add = parser.add_argument
     add(
         "target",

@@ -15,7 +15,6 @@ EPILOG = "exit status: 0 all are intact; 1 one is damaged or missing, or there i
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     parser.add_argument("path", help=PATH)
     add_json_option(parser)
 

@@ -36,7 +36,4 @@ from asyncmon.data.batching import stack
 from asyncmon.data.dataset import Dataset, Iteration, from_arrays, from_iterable
 
 __all__ = ["Dataset", "Iteration", "from_arrays", "from_iterable", "stack"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -26,7 +26,6 @@ TOKEN = "ASYNCMON_TOKEN"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the command to a parser."""
     add = parser.add_argument
     add("--cluster", required=True, metavar="JSON", help='{"ps": ["host:2222"], "worker": [...]}')
     add("--job", help="the job of this task; may be left out where there is one")

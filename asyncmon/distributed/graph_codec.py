@@ -80,7 +80,7 @@ def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder)
 def _operation(op: Operation, functions: Functions, encoder: Encoder) -> list[Any]:
     return [
         op.type,
-        _module(op.op_def),
+        getattr(op.op_def.infer, "__module__", ""),  # registers the op
         op.name,
         [[x.op.id, x.value_index] for x in op.inputs],
         [x.id for x in op.control_inputs],
@@ -90,12 +90,6 @@ def _operation(op: Operation, functions: Functions, encoder: Encoder) -> list[An
         [[x.spec.dtype.name, x.spec.shape] for x in op.outputs],
         [x.value_index for x in op.outputs if x in op.graph.asserted],
     ]
-
-
-def _module(record: OpRecord) -> str:
-    """Return the module that registers an op, derived from its functions."""
-    found: str = getattr(record.infer, "__module__", "")
-    return found
 
 
 def _attribute(op: Operation, name: str, value: Any, functions: Functions, encoder: Encoder) -> Any:

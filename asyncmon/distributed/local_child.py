@@ -11,7 +11,6 @@ import gc
 import json
 import logging
 import os
-import random
 import signal
 import sys
 import threading
@@ -29,6 +28,7 @@ from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend
 from asyncmon.session_config import SessionConfig
 from asyncmon.system import portable
+from asyncmon.system.clock import random_seed
 from asyncmon.system.daemon_executor import at_start_of_threads
 
 _SWITCH_SECS = 0.0005  # for which a step may keep Python's lock while a peek waits
@@ -80,8 +80,7 @@ async def _serve(given: dict[str, Any]) -> None:
 
 
 def _backend(graph: Graph, config: SessionConfig) -> DirectBackend:
-    store = StateStore(random.SystemRandom().getrandbits(63))
-    return DirectBackend(graph, Executor(store, config))
+    return DirectBackend(graph, Executor(StateStore(random_seed()), config))
 
 
 async def _answer(service: SessionService, stream: Stream, number: int, request: Message) -> None:

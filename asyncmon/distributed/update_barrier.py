@@ -28,7 +28,6 @@ class UpdateBarrier:
     """See the module. One a server.
 
     Args:
-        place: this server's.
         lease_secs: seconds without a request after which a hold expires.
     """
 

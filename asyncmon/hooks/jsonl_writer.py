@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from asyncmon.summary.events import SessionLog, Summary, Value
 from asyncmon.summary.logged import Image, LoggedValue, extent
+from asyncmon.summary.scalars import json_number
 from asyncmon.summary.values import HParam
 from asyncmon.system import clock, files
 from asyncmon.system.cancellation import shielded
@@ -82,7 +82,7 @@ class JsonlWriter:
 
     def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
         """Add a scalar."""
-        self._add(global_step, {tag: _number(value)})
+        self._add(global_step, {tag: json_number(float(value))})
 
     def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
         """Add logged values as one line, see :class:`~asyncmon.summary.Logger`."""
@@ -93,7 +93,7 @@ class JsonlWriter:
 
     def write_config(self, config: Mapping[str, HParam]) -> None:
         """Add hyperparameters as one line, ``{"event": "config", "config": {...}}``."""
-        plain = {name: _number(v) if isinstance(v, float) else v for name, v in config.items()}
+        plain = {name: json_number(v) if isinstance(v, float) else v for name, v in config.items()}
         self._add(None, {"event": "config", "config": plain})
 
     def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
@@ -185,12 +185,12 @@ class JsonlWriter:
 def _plain(value: Value) -> Any:
     match value.WhichOneof("value"):
         case "simple_value":
-            return _number(value.simple_value)
+            return json_number(value.simple_value)
         case "histo":
             histogram = value.histo
             mean = histogram.sum / histogram.num if histogram.num else 0.0
             numbers = {"num": histogram.num, "min": histogram.min, "max": histogram.max, "mean": mean}
-            return {name: _number(number) for name, number in numbers.items()}
+            return {name: json_number(float(number)) for name, number in numbers.items()}
         case "tensor" if value.tensor.string_val:
             texts = [text.decode(errors="replace") for text in value.tensor.string_val]
             return texts[0] if len(texts) == 1 else texts
@@ -200,10 +200,7 @@ def _plain(value: Value) -> Any:
 def _plain_logged(value: LoggedValue) -> Any:
     if isinstance(value, np.ndarray):
         numbers = {"num": value.size, **extent(value)}
-        return {name: _number(number) for name, number in numbers.items()}
-    return None if isinstance(value, Image) else value if isinstance(value, str) else _number(value)
-
-
-def _number(value: Any) -> float | str:
-    number = float(value)
-    return number if math.isfinite(number) else json.dumps(number)  # "NaN" or "Infinity"
+        return {name: json_number(float(number)) for name, number in numbers.items()}
+    if isinstance(value, Image):
+        return None
+    return value if isinstance(value, str) else json_number(float(value))

@@ -52,5 +52,4 @@ if not _typing.TYPE_CHECKING:
         raise AttributeError(f"asyncmon.monitor has no {name!r}; it has: {', '.join(__all__)}.")
 
 
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

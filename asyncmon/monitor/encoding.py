@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncmon.monitor.scalars import Series
+from asyncmon.summary.scalars import json_number
 
 _AT_ONCE = 4096  # numbers encoded between two chances for other threads
 
@@ -46,8 +46,8 @@ def _rows(value: Any) -> Any:
 
 def _finite(value: Any) -> Any:
     """Return a value with NaN and infinities as strings."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if isinstance(value, float):
+        return json_number(value)
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -185,7 +185,10 @@ class Channel(Generic[T]):
         async with self._receiving:
             while not self._items:
                 if self.closed and not self._pending:
-                    raise self._end_of_data()
+                    raise OutOfRangeError(
+                        f"Channel {self.name!r} is closed and has insufficient elements (requested 1, "
+                        "current size 0)"
+                    )
                 self._arrival.clear()
                 await self._arrival.wait()
             return self._pop()
@@ -196,12 +199,6 @@ class Channel(Generic[T]):
 
     def _closed_error(self) -> CancelledError:
         return CancelledError(f"Channel {self.name!r} is closed.")
-
-    def _end_of_data(self) -> OutOfRangeError:
-        return OutOfRangeError(
-            f"Channel {self.name!r} is closed and has insufficient elements (requested 1, current "
-            "size 0)"
-        )
 
     def __aiter__(self) -> Self:
         return self

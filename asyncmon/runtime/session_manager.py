@@ -210,10 +210,10 @@ class SessionManager:
             async with self._new_session(master, config) as session:
                 not_local = await self._try_local_init(session)
                 not_ready = await self._not_ready_reason(session) if not_local is None else None
-                if not_local is None and not_ready is None and not await self._is_set():
-                    not_ready = "the chief sets the variables"
                 if not_local is None and not_ready is None:
-                    return session
+                    if self._run is None or await self._run.ready():
+                        return session
+                    not_ready = "the chief sets the variables"
             logger.info(
                 "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
                 not_local, not_ready,
@@ -307,9 +307,6 @@ class SessionManager:
             )
             logger.info("Done running local_init_op.")
         return reason
-
-    async def _is_set(self) -> bool:
-        return self._run is None or await self._run.ready()
 
     async def _is_initialised(self, session: Session) -> bool:
         """Return whether all variables but local ones have a value. False: it cannot be known."""

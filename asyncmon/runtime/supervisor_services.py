@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -32,12 +31,15 @@ class EventOutput:
         given: a writer to use instead.
         shared: whether to use the writer of ``logdir``.
         graph: written once for each file, if it has ``get_operations()``.
+
+    Attributes:
+        events: the writer.
     """
 
     def __init__(self, logdir: str | None, given: Any, shared: bool, graph: Any) -> None:
         self._logdir = logdir
         self._given = given
-        self._output = SharedWriter(logdir if shared else None, given)
+        self.events = SharedWriter(logdir if shared else None, given)
         self._operations = members_of(ProgramMembers, graph).get_operations
         self._graph = graph
         self._graph_added = self._started = False
@@ -45,18 +47,14 @@ class EventOutput:
     @property
     def writer(self) -> Any:
         """The writer, or None. The writer of the directory needs a running event loop."""
-        self._output.open()
-        return self._output.writer
+        self.events.open()
+        return self.events.writer
 
     async def open(self) -> None:
         """Open a new file if the writer was closed."""
         reopen = members_of(WriterMembers, self.writer).reopen
         if reopen is not None:
             await reopen()
-
-    def tolerated(self) -> AbstractContextManager[None]:
-        """Log an ``OSError`` of the writer in a block, and suppress it."""
-        return self._output.tolerated()
 
     async def add_graph(self) -> None:
         """Write the graph once for each file, and as text beside it."""
@@ -66,26 +64,26 @@ class EventOutput:
         if self._logdir is not None:
             await write_graph_text(self._logdir, self._operations())
         if self.writer is not None:
-            with self.tolerated():
+            with self.events.tolerated():
                 self.writer.add_graph(self._graph)
 
     def start(self, step: int) -> None:
         """Write the start of a session at a step."""
         if self.writer is not None:
-            self._output.add_session_log(SessionLog(status=SessionLog.START), step)
+            self.events.add_session_log(SessionLog(status=SessionLog.START), step)
             self._started = True
 
     async def close(self) -> None:
         """Write the end of the session, and close. A second call does nothing."""
-        writer: Any = self._output.writer
+        writer: Any = self.events.writer
         if writer is None or members_of(WriterMembers, writer).closed:
             return
         if not self._started:  # else the writer does so when it closes
-            self._output.add_session_log(SessionLog(status=SessionLog.STOP), None)
+            self.events.add_session_log(SessionLog(status=SessionLog.STOP), None)
         self._graph_added = self._started = False
-        await self._output.close()
+        await self.events.close()
         if self._given is not None:
-            with self.tolerated():
+            with self.events.tolerated():
                 await writer.close()
 
 
@@ -120,9 +118,7 @@ class SummaryService(_Service):
             summary, step = await read_state(self._sess, sv.summary_op), sv.steps_done(self._sess)
         step = None if step is None else int(np.asarray(step).item())
         logger.info("Recording summary at step %s.", step)
-        if sv.summary_writer is not None:
-            with sv._output.tolerated():
-                sv.summary_writer.add_summary(summary, step)
+        sv._output.events.add_summary(summary, step)
 
 
 class StepCounterService(_Service):
@@ -140,9 +136,7 @@ class StepCounterService(_Service):
         if now <= before:  # the first tick, at the start
             return
         rate = (step - last_step) / (now - before)
-        if self._sv.summary_writer is not None:
-            with self._sv._output.tolerated():
-                self._sv.summary_writer.add_scalar(self._tag, rate, step)
+        self._sv._output.events.add_scalars({self._tag: rate}, step)
         logger.info("%s: %g", self._tag, rate)
 
 
@@ -192,7 +186,6 @@ def order_save(sv: Any, sess: Any) -> Awaitable[None]:
 
 async def _write_event(sv: Any, handle: Any) -> None:
     path = await handle
-    if path is not None and handle.step is not None and sv.summary_writer is not None:
+    if path is not None and handle.step is not None:
         log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=path)
-        with sv._output.tolerated():
-            sv.summary_writer.add_session_log(log, handle.step)
+        sv._output.events.add_session_log(log, handle.step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,6 +108,11 @@ def read_scalars(event_files: Iterable[str]) -> dict[str, Sequence[Scalar]]:
             for point in scalars_of(event):
                 points.setdefault(point.tag, []).append(point)
     return {tag: found for tag, found in points.items() if found}
+
+
+def json_number(value: float) -> float | str:
+    """Return a number for JSON: NaN and infinities as strings, as in protobuf's JSON."""
+    return value if math.isfinite(value) else json.dumps(value)
 
 
 def scalar_of(value: Value) -> float | None:

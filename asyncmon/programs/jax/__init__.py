@@ -31,7 +31,4 @@ __all__ = [
 ]
 # fmt: on
 # isort: on
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

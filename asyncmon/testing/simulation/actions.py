@@ -46,9 +46,8 @@ def kill(name: str, restart_secs: float | None = None) -> Action:
         name: the process.
         restart_secs: start it again after this time. None: it stays dead.
     """
-    return Action(
-        _ends("kill", name, restart_secs), lambda world: world.end(name, False, restart_secs), name
-    )
+    text = _ends("kill", name, restart_secs)
+    return Action(text, lambda world: world.end(name, False, restart_secs), name)
 
 
 def crash(name: str, restart_secs: float | None = None) -> Action:
@@ -58,9 +57,8 @@ def crash(name: str, restart_secs: float | None = None) -> Action:
         name: the process.
         restart_secs: start it again after this time. None: it stays dead.
     """
-    return Action(
-        _ends("crash", name, restart_secs), lambda world: world.end(name, True, restart_secs), name
-    )
+    text = _ends("crash", name, restart_secs)
+    return Action(text, lambda world: world.end(name, True, restart_secs), name)
 
 
 def terminate(name: str, restart_secs: float | None = None) -> Action:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ class World:
     Attributes:
         log: the lines of the log.
         lives: all processes that were started, in order.
-        ended: completed when a program ends.
+        changed: set when a process ends, or is started again.
     """
 
     def __init__(self, loop: SimulationLoop, mains: Mapping[str, Main], disk: Disk) -> None:
@@ -138,12 +138,7 @@ class World:
         if others is None:
             others = frozenset(self._mains.keys() - some)
         heal = self.network.cut(some, others)
-
-        def end() -> None:
-            self.note(f"{', '.join(sorted(some))} can be reached again")
-            heal()
-
-        self.later(secs, end)
+        self._end_later(secs, f"{', '.join(sorted(some))} can be reached again", heal)
 
     def jump(self, name: str, secs: float) -> None:
         """Move the wall clock of a machine."""
@@ -160,21 +155,13 @@ class World:
         """Leave some bytes free for some time."""
         self.disk.free = free
 
-        def end() -> None:
-            self.note("the disk has room again")
-            self.disk.free = None
-
-        self.later(secs, end)
+        self._end_later(secs, "the disk has room again", lambda: setattr(self.disk, "free", None))
 
     def slow(self, call_secs: float, secs: float) -> None:
         """Slow file calls down for some time."""
         self.disk.call_secs = call_secs
 
-        def end() -> None:
-            self.note("file calls are fast again")
-            self.disk.call_secs = 0.0
-
-        self.later(secs, end)
+        self._end_later(secs, "file calls are fast again", lambda: setattr(self.disk, "call_secs", 0.0))
 
     def disturb(self, secs: float, rates: Mapping[str, Any]) -> None:
         """Change the network for some time."""
@@ -184,15 +171,21 @@ class World:
         def end() -> None:
             self._disturbances.remove(rates)
             self._set_link()
-            self.note(f"messages: the end of {', '.join(rates)}")
 
-        self.later(secs, end)
+        self._end_later(secs, f"messages: the end of {', '.join(rates)}", end)
 
     def _set_link(self) -> None:
         link = Link()
         for rates in self._disturbances:
             link = replace(link, **rates)
         self.network.link = link
+
+    def _end_later(self, secs: float, text: str, end: Callable[[], object]) -> None:
+        def do() -> None:
+            self.note(text)
+            end()
+
+        self.later(secs, do)
 
     def later(self, secs: float, do: Any, *args: Any) -> None:
         """Call a function after some time, outside of all processes."""
