@@ -127,18 +127,19 @@ class ObjectFile:
         self._readers[self._key] = path
 
     async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
+        return await in_thread(self._read, ranges)
+
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
+        # Not get_ranges_async: its runtime completes the future from a thread that Python does not
+        # join, and the process aborts if the interpreter ends while that thread waits for the GIL.
         wanted = [(start, end) for start, end in ranges if start < end]
         found: dict[tuple[int, int], Any] = {}
         if wanted:
+            starts, ends = zip(*wanted, strict=True)
             with _os_errors():
-                answers = await obstore.get_ranges_async(
-                    self._store,
-                    self._path,
-                    starts=[start for start, _ in wanted],
-                    ends=[end for _, end in wanted],
-                )
+                answers = obstore.get_ranges(self._store, self._path, starts=starts, ends=ends)
             found = dict(zip(wanted, answers, strict=True))
-        return await in_thread(lambda: [_piece(found.get(one, b"")) for one in ranges])
+        return [_piece(found.get(one, b"")) for one in ranges]
 
     def close(self) -> None:
         self._readers.pop(self._key, None)

@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import importlib
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +78,26 @@ async def test_a_url_is_a_place_like_another(url: str, make_session: Callable[..
     await saver.close()
     await saver.close()
     assert await Saver().save(session, f"{url}/m", 5)
+
+
+async def test_no_foreign_thread_completes_a_read(
+    url: str, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python does not join such a thread: if the process ends meanwhile, it aborts.
+    session = make_session(w=np.arange(1000.0), global_step=1)
+    path = await Saver().save(session, f"{url}/m", 1)
+    loop = asyncio.get_running_loop()
+    threads = []
+    call_soon_threadsafe = loop.call_soon_threadsafe
+
+    def record(*args: Any, **kwargs: Any) -> asyncio.Handle:
+        threads.append(threading.current_thread())
+        return call_soon_threadsafe(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", record)
+    await Saver().restore(session, path)
+    assert threads
+    assert [one for one in threads if isinstance(one, threading._DummyThread)] == []
 
 
 async def test_a_reader_keeps_its_objects(url: str, make_session: Callable[..., Any]) -> None:
