@@ -24,7 +24,7 @@ from asyncmon.runtime.hook import (
 from asyncmon.runtime.hook_set import AttachedHook
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.looper import LooperTask
-from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession, SingularMonitoredSession
 from asyncmon.runtime.observation import Observer, Span
 from asyncmon.runtime.session_statistics import SessionStatistics
 from asyncmon.runtime.shutdown.run import run
@@ -37,7 +37,6 @@ from asyncmon.runtime.session_creators import (
     ChiefSessionCreator, SessionCreator, WorkerSessionCreator,
 )
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.singular_session import SingularMonitoredSession
 from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.supervisor import Supervisor
 from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer

@@ -41,12 +41,23 @@ class Coordinated:
         self.coord = coord
         self.delivered = False
         """Whether a run has raised the coordinator's error."""
+        self.has_nowait = inner.raw_nowait is not None
         self._inner = inner
         self._errors = coord._errors
         self._scopes = created.stops.scopes
         self._lock = lock
         self._run_scope = CallScope(self._scopes, "run")  # of the run that holds the lock
         self._preemption = preemption
+
+    def call_nowait(self, attempt: Callable[[Any, A], tuple[Any] | None], argument: A) -> Any:
+        """Return ``attempt(inner, argument)``, or None if a background task has failed."""
+        if self._errors.primary is not None:
+            return None
+        try:
+            return attempt(self._inner, argument)
+        except BaseException as error:
+            note_use_of_coroutine(error)
+            raise
 
     async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:
         """Return ``await attempt(inner, argument)``, unless a background task has failed.

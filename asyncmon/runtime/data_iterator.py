@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
+from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.shutdown.call_scope import CallScope
 from asyncmon.runtime.shutdown.outcome import is_end_of_data
 from asyncmon.runtime.shutdown.stop_control import StopControl
 
 T = TypeVar("T")
-
-
-class Recoveries(Protocol):
-    """The recoveries of a session."""
-
-    number: int
-    """The number of those that have begun."""
-    repeats: bool
-    """Whether an interrupted run is repeated."""
 
 
 class DataIterator(Generic[T]):
@@ -130,7 +122,7 @@ class ResumableSource:
         recoveries: has the number of recoveries, and whether interrupted runs are repeated.
     """
 
-    def __init__(self, source: Any, steps: Callable[[], int | None], recoveries: Recoveries) -> None:
+    def __init__(self, source: Any, steps: Callable[[], int | None], recoveries: Recoverable) -> None:
         self.source = source
         self._steps = steps
         self._recoveries = recoveries
@@ -222,7 +214,7 @@ def resumable_source(
     source: Any,
     name: str | None,
     steps: Callable[[], int | None],
-    recoveries: Recoveries,
+    recoveries: Recoverable,
 ) -> ResumableSource | None:
     """Register the position of a source with the session; return None for a source without a state.
 

@@ -9,12 +9,12 @@ from dataclasses import fields
 from typing import Any
 
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
-from asyncmon.runtime.coordinator import Coordinator, CreatedSession
+from asyncmon.runtime.coordinator import CreatedSession
 from asyncmon.runtime.graph_program import is_needed
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
-from asyncmon.runtime.protocols import ProgramMembers, Run
+from asyncmon.runtime.protocols import ProgramMembers, Run, SessionMembers
 from asyncmon.runtime.shutdown.call_scope import inside_run
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
 from asyncmon.system.error_text import add_note
@@ -33,16 +33,16 @@ class Hooked:
         self,
         created: CreatedSession,
         hooks: HookSet,
-        coord: Coordinator,
         on_stop: Callable[[str], None],
     ) -> None:
         raw = self.raw = created.raw
         self._hooks = hooks
         self.samples = created.samples
         self._boundary = created.boundary
-        self._coord = coord
         self._scopes = created.stops.scopes  # their run is the current one
         self._on_stop = on_stop
+        self.raw_nowait = _run_nowait_of(raw)
+        """The ``run_nowait`` of the raw session, or None."""
         self._counts_steps = hasattr(raw, "global_step")  # else it is read in each run
         program = members_of(ProgramMembers, program_of(raw))
         self._canonical_feed = program.canonical_feed or (lambda key: key)
@@ -53,6 +53,14 @@ class Hooked:
     def run_bare(self, run: Run) -> Awaitable[Any]:
         """Run once without hooks."""
         return self.raw.run(*run)
+
+    def run_nowait(self, run: Run) -> tuple[Any] | None:
+        """Make a run without hooks that need not wait, by ``raw_nowait``. None: nothing was done."""
+        fetches, feeds, options, run_metadata = run
+        if self.samples.waiting or options is not None or run_metadata is not None:
+            return None
+        assert self.raw_nowait is not None, "checked by the caller"
+        return self.raw_nowait(fetches, feeds)
 
     def run(self, run: Run) -> Awaitable[Any]:
         """Run once. If no hook is called around it, this is the raw run."""
@@ -126,15 +134,15 @@ class Hooked:
                 options = self._no_options
             if run_metadata is None:
                 run_metadata = RunMetadata()
-            for call, place in zip(calls, places, strict=True):
-                if call.after is None:
+            for (hook, _, after), place in zip(calls, places, strict=True):
+                if after is None:
                     continue
-                if hooks.steps is not present and not hooks.has(call.hook):
+                if hooks.steps is not present and not hooks.has(hook):
                     continue  # detached in this very run
-                hooks.running = call.hook
+                hooks.running = hook
                 result = results[place] if place else None
                 values = _make(SessionRunValues, (result, options, run_metadata, step))
-                await call.after(context, values)
+                await after(context, values)
             return results[0]
         except Exception as error:
             boundary.failed_at = boundary.began_at
@@ -164,22 +172,23 @@ class Hooked:
         """
         hooks, requests = self._hooks, []
         wanted = [context.original_args[0]]
-        for i, call in enumerate(calls):
-            if call.before is None:
+        for i, (hook, before, _) in enumerate(calls):
+            if before is None:
                 continue
-            hooks.running = call.hook
-            request = await call.before(context)
+            hooks.running = hook
+            request = await before(context)
             if request is None:
                 continue
             if not isinstance(request, SessionRunArgs):
                 raise TypeError(
-                    f"{hook_name(call.hook)}.before_run must return None or SessionRunArgs("
+                    f"{hook_name(hook)}.before_run must return None or SessionRunArgs("
                     f"fetches, feed_dict, options), got {request!r}."
                 )
-            if request[0] is not None:
+            fetches, feeds, options = request
+            if fetches is not None:
                 places[i] = len(wanted)
-                wanted.append(request[0])
-            if request[1] or request[2] is not None:
+                wanted.append(fetches)
+            if feeds or options is not None:
                 requests.append(request)
         hooks.running = None
         return wanted, requests
@@ -216,13 +225,16 @@ class Hooked:
             self._scopes.run = None
             inside_run.reset(token)
 
-    async def attach(self, hook: Any) -> None:
-        """Add a hook, between two runs or during a run."""
-        await self._hooks.attach(hook, self.raw, self._coord)
-
     def _request_stop(self, reason: str | None) -> None:
         hook = self._hooks.running
         self._on_stop(reason or f"{'a hook' if hook is None else hook_name(hook)} requested a stop")
+
+
+def _run_nowait_of(raw: Any) -> Callable[[Any, Any], tuple[Any] | None] | None:
+    """Return the ``run_nowait`` of a session, unless a subclass or a wrapper overrides ``run``."""
+    owner = next((cls for cls in type(raw).__mro__ if "run" in vars(cls)), object)
+    is_own = "run_nowait" in vars(owner) and "run" not in getattr(raw, "__dict__", ())
+    return members_of(SessionMembers, raw).run_nowait if is_own else None
 
 
 def _with_woken(

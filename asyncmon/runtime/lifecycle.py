@@ -8,8 +8,9 @@ import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, suppress
+from numbers import Real
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.errors import PREEMPTION
@@ -21,11 +22,11 @@ from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
 from asyncmon.runtime.hook_check import check_hook
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
-from asyncmon.runtime.observation import creation
 from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     SessionStatistics,
@@ -65,10 +66,18 @@ class Lifecycle:
         creator: Any,
         hooks: HookSet,
         grace: float,
-        recovery: Recovery,
-        handle_signals: bool,
+        recovery: Recovery | None,
+        signals: Literal["auto"] | None,
         interrupt: bool,
     ) -> None:
+        if signals not in ("auto", None):
+            raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
+        recovery = Recovery() if recovery is None else recovery
+        if not isinstance(cast("object", recovery), Recovery):
+            raise TypeError(f"recovery must be a Recovery or None, got {recovery!r}.")
+        if not isinstance(cast("object", grace), Real):
+            raise TypeError(f"stop_grace_period_secs must be a number of seconds, got {grace!r}.")
+        warn_of_misspelled("session creator", creator, SessionCreator, CreatorMembers)
         self.state = SessionState.NEW
         self.hooks = hooks
         self.stops = StopControl(grace, recovery.errors, interrupt, self._describe)
@@ -97,7 +106,7 @@ class Lifecycle:
         """How the session ended, in one phrase, once it is closed."""
         self._creator = creator
         self._preemption = recovery.errors or PREEMPTION
-        self._handle_signals = handle_signals
+        self._handle_signals = signals == "auto"
         self._closing: Closing | None = None
         self._opened_at: tuple[str, int]
         self._undo = ExitStack()  # for the end of the closing
@@ -178,7 +187,7 @@ class Lifecycle:
 
     async def _create(self) -> Coordinated:
         """Create one session, layer over layer."""
-        with creation(self.observers, type(self._creator).__name__):
+        with self.observers.span("creation", type(self._creator).__name__):
             self.raw = self.observers.raw = await self._creator.create_session()
         for one in self.stateful.adopt(self.raw):
             if isinstance(one, ResumableSource):
@@ -188,7 +197,7 @@ class Lifecycle:
         created = CreatedSession(self.raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
-        inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)
+        inner = Hooked(created, self.hooks, self._request_stop_by_hook)
         session = Coordinated(inner, created, coord, self.lock, self._preemption)
         try:
             start_producers = members_of(ProgramMembers, program_of(self.raw)).start_producers
@@ -222,7 +231,8 @@ class Lifecycle:
             session = self.current()
             check_hook(hook)
             with program_scope(program_of(session.raw)):
-                await session.call("run", Hooked.attach, hook)
+                attach, coord = self.hooks.attach, session.coord
+                await session.call("run", lambda inner, one: attach(one, inner.raw, coord), hook)
             self.save_states_of([hook])
 
     async def detach(self, hook: Any) -> None:
@@ -241,10 +251,14 @@ class Lifecycle:
         self.call = self._call_observed if self.observers else self.sessions.call
 
     async def _call_observed(
-        self, kind: Kind, attempt: Callable[[Hooked, A], Awaitable[Any]], argument: A
+        self,
+        kind: Kind,
+        attempt: Callable[[Hooked, A], Awaitable[Any]],
+        argument: A,
+        nowait: Callable[[Hooked, A], tuple[Any] | None] | None = None,
     ) -> Any:
         with self.observers.span(kind, attempt.__name__):
-            return await self.sessions.call(kind, attempt, argument)
+            return await self.sessions.call(kind, attempt, argument, nowait)
 
     # -- pauses
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from numbers import Real
 from threading import get_ident
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast, final
 
@@ -18,8 +18,9 @@ from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import Lifecycle
 from asyncmon.runtime.observation import Observer
-from asyncmon.runtime.protocols import CreatorMembers, SessionMembers, step_of
+from asyncmon.runtime.protocols import SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
@@ -30,7 +31,7 @@ from asyncmon.runtime.session_statistics import (
 )
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
-from asyncmon.system.members import members_of, warn_of_misspelled
+from asyncmon.system.members import members_of
 
 T = TypeVar("T")
 
@@ -47,19 +48,12 @@ class _MonitoredSession:
         creator: SessionCreator,
         hooks: Iterable[Any] | None,
         grace: float,
-        recovery: Recovery,
+        recovery: Recovery | None,
         signals: Literal["auto"] | None,
         interrupt: bool,
     ) -> None:
-        if signals not in ("auto", None):
-            raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
-        if not isinstance(cast("object", recovery), Recovery):
-            raise TypeError(f"recovery must be a Recovery or None, got {recovery!r}.")
-        if not isinstance(cast("object", grace), Real):
-            raise TypeError(f"stop_grace_period_secs must be a number of seconds, got {grace!r}.")
-        warn_of_misspelled("session creator", creator, SessionCreator, CreatorMembers)
         self._hooks = HookSet(check_hooks(hooks))
-        self._life = Lifecycle(creator, self._hooks, grace, recovery, signals == "auto", interrupt)
+        self._life = Lifecycle(creator, self._hooks, grace, recovery, signals, interrupt)
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
 
@@ -72,14 +66,12 @@ class _MonitoredSession:
         """Return the statistics, for notebooks."""
         return self.statistics()._repr_html_()
 
-    # -- opening and closing
-
     async def start(self) -> Self:
         """Open the session: call hooks' ``begin``, create and restore or initialise, notify hooks.
 
         A failure, a cancellation or a stop (``CancelledError``) releases everything and calls
-        ``cleanup`` of the hooks that began, before it is raised. Any task may call :meth:`close`. A
-        session that is not closed is reported by a ``ResourceWarning``, and closed by ``am.run``.
+        ``cleanup`` of the hooks that began. Any task may call :meth:`close`. A session that is not
+        closed is reported by a ``ResourceWarning``, and closed by ``am.run``.
 
         Raises:
             RuntimeError: the session was opened before.
@@ -113,8 +105,6 @@ class _MonitoredSession:
 
     def __exit__(self, *_exc_info: object) -> None:
         """Never reached; ``with`` looks it up first."""
-
-    # -- running
 
     async def run(
         self,
@@ -162,7 +152,8 @@ class _MonitoredSession:
         try:
             if life.state is not _OPEN:  # closed while this waited
                 life.check_open()
-            self.last_results = results = await life.call("run", Hooked.run, run)
+            nowait = None if self._hooks.steps else Hooked.run_nowait
+            self.last_results = results = await life.call("run", Hooked.run, run, nowait)
             return results
         finally:
             lock.release()
@@ -253,12 +244,9 @@ class _MonitoredSession:
             async for epoch in sess.epochs(data, 3):
                 async for batch in epoch:
                     await sess.run(train_op, {x: batch})
-                print(f"{epoch} has ended at step {sess.global_step}")
         """
         data = dataset_of(source)
         return Epochs(data, count, lambda: self.iterate(data, name=name), self.should_stop)
-
-    # -- logging
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
@@ -286,8 +274,6 @@ class _MonitoredSession:
         """
         self._life.check_log()
         self._hooks.log_config(config)
-
-    # -- stopping
 
     def should_stop(self) -> bool:
         """Return whether the body should end. Never waits, changes nothing.
@@ -318,8 +304,6 @@ class _MonitoredSession:
     def stop_reason(self) -> str | None:
         """Why the session stopped, or why a stop is requested; None without a stop."""
         return self._life.end_reason or self._life.stops.reason
-
-    # -- pauses and saves
 
     def pause(self, reason: str | None = None) -> None:
         """Hold all runs that have not begun, until :meth:`resume`, a stop or the close.
@@ -354,8 +338,6 @@ class _MonitoredSession:
         """
         return await self._life.save()
 
-    # -- hooks that come and go
-
     async def attach(self, hook: Any) -> AttachedHook:
         """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.
 
@@ -375,8 +357,6 @@ class _MonitoredSession:
         Does nothing if the session has no such hook or is closed.
         """
         await self._life.detach(hook)
-
-    # -- observation
 
     @property
     def state(self) -> SessionState:
@@ -400,11 +380,9 @@ class _MonitoredSession:
     async def queues(self) -> tuple[QueueStatistics, ...]:
         """Return the queues of the program's session, and the channels of its coordinator.
 
-        A queue of a graph is listed once a run has used it. A session that another process runs is
-        asked for its queues; an ``OpError`` means that there was no answer.
+        A queue of a graph is listed once a run has used it. ``OpError``: its process does not answer.
         """
-        current = self._life.sessions.current
-        return () if current is None else await queue_statistics(current.raw, current.coord)
+        return await queue_statistics(self._life.sessions.current)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call an observer at the start and the end of each :class:`Span`, also after a recovery.
@@ -420,12 +398,9 @@ class _MonitoredSession:
         """
         return self._life.observers.add(observer)
 
-    # -- access
-
     def raw_session(self) -> Any:
         """Return the session of the program, or None while none is open. TF1: same name."""
-        life = self._life
-        session = life.sessions.current if life.state is _OPEN else None
+        session = self._life.sessions.current if self._life.state is _OPEN else None
         return None if session is None else session.raw
 
     @property
@@ -475,7 +450,6 @@ class MonitoredSession(_MonitoredSession):
         async with MonitoredSession(hooks=[StopAtStepHook(last_step=1000)]) as sess:
             while not sess.should_stop():
                 await sess.run(train_op)
-        print(sess.stop_reason)
     """
 
     def __init__(
@@ -489,5 +463,38 @@ class MonitoredSession(_MonitoredSession):
         interrupt: bool = True,
     ) -> None:
         creator = session_creator if session_creator is not None else ChiefSessionCreator()
-        recovery = recovery or Recovery()
         super().__init__(creator, hooks, stop_grace_period_secs, recovery, signals, interrupt)
+
+
+@final
+class SingularMonitoredSession(_MonitoredSession):
+    """A monitored session that never recovers: a preemption is raised like any error. TF1: same name.
+
+    It is always the chief, and adds no hooks.
+
+    Args:
+        hooks, stop_grace_period_secs: see :class:`MonitoredSession`.
+        others: see :class:`ChiefSessionCreator`.
+
+    Example::
+
+        async with SingularMonitoredSession(checkpoint_dir="runs") as sess:
+            print(await sess.run(accuracy))
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[Any] | None = None,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        stop_grace_period_secs: float = 120,
+        checkpoint_filename_with_path: str | os.PathLike[str] | None = None,
+        *,
+        program: Any = None,
+    ) -> None:
+        creator = ChiefSessionCreator(
+            scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path, program=program
+        )
+        super().__init__(creator, hooks, stop_grace_period_secs, Recovery(errors=()), None, True)

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
-current_observers: ContextVar[Any] = ContextVar("asyncmon_observers", default=None)
+current_observers: ContextVar[Observers | None] = ContextVar("asyncmon_observers", default=None)
 """The observers of the session that this code opens, closes, recovers or serves in the background."""
 
 
@@ -166,28 +166,13 @@ class _Scope:
                 observers._failed(observer, "ended")
 
 
-_STEP_PATH = frozenset(
-    ("run", "bare run", "hook", "background")
-)  # whose spans exist for observers only
-
-_creating: ContextVar[Observers | None] = ContextVar("asyncmon_creating", default=None)
-
-
-@contextlib.contextmanager
-def creation(observers: Observers, name: str) -> Iterator[None]:
-    """Observe the creation of a raw session, and a :func:`restore` inside it."""
-    token = _creating.set(observers)
-    try:
-        with observers.span("creation", name):
-            yield
-    finally:
-        _creating.reset(token)
+_STEP_PATH = frozenset(("run", "bare run", "hook", "background"))  # spans for observers only
 
 
 @contextlib.contextmanager
 def restore(place: str) -> Iterator[Span | None]:
-    """Observe the restore of a checkpoint from a directory or a prefix, inside a creation."""
-    observers = _creating.get()
+    """Observe the restore of a checkpoint from a directory or a prefix, if a session does it."""
+    observers = current_observers.get()
     if observers is None:
         yield None
     else:

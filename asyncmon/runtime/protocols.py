@@ -159,6 +159,10 @@ class SessionMembers(SaveableSessionMembers):
     peek: Callable[..., Awaitable[Any]] | None = None
     """``async peek(fetches, feed_dict=None)``: see :meth:`Session.peek`. None: a supervisor's services
     run their fetches as a step, and :meth:`MonitoredSession.peek` is not available."""
+    run_nowait: Callable[..., tuple[Any] | None] | None = None
+    """``run_nowait(fetches, feed_dict=None)``: make a run that waits for nothing before it returns, and
+    return its result in a tuple; None if nothing was done, and ``run`` is needed. Called in place of
+    ``run``, if the class that defines that has it. None: each run is awaited."""
     check_fetches: Callable[[Any], None] | None = None
     """Raise an error for fetches that the session cannot compute. Called by ``sample``, before the
     fetches join a run of another caller; must not block. None: such a run fails."""

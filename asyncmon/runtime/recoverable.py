@@ -113,18 +113,27 @@ class Recoverable:
         """During a recovery: the global step before the interrupted run, or before the failure."""
         self._reached: int | None = None
 
-    async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:
+    async def call(
+        self,
+        kind: Kind,
+        attempt: Callable[[Any, A], Awaitable[Any]],
+        argument: A,
+        nowait: Callable[[Any, A], tuple[Any] | None] | None = None,
+    ) -> Any:
         """Make a call of the layer below, and repeat it in a new session after each preemption.
 
         A ``"run"`` holds the lock. A ``"bare run"`` does not, and is also repeated if another call
         replaces its session; inside a run, the recovery is left to that run. The arguments are those of
-        :meth:`Coordinated.call`.
+        :meth:`Coordinated.call`; ``nowait`` is tried first.
         """
         locked = kind == "run"
         while True:
             session = self.current or await self._reopen()
             try:
-                result = await session.call(kind, attempt, argument)
+                done = None
+                if nowait is not None and session.has_nowait:
+                    done = session.call_nowait(nowait, argument)
+                result = await session.call(kind, attempt, argument) if done is None else done[0]
             except Exception as error:
                 if not self._repeats(error, session, locked):
                     raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.hook_set import HookSet
@@ -118,9 +119,11 @@ def timer_statistics(coord: Coordinator) -> tuple[TimerStatistics, ...]:
     return () if coord._stop.is_set else tuple(sorted(due))
 
 
-async def queue_statistics(raw: Any, coord: Coordinator) -> tuple[QueueStatistics, ...]:
-    """Return the queues of a raw session and the channels of its coordinator."""
-    queues = members_of(SessionMembers, raw).queues
+async def queue_statistics(session: Coordinated | None) -> tuple[QueueStatistics, ...]:
+    """Return the queues of the session in use and the channels of its coordinator."""
+    if session is None:
+        return ()
+    queues = members_of(SessionMembers, session.raw).queues
     found = [] if queues is None else [QueueStatistics(*one) for one in await queues()]
-    counts = [(channel.name, channel.statistics()) for channel in coord._channels]
+    counts = [(channel.name, channel.statistics()) for channel in session.coord._channels]
     return (*found, *(QueueStatistics(name, count.size, count.capacity) for name, count in counts))

@@ -8,9 +8,11 @@ import threading
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from asyncmon.errors import DeadlineExceededError, OutOfRangeError
+import asyncmon as am
+from asyncmon.errors import DeadlineExceededError, OutOfRangeError, UnavailableError
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
@@ -430,3 +432,42 @@ async def test_a_hook_that_holds_the_event_loop_beyond_its_deadline_is_named(
     assert found is not None, message
     assert float(found[1]) >= 0.06
     assert "beyond its deadline of 0.05 s" in message
+
+
+class Counting(am.Session):
+    """A raw session with a ``run`` of its own, beside the inherited ``run_nowait``."""
+
+    runs = 0
+
+    async def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.runs += 1
+        return await super().run(*args, **kwargs)
+
+
+async def test_a_run_that_a_subclass_overrides_is_called_without_hooks_too() -> None:
+    with am.graph.Graph().as_default() as graph:
+        one = am.graph.constant(1.0)
+        raw = Counting(graph=graph)
+
+    class Creator(am.SessionCreator):
+        async def create_session(self) -> Any:
+            return raw
+
+    async with MonitoredSession(Creator()) as sess:
+        assert [await sess.run(one), await sess.run([one], hooks=False)] == [1.0, [1.0]]
+        assert raw.runs == 2
+
+
+async def test_a_run_that_is_made_at_once_recovers_and_repeats() -> None:
+    failures = [UnavailableError("gone"), None]
+
+    def flaky() -> Any:
+        if error := failures.pop(0):
+            raise error
+        return np.float32(2.0)
+
+    with am.graph.Graph().as_default() as graph:
+        value = am.graph.py_func(flaky, [], am.graph.float32)
+    async with MonitoredSession(am.ChiefSessionCreator(program=graph)) as sess:
+        assert await sess.run(value) == 2.0
+        assert sess.statistics().recoveries == 1

@@ -20,7 +20,14 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.op import Spec
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
-from asyncmon.graph.session.backend import Prepared, QueueSize, backend_for, reset_target, saved_spec
+from asyncmon.graph.session.backend import (
+    DirectBackend,
+    Prepared,
+    QueueSize,
+    backend_for,
+    reset_target,
+    saved_spec,
+)
 from asyncmon.graph.session.partitions import parted_values, saved_parts, whole_snapshot, whole_spec
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
@@ -88,6 +95,9 @@ class Session:
             config.report_unused()
         self.backend = backend_for(target, self._graph, config)
         """Executes the runs, see :mod:`.backend`."""
+        self._run_inline: Callable[[Any, Sequence[Any]], list[Any] | None] | None = None
+        if isinstance(self.backend, DirectBackend):
+            self._run_inline = self.backend.run_inline
         self._calls: dict[Hashable, _Call] = {}
         self._plans: dict[Hashable, Prepared] = {}
         self._default: AbstractContextManager[Graph] | None = None
@@ -166,6 +176,25 @@ class Session:
             raise
         except TypeError:
             _check_feeds(feeds)  # a list of arrays has no hash
+            raise
+
+    def run_nowait(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> tuple[Any] | None:
+        """Run at once if that takes no wait, and return the result of :meth:`run` in a tuple.
+
+        None: nothing was done, as the run would suspend the caller or take long. Call :meth:`run`.
+        """
+        if self._run_inline is None:
+            return None
+        feeds = _NO_FEEDS if feed_dict is None else feed_dict
+        try:
+            call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
+            results = self._run_inline(call.plan, call.accept(feeds) if feeds else [])
+            return None if results is None else (call.rebuild(results),)
+        except OpError as error:
+            self._locate(error)
+            raise
+        except TypeError:
+            _check_feeds(feeds)
             raise
 
     def make_callable(

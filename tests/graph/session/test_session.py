@@ -346,3 +346,13 @@ async def test_a_fetch_of_none_says_where_it_may_come_from() -> None:
         with pytest.raises(TypeError, match="Cannot be None") as caught:
             await sess.run([tf.constant(1), None])
     assert "merge_all() is None without summaries" in caught.value.__notes__[0]
+
+
+async def test_a_run_that_would_wait_is_not_begun_at_once() -> None:
+    queue = tf.FIFOQueue(1, [tf.int32])
+    item, x = queue.dequeue(), tf.placeholder(tf.int32)
+    async with tf.Session() as sess:
+        assert sess.run_nowait(item) is None
+        assert sess.run_nowait([x + 1], {x: 1}) == ([2],)
+        with pytest.raises(errors.InvalidArgumentError, match="Placeholder"):
+            sess.run_nowait(x)
