@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.protocols import close_raw, step_of
 from asyncmon.runtime.run_lock import RunLock
@@ -32,7 +33,6 @@ class Coordinated:
         created: CreatedSession,
         coord: Coordinator,
         lock: RunLock,
-        preemption: tuple[type[Exception], ...],
     ) -> None:
         self.raw = created.raw
         self.first_step = step_of(created.raw)
@@ -47,7 +47,7 @@ class Coordinated:
         self._scopes = created.stops.scopes
         self._lock = lock
         self._run_scope = CallScope(self._scopes, "run")  # of the run that holds the lock
-        self._preemption = preemption
+        self._preemption = created.stops.preemption or PREEMPTION
 
     def call_nowait(self, attempt: Callable[[Any, A], tuple[Any] | None], argument: A) -> Any:
         """Return ``attempt(inner, argument)``, or None if a background task has failed."""

@@ -187,7 +187,7 @@ class ResumableSource:
             self._recovery = recoveries.number
             self._held = [number for number, unused_at in self._ahead if unused_at == step]
             self._held += self._given if is_unused else []
-        if recoveries.repeats and is_unused and state["step"] == self._given_at:
+        if recoveries.policy.repeat_runs and is_unused and state["step"] == self._given_at:
             return  # the body holds the items for the step after this one
         if self._fetching and self._fetched_number is None:
             self._fetched_number = self._count
@@ -195,7 +195,7 @@ class ResumableSource:
         self.source.load_state_dict(state["position"])
         self._count = state.get("count", 0)  # earlier versions have none
         self._ahead = [(number, None) for number in state.get("ahead", ())]
-        if recoveries.repeats:
+        if recoveries.policy.repeat_runs:
             self._ahead += [(number, state["step"]) for number in self._held if number >= self._count]
 
     def skip_pass(self) -> None:

@@ -13,7 +13,6 @@ from threading import get_ident
 from typing import Any, Literal, TypeVar, cast
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
-from asyncmon.errors import PREEMPTION
 from asyncmon.runtime import run_names
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
@@ -105,7 +104,6 @@ class Lifecycle:
         self.end_reason: str | None = None
         """How the session ended, in one phrase, once it is closed."""
         self._creator = creator
-        self._preemption = recovery.errors or PREEMPTION
         self._handle_signals = signals == "auto"
         self._closing: Closing | None = None
         self._opened_at: tuple[str, int]
@@ -198,7 +196,7 @@ class Lifecycle:
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
         inner = Hooked(created, self.hooks, self._request_stop_by_hook)
-        session = Coordinated(inner, created, coord, self.lock, self._preemption)
+        session = Coordinated(inner, created, coord, self.lock)
         try:
             start_producers = members_of(ProgramMembers, program_of(self.raw)).start_producers
             if start_producers is not None:

@@ -95,18 +95,14 @@ class Recoverable:
     ) -> None:
         self.current: Coordinated | None = None
         """The session in use; None before :meth:`open` and during a recovery."""
-        self.errors = policy.errors
-        """The types of errors to recover from."""
+        self.policy = policy
         self.recoveries = 0
         """The number of sessions that were replaced after a failure."""
         self._observers = observers
         self._create = create
-        self._policy = policy
         self._stops = stops
         self._lock = lock
         self._failures = 0
-        self.repeats = policy.repeat_runs
-        """Whether an interrupted run is repeated."""
         self.number = 0
         """The number of recoveries that have begun."""
         self.step_before: int | None = None
@@ -147,7 +143,7 @@ class Recoverable:
                     with self._observers.span("recovery", type(failure).__name__):
                         await self._recover(failure)
                     self.recoveries += 1
-            if locked and not self.repeats:
+            if locked and not self.policy.repeat_runs:
                 raise RecoveredError(
                     "The session recovered from an error, and this run is not repeated: continue with "
                     f"the next data. The error: {text_of(failure)}"
@@ -155,10 +151,10 @@ class Recoverable:
 
     def _repeats(self, error: Exception, session: Coordinated, locked: bool) -> bool:
         if locked:
-            return isinstance(error, self.errors)
+            return isinstance(error, self.policy.errors)
         if self.current is not session:
             return True  # closed under this call
-        return isinstance(error, self.errors) and not self._lock.is_mine()
+        return isinstance(error, self.policy.errors) and not self._lock.is_mine()
 
     async def _reopen(self) -> Coordinated:
         """Create a session after a failed recovery."""
@@ -194,7 +190,7 @@ class Recoverable:
 
     async def _close(self, old: Coordinated) -> None:
         await old.close(grace=0)
-        if isinstance(old.coord.error, self.errors):
+        if isinstance(old.coord.error, self.policy.errors):
             log_failed_close(old.coord.error)
 
     async def open(self) -> Coordinated:
@@ -203,14 +199,14 @@ class Recoverable:
         Raises:
             CancelledError: a stop was requested.
         """
-        timeout = self._policy.create_timeout_secs
+        timeout = self.policy.create_timeout_secs
         while True:
             try:
                 with CallScope(self._stops.scopes, "creation"):
                     async with asyncio.timeout(timeout) as scope:
                         session = await self._create()
                 break
-            except self.errors as error:
+            except self.policy.errors as error:
                 failure: Exception = error
             except TimeoutError as error:
                 if not scope.expired():
@@ -230,10 +226,10 @@ class Recoverable:
 
     async def _pause(self, failure: Exception) -> None:
         self._failures += 1
-        if self._policy.is_over(self._failures):
+        if self.policy.is_over(self._failures):
             add_note(failure, f"Given up after {self._failures} failures in a row.")
             raise failure
-        pause = self._policy.delay(self._failures)
+        pause = self.policy.delay(self._failures)
         if pause > 0 and await self._stops.no_retry.wait(pause):
             add_note(failure, f"Not recovered from: {self._stops.no_retry.reason}.")
             self._stops.ended = failure

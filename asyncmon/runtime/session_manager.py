@@ -151,7 +151,7 @@ class SessionManager:
                     "Init operations did not make model ready for local_init.  Init op: "
                     f"{_name(init_op)}, init fn: {init_fn}, error: {error}"
                 )
-            error = await self._not_ready_reason(session)
+            error = await _not_ready_reason(self._ready_op, session)
             if error is not None:
                 raise RuntimeError(
                     f"Init operations did not make model ready.  Init op: {_name(init_op)}, init fn: "
@@ -188,7 +188,7 @@ class SessionManager:
                     restored, not_local,
                 )  # fmt: skip
                 return session, False
-            not_ready = await self._not_ready_reason(session)
+            not_ready = await _not_ready_reason(self._ready_op, session)
             if not_ready is not None:
                 logger.info("Restoring model from %s did not make model ready: %s", restored, not_ready)
                 return session, False
@@ -209,11 +209,12 @@ class SessionManager:
             await asyncio.sleep(pause)
             async with self._new_session(master, config) as session:
                 not_local = await self._try_local_init(session)
-                not_ready = await self._not_ready_reason(session) if not_local is None else None
-                if not_local is None and not_ready is None:
-                    if self._run is None or await self._run.ready():
+                not_ready = None
+                if not_local is None:
+                    not_ready = await _not_ready_reason(self._ready_op, session)
+                    if not_ready is None and (self._run is None or await self._run.ready()):
                         return session
-                    not_ready = "the chief sets the variables"
+                    not_ready = not_ready or "the chief sets the variables"
             logger.info(
                 "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
                 not_local, not_ready,
@@ -297,7 +298,7 @@ class SessionManager:
 
     async def _try_local_init(self, session: Session) -> str | None:
         """Run ``local_init_op`` if the session is ready for it, else return the reason."""
-        reason = await not_ready_reason(
+        reason = await _not_ready_reason(
             self._ready_for_local_init_op, session, "Model not ready for local init"
         )
         if reason is None and self._local_init_op is not None:
@@ -311,13 +312,12 @@ class SessionManager:
     async def _is_initialised(self, session: Session) -> bool:
         """Return whether all variables but local ones have a value. False: it cannot be known."""
         op = self._ready_op if self._ready_for_local_init_op is None else self._ready_for_local_init_op
-        return op is not None and await not_ready_reason(op, session, "Model not ready") is None
-
-    async def _not_ready_reason(self, session: Session) -> str | None:
-        return await not_ready_reason(self._ready_op, session, "Model not ready")
+        return op is not None and await _not_ready_reason(op, session) is None
 
 
-async def not_ready_reason(ready_op: Any, session: Session, what: str) -> str | None:
+async def _not_ready_reason(
+    ready_op: Any, session: Session, what: str = "Model not ready"
+) -> str | None:
     """Return why a session is not ready, or None if it is.
 
     An error of the ``ready_op`` is logged, after ``what``, and raised, unless it reports an

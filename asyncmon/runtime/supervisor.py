@@ -183,7 +183,7 @@ class Supervisor:
         except BaseException as error:
             cancelled = error
         try:
-            await self._stop((), False, close_summary_writer, sess if completed else None)
+            await self._stop(close_summary_writer, sess if completed else None)
         except Exception as error:
             if cancelled is None:
                 raise
@@ -353,20 +353,16 @@ class Supervisor:
             BaseException: the first error that was reported to the coordinator; without one, a
                 ``RuntimeError`` about tasks that ignored their cancellation.
         """
-        more, ignored = (*(tasks or ()), *(threads or ())), ignore_live_tasks or ignore_live_threads
-        await self._stop(more, ignored, close_summary_writer, None)
+        for task in (*(tasks or ()), *(threads or ())):
+            self.coord.register_thread(task)
+        ignored = ignore_live_tasks or ignore_live_threads
+        await self._stop(close_summary_writer, ignore_live_tasks=ignored)
 
     async def _stop(
-        self,
-        tasks: Iterable[Any],
-        ignore_live_tasks: bool,
-        close_summary_writer: bool,
-        to_save: Session | None,
+        self, close_writer: bool, to_save: Session | None = None, *, ignore_live_tasks: bool = False
     ) -> None:
-        for task in tasks:
-            self.coord.register_thread(task)
         stragglers = await shielded(
-            self._shut_down, asyncio.current_task(), close_summary_writer, to_save,
+            self._shut_down, asyncio.current_task(), close_writer, to_save,
             name="supervisor stopping", cancel_after=max(self._stop_grace_secs, 1.0),
         )  # fmt: skip
         self.coord.raise_requested_exception()

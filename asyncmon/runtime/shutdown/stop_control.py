@@ -73,13 +73,12 @@ class StopControl:
         self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._errors: ErrorLog | None = None  # of the present coordinator
         self._tasks_stop: StopEvent | None = None
 
     def begin(self) -> None:
         """Start to act on requests, in the running loop."""
-        self._loop = self.event.bind()
+        self.event.bind()
         self.no_retry.bind()
         if self.event.is_set:
             self._act(inside=False)
@@ -118,10 +117,10 @@ class StopControl:
         self.no_retry.set(f"a stop is requested ({self.event.reason})")
         if self._tasks_stop is not None and not self._tasks_stop.is_set:
             self._tasks_stop.set(self.event.reason)
-        if self._loop is not None:
+        if self.shutdown.loop is not None:
             inside = self._exempt_caller()
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._act, inside)
+                self.shutdown.loop.call_soon_threadsafe(self._act, inside)
 
     def coordinator_stopped(self, stop: StopEvent) -> None:
         """Request a stop of the session after one of its coordinator."""
