@@ -134,15 +134,15 @@ class Hooked:
                 options = self._no_options
             if run_metadata is None:
                 run_metadata = RunMetadata()
-            for (hook, _, after), place in zip(calls, places, strict=True):
-                if after is None:
+            for call, place in zip(calls, places, strict=True):
+                if call.after is None:
                     continue
-                if hooks.steps is not present and not hooks.has(hook):
+                if hooks.steps is not present and not hooks.has(call.hook):
                     continue  # detached in this very run
-                hooks.running = hook
+                hooks.running = call.hook
                 result = results[place] if place else None
                 values = _make(SessionRunValues, (result, options, run_metadata, step))
-                await after(context, values)
+                await call.after(context, values)
             return results[0]
         except Exception as error:
             boundary.failed_at = boundary.began_at
@@ -172,23 +172,22 @@ class Hooked:
         """
         hooks, requests = self._hooks, []
         wanted = [context.original_args[0]]
-        for i, (hook, before, _) in enumerate(calls):
-            if before is None:
+        for i, call in enumerate(calls):
+            if call.before is None:
                 continue
-            hooks.running = hook
-            request = await before(context)
+            hooks.running = call.hook
+            request = await call.before(context)
             if request is None:
                 continue
             if not isinstance(request, SessionRunArgs):
                 raise TypeError(
-                    f"{hook_name(hook)}.before_run must return None or SessionRunArgs("
+                    f"{hook_name(call.hook)}.before_run must return None or SessionRunArgs("
                     f"fetches, feed_dict, options), got {request!r}."
                 )
-            fetches, feeds, options = request
-            if fetches is not None:
+            if request[0] is not None:
                 places[i] = len(wanted)
-                wanted.append(fetches)
-            if feeds or options is not None:
+                wanted.append(request[0])
+            if request[1] or request[2] is not None:
                 requests.append(request)
         hooks.running = None
         return wanted, requests

@@ -152,8 +152,11 @@ class _MonitoredSession:
         try:
             if life.state is not _OPEN:  # closed while this waited
                 life.check_open()
-            nowait = None if self._hooks.steps else Hooked.run_nowait
-            self.last_results = results = await life.call("run", Hooked.run, run, nowait)
+            if self._hooks.steps:
+                results = await life.call("run", Hooked.run, run)
+            else:
+                results = await life.call("run", Hooked.run, run, Hooked.run_nowait)
+            self.last_results = results
             return results
         finally:
             lock.release()
@@ -238,12 +241,6 @@ class _MonitoredSession:
 
         Raises:
             TypeError: the source can be read only once.
-
-        Example::
-
-            async for epoch in sess.epochs(data, 3):
-                async for batch in epoch:
-                    await sess.run(train_op, {x: batch})
         """
         data = dataset_of(source)
         return Epochs(data, count, lambda: self.iterate(data, name=name), self.should_stop)

@@ -126,10 +126,14 @@ class Recoverable:
         while True:
             session = self.current or await self._reopen()
             try:
-                done = None
-                if nowait is not None and session.has_nowait:
-                    done = session.call_nowait(nowait, argument)
-                result = await session.call(kind, attempt, argument) if done is None else done[0]
+                if (
+                    nowait is not None
+                    and session.has_nowait
+                    and (done := session.call_nowait(nowait, argument)) is not None
+                ):
+                    result = done[0]
+                else:
+                    result = await session.call(kind, attempt, argument)
             except Exception as error:
                 if not self._repeats(error, session, locked):
                     raise
