@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.graph.control.while_loop import scan_loop
-from asyncmon.graph.core import nest
+from asyncmon.graph.core.nest import flatten, map_structure, pack_like, same_structure
 from asyncmon.tf1.signatures import REQUIRED, function_of
 
 
@@ -44,16 +44,16 @@ def map_fn(
     _check_callable(fn)
     stacks = _stacks(elems)
     like = stacks if dtype is None else dtype
-    dtypes = [x.dtype if isinstance(x, tf.Tensor) else tf.as_dtype(x) for x in nest.flatten(like)]
+    dtypes = [x.dtype if isinstance(x, tf.Tensor) else tf.as_dtype(x) for x in flatten(like)]
 
     def body(_: Any, element: Any) -> tuple[Any, Any]:
         found = fn(element)
         _check_structure(like, found)
-        values = [_of_dtype(x, wanted) for x, wanted in zip(nest.flatten(found), dtypes, strict=True)]
-        return (), nest.pack_like(like, values)
+        values = [_of_dtype(x, wanted) for x, wanted in zip(flatten(found), dtypes, strict=True)]
+        return (), pack_like(like, values)
 
     _, result = scan_loop(body, (), stacks, back_prop=back_prop, name=name or "map")
-    return result if infer_shape else nest.map_structure(_vague, result)
+    return result if infer_shape else map_structure(_vague, result)
 
 
 def scan(
@@ -89,10 +89,10 @@ def scan(
     if first is not None:
         whole = [
             tf.concat([x, tf.expand_dims(start, 0)] if reverse else [tf.expand_dims(start, 0), x], 0)
-            for x, start in zip(nest.flatten(made), first, strict=True)
+            for x, start in zip(flatten(made), first, strict=True)
         ]
-        made = nest.pack_like(made, whole)
-    return made if infer_shape else nest.map_structure(_vague, made)
+        made = pack_like(made, whole)
+    return made if infer_shape else map_structure(_vague, made)
 
 
 def _fold(own: str, which: str) -> Callable[..., Any]:
@@ -124,7 +124,7 @@ def _after(fn: Any, value: Any, element: Any) -> Any:
     """Return the next value, in the structure of the current one."""
     after = fn(value, element)
     _check_structure(value, after)
-    return nest.pack_like(value, nest.flatten(after))
+    return pack_like(value, flatten(after))
 
 
 def _begin(fn: Any, elems: Any, initializer: Any, *, reverse: bool) -> tuple[Any, Any, Any]:
@@ -132,12 +132,12 @@ def _begin(fn: Any, elems: Any, initializer: Any, *, reverse: bool) -> tuple[Any
     _check_callable(fn)
     stacks = _stacks(elems)
     if initializer is not None:
-        given = [tf.convert_to_tensor(x) for x in nest.flatten(initializer)]
-        return stacks, nest.pack_like(initializer, given), None
-    listed = nest.flatten(stacks)
+        given = [tf.convert_to_tensor(x) for x in flatten(initializer)]
+        return stacks, pack_like(initializer, given), None
+    listed = flatten(stacks)
     first = [x[-1 if reverse else 0] for x in listed]
     rest = [x[:-1] if reverse else x[1:] for x in listed]
-    return nest.pack_like(stacks, rest), nest.pack_like(stacks, first), first
+    return pack_like(stacks, rest), pack_like(stacks, first), first
 
 
 def _check_callable(fn: Any) -> None:
@@ -146,19 +146,19 @@ def _check_callable(fn: Any) -> None:
 
 
 def _check_structure(expected: Any, found: Any) -> None:
-    if not nest.same_structure(expected, found):
+    if not same_structure(expected, found):
         raise ValueError(f"fn must return the structure of {expected!r}; it returned {found!r}.")
 
 
 def _stacks(elems: Any) -> Any:
-    tensors = [tf.convert_to_tensor(x, name="elem") for x in nest.flatten(elems)]
+    tensors = [tf.convert_to_tensor(x, name="elem") for x in flatten(elems)]
     if any(x.shape.ndims == 0 for x in tensors):
         one = len(tensors) == 1
         text = "a 1+ dimensional Tensor, not a scalar" if one else "1+ dimensional Tensors, not scalars"
         raise ValueError(f"elems must be {text}, got {elems!r}.")
     if not tensors:
         raise ValueError("elems must hold at least one tensor.")
-    return nest.pack_like(elems, tensors)
+    return pack_like(elems, tensors)
 
 
 def _of_dtype(value: Any, dtype: Any) -> tf.Tensor:
@@ -223,7 +223,7 @@ def _one_of(preds: Sequence[tf.Tensor], fn: Callable[[], Any]) -> Any:
     """Return the result of the last function; the run asserts that one predicate is true."""
     text = f"None of the conditions evaluated as True. Conditions: {_names(preds)}, Values:"
     with tf.control_dependencies([tf.Assert(tf.reduce_any(tf.stack(preds)), [text, tf.stack(preds)])]):
-        return nest.map_structure(lambda x: x if isinstance(x, tf.Operation) else tf.identity(x), fn())
+        return map_structure(lambda x: x if isinstance(x, tf.Operation) else tf.identity(x), fn())
 
 
 def _unwrapped(fn: Callable[[], Any], *, strict: bool) -> Any:

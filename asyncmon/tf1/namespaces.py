@@ -10,18 +10,11 @@ from typing import Any
 
 from asyncmon import graph
 from asyncmon.system.missing_names import missing_name
+from asyncmon.tf1.names import tf1_names
 
 _SMALL = {
-    "debugging": """
-        Assert assert_all_finite=verify_tensor_all_finite assert_equal assert_greater
-        assert_greater_equal assert_integer assert_less assert_less_equal assert_near assert_negative
-        assert_non_negative assert_non_positive assert_none_equal assert_positive assert_rank
-        assert_rank_at_least assert_rank_in assert_type check_numerics is_finite is_inf is_nan
-    """,
-    "dtypes": """
-        DType as_dtype bool cast complex64 complex128 double float16 float32 float64 half int8 int16
-        int32 int64 saturate_cast string uint8 uint16 uint32 uint64
-    """,
+    "debugging": "assert_all_finite=verify_tensor_all_finite ",
+    "dtypes": "",
     "initializers": """
         constant=initializers.constant global_variables=global_variables_initializer
         glorot_normal=initializers.glorot_normal glorot_uniform=initializers.glorot_uniform
@@ -38,18 +31,10 @@ _SMALL = {
         einsum eye global_norm l2_normalize=nn.l2_normalize matmul norm tensor_diag=diag
         tensor_diag_part=diag_part tensordot
     """,
-    "manip": "gather_nd reshape reverse scatter_nd tile",
+    "manip": "",
     "math": """
-        abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil confusion_matrix conj
-        cos cosh count_nonzero cumprod cumsum divide divide_no_nan=div_no_nan equal erf erfc exp expm1
-        floor floordiv floormod greater greater_equal in_top_k invert_permutation is_finite is_inf
-        is_nan l2_normalize=nn.l2_normalize less less_equal log log1p log_softmax=nn.log_softmax
-        logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative not_equal
-        pow reciprocal reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min
-        reduce_prod reduce_sum rint round rsqrt scalar_mul segment_max segment_mean segment_sum sigmoid
-        sign sin sinh softmax=nn.softmax softplus=nn.softplus softsign=nn.softsign sqrt square
-        squared_difference subtract tan tanh top_k truediv unsorted_segment_mean
-        unsorted_segment_sum zero_fraction=nn.zero_fraction
+        divide_no_nan=div_no_nan l2_normalize=nn.l2_normalize log_softmax=nn.log_softmax
+        softmax=nn.softmax softplus=nn.softplus softsign=nn.softsign zero_fraction=nn.zero_fraction
     """,
     "random": """
         multinomial normal=random_normal set_random_seed shuffle=random_shuffle truncated_normal
@@ -59,6 +44,9 @@ _SMALL = {
     "strings": "to_number=string_to_number",
 }
 """The names in each small namespace; ``=`` precedes a different name below ``tf``."""
+
+_SHARED = {"debugging", "dtypes", "manip", "math"}
+"""The small namespaces that share each of their names that is below ``tf``, too."""
 
 ADDITIONS: dict[str, set[str]] = {
     "": {*graph.__all__, "RPCOptions"},  # RPCOptions is a field of ConfigProto
@@ -85,6 +73,8 @@ def small_namespaces(root: ModuleType) -> list[ModuleType]:
     for space, names in _SMALL.items():
         module = ModuleType(f"{root.__name__}.{space}", f"TF1: ``tf.{space}``.")
         module.__spec__ = ModuleSpec(module.__name__, None)
+        if space in _SHARED:
+            names += " ".join(one for one in vars(root) if f"{space}.{one}" in tf1_names())
         for one in names.split():
             name, _, place = one.partition("=")
             setattr(module, name, attrgetter(place or name)(root))
@@ -94,38 +84,41 @@ def small_namespaces(root: ModuleType) -> list[ModuleType]:
 
 
 class _Namespace(ModuleType):
-    """A module without the modules and types that it imports from outside of asyncmon."""
+    """A module that hides its imports, except modules of asyncmon and public names."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
-        if name.startswith("_") or not isinstance(value, ModuleType | type):
+        if name.startswith("_"):
             return value
-        home = value.__name__ if isinstance(value, ModuleType) else value.__module__
-        return vars(self)["__getattr__"](name) if home.partition(".")[0] in _FOREIGN else value
+        if isinstance(value, ModuleType):
+            hidden = value.__name__.partition(".")[0] != "asyncmon"
+        else:
+            own = getattr(value, "__module__", None) == self.__name__
+            hidden = not (own or _is_public(self, name))
+        return vars(self)["__getattr__"](name) if hidden else value
 
 
-_FOREIGN = sys.stdlib_module_names | {"numpy"}
+def _space(module: ModuleType) -> str:
+    below = module.__name__.removeprefix("asyncmon.tf1").removeprefix(".")
+    return "nn.rnn_cell" if below == "rnn_cell" else below
+
+
+def _is_public(module: ModuleType, name: str) -> bool:
+    """Return whether TF1 has a name in this namespace, or it is in :data:`ADDITIONS`."""
+    space = _space(module)
+    return f"{space}.{name}".lstrip(".") in tf1_names() or name in ADDITIONS.get(space, ())
 
 
 def open_namespace(module: ModuleType) -> None:
-    """Add ``__dir__`` and ``__getattr__`` to a module: its public names, advice on a missing one.
-
-    A name is public if TF1 has it in this namespace, or if it is in :data:`ADDITIONS`.
-    """
-    below = module.__name__.removeprefix("asyncmon.tf1").removeprefix(".")
-    space = "nn.rnn_cell" if below == "rnn_cell" else below
-    prefix = f"{space}." if space else ""
+    """Add ``__dir__`` and ``__getattr__`` to a module: its public names, advice on a missing one."""
 
     def public() -> list[str]:
-        from asyncmon.tf1.names import tf1_names
-
-        added = ADDITIONS.get(space, ())
-        return sorted(one for one in vars(module) if f"{prefix}{one}" in tf1_names() or one in added)
+        return sorted(one for one in vars(module) if _is_public(module, one))
 
     def missing(name: str) -> Any:
         if name == "__all__":
             return public()
-        raise missing_name(module.__name__, name, prefix, public())
+        raise missing_name(module.__name__, name, f"{_space(module)}.".lstrip("."), public())
 
     vars(module).setdefault("__getattr__", missing)
     vars(module).update(__dir__=public)

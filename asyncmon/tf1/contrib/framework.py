@@ -8,10 +8,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
 
-from asyncmon.graph import assert_global_step as assert_global_step
-from asyncmon.graph import create_global_step as create_global_step
-from asyncmon.graph import get_global_step as get_global_step
-from asyncmon.graph import get_or_create_global_step as get_or_create_global_step
+from asyncmon.graph import *
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Scope = Mapping[Any, Mapping[str, Any]]

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from asyncmon.tf1.rnn import static_bidirectional_rnn as static_bidirectional_rnn
-from asyncmon.tf1.rnn import static_rnn as static_rnn
+from asyncmon.tf1.rnn import *
 from asyncmon.tf1.rnn_cell import *
 
 

@@ -8,15 +8,7 @@ from collections.abc import Mapping
 from numbers import Integral, Number
 from typing import Any
 
-from asyncmon.distributed import (
-    GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy,
-)
-from asyncmon.distributed import (
-    RandomStrategy as RandomStrategy,
-)
-from asyncmon.distributed import (
-    byte_size_load_fn as byte_size_load_fn,
-)
+from asyncmon.distributed import *
 
 _ASSIGNMENT = re.compile(
     r"(?P<name>[a-zA-Z][\w.]*)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,\s*)"

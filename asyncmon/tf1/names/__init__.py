@@ -1,8 +1,8 @@
 """Advice on a missing name: where it is, what to use instead, or the closest name.
 
-``names.txt`` lists the names of TF1, ``hints.txt`` the replacements of missing ones. Both are read at
-the first access to a missing name. :mod:`asyncmon` registers this module as the adviser of
-:mod:`asyncmon.system.missing_names`.
+``names.txt`` lists the names of TF1, which :mod:`asyncmon.tf1.namespaces` shows; ``hints.txt``, read at
+the first access to a missing name, the replacements of missing ones. :mod:`asyncmon` registers this
+module as the adviser of :mod:`asyncmon.system.missing_names`.
 """
 
 from __future__ import annotations
