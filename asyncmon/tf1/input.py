@@ -186,20 +186,13 @@ def _shape(columns: Sequence[g.Tensor], enqueue_many: bool, pads: bool) -> g.Ten
 
 
 def _batch(
-    kind: Any,
-    examples: Sequence[_Example],
-    batch_size: Any,
-    capacity: int,
-    enqueue_many: bool,
-    shapes: Any,
-    smaller: bool,
-    name: str | None,
-    default_name: str,
-    num_threads: int = 1,
-    minimum: int | None = None,
-    **options: Any,
-) -> Any:
-    """Return the batch dequeued from a new queue of this kind; ``minimum`` is for shuffling."""
+    own: str, examples: Sequence[_Example], batch_size: Any, capacity: int, enqueue_many: bool,
+    shapes: Any, allow_smaller_final_batch: bool, name: str | None, dynamic_pad: bool = False,
+    num_threads: int = 1, min_after_dequeue: int | None = None, **options: Any,
+) -> Any:  # fmt: skip
+    minimum = min_after_dequeue
+    kind: Any = g.FIFOQueue if minimum is None else g.RandomShuffleQueue
+    kind = g.PaddingFIFOQueue if dynamic_pad else kind
     if not examples:
         raise ValueError("Expected at least one set of tensors.")
     if len({len(example) for example in examples if isinstance(example, list | tuple)}) > 1:
@@ -207,7 +200,7 @@ def _batch(
     if minimum is not None and capacity <= minimum:
         raise ValueError(f"capacity {capacity} must be bigger than min_after_dequeue {minimum}.")
     keys = sorted(examples[0]) if isinstance(examples[0], Mapping) else None
-    with g.name_scope(name, default_name) as scope:
+    with g.name_scope(name, own) as scope:
         rows = [_tensors(example, keys) for example in examples]
         first, *others = [[tensor.dtype for tensor in row] for row in rows]
         for found in others:
@@ -215,10 +208,7 @@ def _batch(
                 types = [[dtype.name for dtype in one] for one in (first, found)]
                 raise TypeError(f"Expected types to be consistent: {types[0]} vs. {types[1]}.")
         if shapes is None:
-            shapes = [
-                _shape(columns, enqueue_many, kind is g.PaddingFIFOQueue)
-                for columns in zip(*rows, strict=True)
-            ]
+            shapes = [_shape(columns, enqueue_many, dynamic_pad) for columns in zip(*rows, strict=True)]
         limits = [capacity] if minimum is None else [capacity, minimum]
         queue = kind(*limits, first, shapes, **options)
         ops = [queue.enqueue_many(row) if enqueue_many else queue.enqueue(row) for row in rows]
@@ -228,68 +218,41 @@ def _batch(
         if minimum is not None:
             full, tag = g.maximum(0, full - minimum), f"fraction_over_{minimum}_of_{room}_full"
         scalar(tag, g.multiply(g.cast(full, g.float32), 1.0 / room))
-        dequeued = (queue.dequeue_up_to if smaller else queue.dequeue_many)(batch_size, name=scope)
+        dequeue = queue.dequeue_up_to if allow_smaller_final_batch else queue.dequeue_many
+        dequeued = dequeue(batch_size, name=scope)
         if keys is None:
             return dequeued
         return dict(zip(keys, dequeued if isinstance(dequeued, list) else [dequeued], strict=True))
 
 
-# fmt: off
-def batch(
-    tensors: _Example, batch_size: Any,
-    num_threads: int = 1, capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
-    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return batches of examples in their order. TF1: same name. See the module."""
-    return _batch(
-        g.PaddingFIFOQueue if dynamic_pad else g.FIFOQueue, [tensors], batch_size, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "batch", num_threads,
-        shared_name=shared_name,
-    )
+def _batching(own: str, doc: str, *, shuffle: bool = False) -> Any:
+    """Return a batching function, of several sources if its name ends with "join"."""
+    source, threads = "tensors", {"num_threads": 1}
+    if own.endswith("join"):
+        source, threads = "tensors_list", {}
+    chosen: dict[str, Any] = {**threads, "capacity": 32}
+    pads = {"dynamic_pad": False}
+    if shuffle:
+        chosen = {"capacity": REQUIRED, "min_after_dequeue": REQUIRED, **threads, "seed": None}
+        pads = {}
+
+    def batched(**given: Any) -> Any:
+        examples = given.pop(source)
+        return _batch(own, [examples] if threads else examples, **given)
+
+    arguments = {
+        source: REQUIRED, "batch_size": REQUIRED, **chosen, "enqueue_many": False, "shapes": None,
+        **pads, "allow_smaller_final_batch": False, "shared_name": None, "name": None,
+    }  # fmt: skip
+    return function_of(own, f"Return {doc}. TF1: same name. See the module.", arguments, batched)
 
 
-def batch_join(
-    tensors_list: Sequence[_Example], batch_size: Any,
-    capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
-    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return batches of examples from several sources. TF1: same name. See the module."""
-    return _batch(
-        g.PaddingFIFOQueue if dynamic_pad else g.FIFOQueue, tensors_list, batch_size, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "batch_join",
-        shared_name=shared_name,
-    )
-
-
-def shuffle_batch(
-    tensors: _Example, batch_size: Any, capacity: int, min_after_dequeue: int,
-    num_threads: int = 1, seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
-    allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return batches of examples in random order. TF1: same name. See the module."""
-    return _batch(
-        g.RandomShuffleQueue, [tensors], batch_size, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch", num_threads,
-        min_after_dequeue, seed=seed, shared_name=shared_name,
-    )
-
-
-def shuffle_batch_join(
-    tensors_list: Sequence[_Example], batch_size: Any, capacity: int, min_after_dequeue: int,
-    seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
-    allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return random batches of examples from several sources. TF1: same name. See the module."""
-    return _batch(
-        g.RandomShuffleQueue, tensors_list, batch_size, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch_join", 1,
-        min_after_dequeue, seed=seed, shared_name=shared_name,
-    )
-# fmt: on
+batch = _batching("batch", "batches of examples in their order")
+batch_join = _batching("batch_join", "batches of examples from several sources")
+shuffle_batch = _batching("shuffle_batch", "batches of examples in random order", shuffle=True)
+shuffle_batch_join = _batching(
+    "shuffle_batch_join", "random batches of examples from several sources", shuffle=True
+)
 
 
 # --- batches of chosen examples -------------------------------------------------------------------
