@@ -32,7 +32,6 @@ from asyncmon.tf1.file_ops import *
 from asyncmon.tf1.functional_ops import *
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.old_names import *
-from asyncmon.tf1.ops.csv_records import *
 from asyncmon.tf1.ops.matrices import *
 from asyncmon.tf1.ops.segments import *
 from asyncmon.tf1.ops.sequences import *

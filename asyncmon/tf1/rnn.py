@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from asyncmon import graph as tf
@@ -188,28 +189,34 @@ def bidirectional_dynamic_rnn(
     Returns:
         The outputs of both cells, in order of time, and their final states.
     """
-    _check_cell(cell_fw)
-    _check_cell(cell_bw)
+
+    def turned(steps: Any) -> Any:
+        return map_structure(backward, steps)
+
+    def backward(x: Any) -> tf.Tensor:
+        x, axis = tf.convert_to_tensor(x), int(not time_major)
+        if sequence_length is None:
+            return tf.reverse(x, [axis])
+        return reverse_sequence(x, sequence_length, axis, 1 - axis)
+
+    run = partial(dynamic_rnn, sequence_length=sequence_length, dtype=dtype, time_major=time_major)
+    cells = (cell_fw, initial_state_fw), (cell_bw, initial_state_bw)
+    there, back, states = _both_ways(run, cells, inputs, turned, scope)
+    return (there, back), states
+
+
+def _both_ways(run: Any, cells: Any, inputs: Any, turned: Any, scope: Scope) -> tuple[Any, Any, Any]:
+    """Run one cell over the inputs and another one over the reversed inputs."""
+    for cell, _ in cells:
+        _check_cell(cell)
+    found: list[Any] = []
     with tf.variable_scope(scope or "bidirectional_rnn"):
-        with tf.variable_scope("fw") as forward:
-            there = dynamic_rnn(
-                cell_fw, inputs, sequence_length, initial_state_fw, dtype,
-                time_major=time_major, scope=forward,
-            )  # fmt: skip
-        with tf.variable_scope("bw") as backward:
-
-            def turned(x: Any) -> tf.Tensor:
-                x, axis = tf.convert_to_tensor(x), int(not time_major)
-                if sequence_length is None:
-                    return tf.reverse(x, [axis])
-                return reverse_sequence(x, sequence_length, axis, 1 - axis)
-
-            outputs, state = dynamic_rnn(
-                cell_bw, map_structure(turned, inputs), sequence_length, initial_state_bw, dtype,
-                time_major=time_major, scope=backward,
-            )  # fmt: skip
-        back = map_structure(turned, outputs)
-    return (there[0], back), (there[1], state)
+        for part, (cell, state) in zip(("fw", "bw"), cells, strict=True):
+            with tf.variable_scope(part) as inside:
+                steps = turned(inputs) if found else inputs
+                found.append(run(cell, steps, initial_state=state, scope=inside))
+    (there, first), (back, last) = found
+    return there, turned(back), (first, last)
 
 
 def static_rnn(
@@ -269,16 +276,10 @@ def static_bidirectional_rnn(
         ]
         return [nest.pack_like(steps[0], leaves) for leaves in zip(*parts, strict=True)]
 
-    with tf.variable_scope(scope or "bidirectional_rnn"):
-        with tf.variable_scope("fw") as forward:
-            there, state_fw = static_rnn(
-                cell_fw, inputs, initial_state_fw, dtype, sequence_length, scope=forward
-            )
-        with tf.variable_scope("bw") as backward:
-            back, state_bw = static_rnn(
-                cell_bw, turned(inputs), initial_state_bw, dtype, sequence_length, scope=backward
-            )
-    pairs = zip(there, turned(back), strict=True)
+    run = partial(static_rnn, dtype=dtype, sequence_length=sequence_length)
+    cells = (cell_fw, initial_state_fw), (cell_bw, initial_state_bw)
+    there, back, states = _both_ways(run, cells, inputs, turned, scope)
+    pairs = zip(there, back, strict=True)
     joined = [map_structure(lambda *two: tf.concat(two, 1), x, y) for x, y in pairs]
-    return joined, state_fw, state_bw
+    return joined, *states
 # fmt: on

@@ -118,7 +118,7 @@ ACTIVATIONS = [
 def _for_ports(x: Any) -> Any:
     ids, texts = tf.constant([1, 0, 1, 0]), tf.constant(["1", "2"])
     return [
-        tf.create_op("Zero", (ids,)), tf.create_op("CheckLimit", (ids[0],), {"limit": 3}),
+        tf.create_op("CheckLimit", (ids[0],), {"limit": 3}),
         tf.create_op("CheckCoordinates", (ids[:, None],), {"shape": (2,)}),
         ports.reverse_sequence(x, ids, 1), ports.searchsorted(x, x),
         ports.sparse_to_dense([1], [3], x[0, :1]), ports.sequence_mask(ids),

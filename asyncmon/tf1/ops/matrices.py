@@ -6,60 +6,55 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import axes_of, convert_to_tensor, name_scope
+from asyncmon import graph as g
+from asyncmon.graph.core import rules
+from asyncmon.graph.core.build import axes_of
 from asyncmon.graph.core.convert import renamed_argument
-from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import merge
-from asyncmon.graph.ops.basic import cast
-from asyncmon.graph.ops.create import range
-from asyncmon.graph.ops.elementwise import abs, sqrt
-from asyncmon.graph.ops.gather import gather, scatter_nd
-from asyncmon.graph.ops.join import concat
-from asyncmon.graph.ops.reduce import reduce_max, reduce_prod, reduce_sum
-from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape
 
-_OF_DIAGONALS = (*rules.FLOATS, dtypes.int32, dtypes.int64, *rules.COMPLEX)
+_OF_DIAGONALS = (*rules.FLOATS, g.int32, g.int64, *rules.COMPLEX)
 
 
 # --- diagonals ------------------------------------------------------------------------------------
-def diag(diagonal: Any, name: str | None = None) -> Tensor:
+def diag(diagonal: Any, name: str | None = None) -> g.Tensor:
     """Return a tensor of twice the rank with the elements on its diagonal. TF1: ``tf.diag``."""
-    with name_scope(name, "Diag"):
-        x = convert_to_tensor(diagonal)
+    with g.name_scope(name, "Diag"):
+        x = g.convert_to_tensor(diagonal)
         rules.check_dtype(x.dtype, _OF_DIAGONALS, "diagonal")
         rules.with_rank_at_least(x.spec.shape, 1)
-        sizes, flat = shape(x), reshape(x, [-1])
-        count = shape(flat)[0]
-        spread = scatter_nd(expand_dims(_positions(count), 1), flat, expand_dims(count * count, 0))
-        result = reshape(spread, concat([sizes, sizes], 0))
+        sizes, flat = g.shape(x), g.reshape(x, [-1])
+        count = g.shape(flat)[0]
+        spread = g.scatter_nd(
+            g.expand_dims(_positions(count), 1), flat, g.expand_dims(count * count, 0)
+        )
+        result = g.reshape(spread, g.concat([sizes, sizes], 0))
         if x.spec.shape is not None:
             result.set_shape(x.spec.shape * 2)
         return result
 
 
-def diag_part(input: Any, name: str | None = None) -> Tensor:
+def diag_part(input: Any, name: str | None = None) -> g.Tensor:
     """Return the diagonal of a tensor whose shape is some sizes twice. TF1: ``tf.diag_part``.
 
     Raises:
         ValueError: the rank is not known, odd or zero, or the shape is none of these.
     """
-    with name_scope(name, "DiagPart"):
-        x = convert_to_tensor(input)
+    with g.name_scope(name, "DiagPart"):
+        x = g.convert_to_tensor(input)
         known = x.spec.shape
         if not known or len(known) % 2:
             raise ValueError(f"diag_part() needs a known even rank of at least 2, got {x!r}.")
         half = len(known) // 2
         kept = merge(known[:half], known[half:])
-        sizes = shape(x)[:half]
-        result = reshape(gather(reshape(x, [-1]), _positions(reduce_prod(sizes))), sizes)
+        sizes = g.shape(x)[:half]
+        result = g.reshape(g.gather(g.reshape(x, [-1]), _positions(g.reduce_prod(sizes))), sizes)
         result.set_shape(kept)
         return result
 
 
-def _positions(count: Tensor) -> Tensor:
+def _positions(count: g.Tensor) -> g.Tensor:
     """Return the positions of the diagonal in the elements of a square matrix of this size."""
-    return range(count) * (count + 1)
+    return g.range(count) * (count + 1)
 
 
 # --- norms ----------------------------------------------------------------------------------------
@@ -70,7 +65,7 @@ def norm(
     keepdims: bool | None = None,
     name: str | None = None,
     keep_dims: bool | None = None,
-) -> Tensor:
+) -> g.Tensor:
     """Return the norms of vectors or matrices. TF1: ``tf.norm``.
 
     Args:
@@ -94,21 +89,21 @@ def norm(
     ):
         kind = "matrix" if matrix else "vector"
         raise ValueError(f"'ord' is not supported as a {kind} norm, got {ord!r}")
-    with name_scope(name, "norm"):
-        x = convert_to_tensor(tensor)
-        size = abs(x)
+    with g.name_scope(name, "norm"):
+        x = g.convert_to_tensor(tensor)
+        size = g.abs(x)
         if ord in ("euclidean", "fro", 2):
-            squares = reduce_sum(size * size, axes, True)
-            result = sqrt(squares)
+            squares = g.reduce_sum(size * size, axes, True)
+            result = g.sqrt(squares)
         elif matrix:
             assert isinstance(axes, tuple)
             down, across = axes if ord == 1 else axes[::-1]
-            result = reduce_max(reduce_sum(size, down, True), across, True)
+            result = g.reduce_max(g.reduce_sum(size, down, True), across, True)
         elif ord == np.inf:
-            result = reduce_max(size, axes, True)
+            result = g.reduce_max(size, axes, True)
         elif ord == 1:
-            result = reduce_sum(size, axes, True)
+            result = g.reduce_sum(size, axes, True)
         else:
-            result = reduce_sum(size**ord, axes, True) ** (1.0 / ord)
-        result = result if keep else reduce_sum(result, axes)
-        return cast(result, x.dtype)  # that of complex numbers is complex, too
+            result = g.reduce_sum(size**ord, axes, True) ** (1.0 / ord)
+        result = result if keep else g.reduce_sum(result, axes)
+        return g.cast(result, x.dtype)  # that of complex numbers is complex, too

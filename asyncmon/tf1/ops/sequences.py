@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 import numpy as np
 
+from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import (
-    convert_to_tensor,
-    create_op,
-    name_scope,
-    shape_tensor,
-)
-from asyncmon.graph.core.convert import is_tensor_like, renamed_argument, static_int
-from asyncmon.graph.core.dtypes import DType
-from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
-from asyncmon.graph.core.rules import shape_from
+from asyncmon.graph.core import rules
+from asyncmon.graph.core.build import shape_tensor
+from asyncmon.graph.core.convert import renamed_argument, static_int
+from asyncmon.graph.core.op import ZERO
 from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array, nd_index
-from asyncmon.graph.ops.basic import cast
-from asyncmon.graph.ops.create import range
-from asyncmon.graph.ops.gather import gather_nd
 from asyncmon.graph.ops.join import check_one_dtype
-from asyncmon.graph.ops.reduce import reduce_max, reduce_sum
-from asyncmon.graph.ops.shape_ops import broadcast_to, expand_dims, reshape, shape
-
-_INTS = (dtypes.int32, dtypes.int64)
 
 
 # --- sequences ------------------------------------------------------------------------------------
 def sequence_mask(
-    lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, name: str | None = None
-) -> Tensor:
+    lengths: Any, maxlen: Any = None, dtype: Any = g.bool, name: str | None = None
+) -> g.Tensor:
     """Return for each length a row that is true up to it. TF1: ``tf.sequence_mask``.
 
     Args:
@@ -47,23 +32,18 @@ def sequence_mask(
     Raises:
         ValueError: ``maxlen`` is no scalar.
     """
-    with name_scope(name, "SequenceMask"):
-        counts = convert_to_tensor(lengths)
+    with g.name_scope(name, "SequenceMask"):
+        counts = g.convert_to_tensor(lengths)
         if maxlen is None and counts.spec.value is not None:
-            size = convert_to_tensor(counts.spec.value.max(initial=0))
+            size = g.convert_to_tensor(counts.spec.value.max(initial=0))
         elif maxlen is None:
-            size = create_op("Maximum", (create_op("Zero", (counts,)), reduce_max(counts)))
+            size = g.maximum(g.constant(0, counts.dtype), g.reduce_max(counts))
         else:
-            size = convert_to_tensor(maxlen)
+            size = g.convert_to_tensor(maxlen)
         if size.spec.shape not in ((), None):
             raise ValueError(f"maxlen must be scalar for sequence_mask, got {maxlen!r}.")
-        start, step = (cast(n, size.dtype) for n in (0, 1))
-        row = range(start, size, step)
-        mask = create_op("Less", (row, cast(expand_dims(counts, -1), size.dtype)))
-        return cast(mask, dtype)
-
-
-register(OpDef("Zero", lambda x: x.dtype.type(0), lambda x: Spec(x.dtype, ()), ZERO))
+        row = g.range(g.constant(0, size.dtype), size, g.constant(1, size.dtype))
+        return g.cast(row < g.cast(g.expand_dims(counts, -1), size.dtype), dtype)
 
 
 def _reversed_sequence(x: Array, lengths: Array, *, seq: int, batch: int) -> Array:
@@ -83,22 +63,22 @@ def _reversed_sequence(x: Array, lengths: Array, *, seq: int, batch: int) -> Arr
     return np.moveaxis(result, (0, 1), (batch, seq))
 
 
-def _reversed_rule(x: Spec, lengths: Spec, *, seq: int, batch: int) -> Spec:
-    rules.check_dtype(lengths.dtype, _INTS, "seq_lengths")
+def _reversed_rule(x: g.Spec, lengths: g.Spec, *, seq: int, batch: int) -> g.Spec:
+    rules.check_dtype(lengths.dtype, rules.INTS, "seq_lengths")
     (count,) = rules.with_rank(lengths.shape, 1)
     if x.shape is None:
-        return Spec(x.dtype, None)
+        return g.Spec(x.dtype, None)
     for axis, what in ((seq, "seq_dim"), (batch, "batch_dim")):
         if not 0 <= axis < len(x.shape):
             raise ValueError(f"{what} must be < input rank ({axis} vs. {len(x.shape)})")
     if seq == batch:
         raise ValueError(f"batch_dim == seq_dim == {seq}")
     size = merge_dim(x.shape[batch], count)
-    return Spec(x.dtype, (*x.shape[:batch], size, *x.shape[batch + 1 :]))
+    return g.Spec(x.dtype, (*x.shape[:batch], size, *x.shape[batch + 1 :]))
 
 
-register(OpDef("ReverseSequence", _reversed_sequence, _reversed_rule, lambda op, grad:
-    [create_op("ReverseSequence", (grad, op.inputs[1]), op.attrs), None]))  # fmt: skip
+g.register(g.OpDef("ReverseSequence", _reversed_sequence, _reversed_rule, lambda op, grad:
+    [g.create_op("ReverseSequence", (grad, op.inputs[1]), op.attrs), None]))  # fmt: skip
 
 
 def reverse_sequence(
@@ -109,7 +89,7 @@ def reverse_sequence(
     name: str | None = None,
     seq_dim: int | None = None,
     batch_dim: int | None = None,
-) -> Tensor:
+) -> g.Tensor:
     """Return sequences with their first ``seq_lengths[i]`` elements reversed. TF1: same name.
 
     Args:
@@ -126,10 +106,10 @@ def reverse_sequence(
     if seq is None:
         raise ValueError("reverse_sequence() needs seq_axis.")
     attrs = {"seq": static_int(seq, "seq_axis"), "batch": static_int(batch or 0, "batch_axis")}
-    return create_op("ReverseSequence", (convert_to_tensor(input), seq_lengths), attrs, name)
+    return g.create_op("ReverseSequence", (g.convert_to_tensor(input), seq_lengths), attrs, name)
 
 
-def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Tensor]:
+def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[g.Tensor]:
     """Return vectors repeated over a grid, a tensor for each of them. TF1: ``tf.meshgrid``.
 
     Args:
@@ -142,22 +122,22 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[T
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"Argument `indexing` must be 'xy' or 'ij', got {indexing!r}.")
-    with name_scope(name, "meshgrid"):
-        vectors = [reshape(convert_to_tensor(arg), [-1]) for arg in args]
+    with g.name_scope(name, "meshgrid"):
+        vectors = [g.reshape(g.convert_to_tensor(arg), [-1]) for arg in args]
         check_one_dtype("meshgrid", [vector.spec for vector in vectors])
-        order = list(builtins.range(len(vectors)))
+        order = list(range(len(vectors)))
         if indexing == "xy" and len(order) > 1:
             order[:2] = [1, 0]
-        sizes = [shape(vectors[i])[0] for i in order]
+        sizes = [g.shape(vectors[i])[0] for i in order]
         result = []
         for i, vector in enumerate(vectors):
-            ones = [-1 if order[at] == i else 1 for at in builtins.range(len(order))]
-            result.append(broadcast_to(reshape(vector, ones), sizes))
+            ones = [-1 if order[at] == i else 1 for at in range(len(order))]
+            result.append(g.broadcast_to(g.reshape(vector, ones), sizes))
         return result
 
 
 # --- positions in sorted sequences ----------------------------------------------------------------
-def _searchsorted(rows: Array, values: Array, *, side: Any, out_type: DType) -> Array:
+def _searchsorted(rows: Array, values: Array, *, side: Any, out_type: g.DType) -> Array:
     if rows.shape[:-1] != values.shape[:-1]:
         raise InvalidArgumentError(
             f"Leading dimensions must be equal, got {list(rows.shape)} and {list(values.shape)}"
@@ -168,25 +148,25 @@ def _searchsorted(rows: Array, values: Array, *, side: Any, out_type: DType) -> 
     return result
 
 
-def _searchsorted_rule(rows: Spec, values: Spec, *, side: str, out_type: DType) -> Spec:
+def _searchsorted_rule(rows: g.Spec, values: g.Spec, *, side: str, out_type: g.DType) -> g.Spec:
     rules.check_same_dtype("SearchSorted", rows, values, ("sorted_inputs", "values"))
     rules.with_rank_at_least(rows.shape, 1)
     rules.with_rank_at_least(values.shape, 1)
     if rows.shape is not None and values.shape is not None:
         merge(rows.shape[:-1], values.shape[:-1])
-    return Spec(out_type, values.shape)
+    return g.Spec(out_type, values.shape)
 
 
-register(OpDef("SearchSorted", _searchsorted, _searchsorted_rule, ZERO))
+g.register(g.OpDef("SearchSorted", _searchsorted, _searchsorted_rule, ZERO))
 
 
 def searchsorted(
     sorted_sequence: Any,
     values: Any,
     side: str = "left",
-    out_type: Any = dtypes.int32,
+    out_type: Any = g.int32,
     name: str | None = None,
-) -> Tensor:
+) -> g.Tensor:
     """Return where each value would go in a sorted row, the last dimension. TF1: same name.
 
     Args:
@@ -201,11 +181,11 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise ValueError(f"side must be either 'right' or 'left', got {side!r}.")
-    rows = convert_to_tensor(sorted_sequence)
-    found = convert_to_tensor(values, None if hasattr(values, "dtype") else rows.dtype)
-    output = dtypes.as_dtype(out_type)
-    rules.check_dtype(output, _INTS, "out_type")
-    return create_op("SearchSorted", (rows, found), {"side": side, "out_type": output}, name)
+    rows = g.convert_to_tensor(sorted_sequence)
+    found = g.convert_to_tensor(values, None if hasattr(values, "dtype") else rows.dtype)
+    output = g.as_dtype(out_type)
+    rules.check_dtype(output, rules.INTS, "out_type")
+    return g.create_op("SearchSorted", (rows, found), {"side": side, "out_type": output}, name)
 
 
 # --- sparse_to_dense ------------------------------------------------------------------------------
@@ -237,26 +217,27 @@ def _coordinates(indices: Array, rank: int) -> Array:
     return np.reshape(indices, (-1, 1)) if rank == 1 else np.reshape(indices, (1, -1))
 
 
-def _to_dense_rule(indices: Spec, sizes: Spec, values: Spec, default: Spec, **_attrs: Any) -> Spec:
-    rules.check_dtype(indices.dtype, _INTS, "sparse_indices")
+def _to_dense_rule(
+    indices: g.Spec, sizes: g.Spec, values: g.Spec, default: g.Spec, **_attrs: Any
+) -> g.Spec:
+    rules.check_dtype(indices.dtype, rules.INTS, "sparse_indices")
     rules.check_same_dtype("SparseToDense", indices, sizes, ("sparse_indices", "output_shape"))
     rules.check_same_dtype("SparseToDense", values, default, ("sparse_values", "default_value"))
     rules.with_rank(default.shape, 0)
-    return Spec(values.dtype, shape_from(sizes))
+    return g.Spec(values.dtype, rules.shape_from(sizes))
 
 
-def _to_dense_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+def _to_dense_gradient(op: g.Operation, grad: g.Tensor) -> list[g.Tensor | None]:
     indices, _, values, default = op.inputs
-    mask = create_op(op.type, (*op.inputs[:2], create_op("ZerosLike", (values,)),
-        create_op("OnesLike", (default,))), op.attrs)  # fmt: skip
-    at = create_op("Reshape", (indices, [-1, grad.shape.ndims or 1]))
-    of_values = gather_nd(grad, at)
+    filled = (*op.inputs[:2], g.zeros_like(values), g.ones_like(default))
+    mask = g.create_op(op.type, filled, op.attrs)
+    of_values = g.gather_nd(grad, g.reshape(indices, [-1, grad.shape.ndims or 1]))
     if values.shape.ndims == 0:
-        of_values = reduce_sum(of_values)
-    return [None, None, of_values, reduce_sum(grad * mask)]
+        of_values = g.reduce_sum(of_values)
+    return [None, None, of_values, g.reduce_sum(grad * mask)]
 
 
-register(OpDef("SparseToDense", _to_dense, _to_dense_rule, _to_dense_gradient))
+g.register(g.OpDef("SparseToDense", _to_dense, _to_dense_rule, _to_dense_gradient))
 
 
 def sparse_to_dense(
@@ -266,7 +247,7 @@ def sparse_to_dense(
     default_value: Any = 0,
     validate_indices: bool = True,
     name: str | None = None,
-) -> Tensor:
+) -> g.Tensor:
     """Return a tensor with values at some places and another one elsewhere. TF1: same name.
 
     Args:
@@ -279,14 +260,14 @@ def sparse_to_dense(
 
     InvalidArgumentError in the run for coordinates out of range.
     """
-    at, values = convert_to_tensor(sparse_indices), convert_to_tensor(sparse_values)
-    rules.check_dtype(at.dtype, _INTS, "sparse_indices")
+    at, values = g.convert_to_tensor(sparse_indices), g.convert_to_tensor(sparse_values)
+    rules.check_dtype(at.dtype, rules.INTS, "sparse_indices")
     sizes = shape_tensor(output_shape)
-    if not is_tensor_like(output_shape):
-        sizes = cast(sizes, at.dtype)
+    if not g.is_tensor_like(output_shape):
+        sizes = g.cast(sizes, at.dtype)
     default: Any = default_value
     if type(default) is int and default == 0:
-        default = b"" if values.dtype is dtypes.string else values.dtype.numpy.type(0)
-    default = convert_to_tensor(default, values.dtype)
+        default = b"" if values.dtype is g.string else values.dtype.numpy.type(0)
+    default = g.convert_to_tensor(default, values.dtype)
     attrs = {"validate_indices": validate_indices}
-    return create_op("SparseToDense", (at, sizes, values, default), attrs, name)
+    return g.create_op("SparseToDense", (at, sizes, values, default), attrs, name)

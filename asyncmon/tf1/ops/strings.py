@@ -1,23 +1,23 @@
-"""Convert strings, which are bytes, to numbers: from text or from memory."""
+"""Convert strings, which are bytes, to numbers: from text, CSV or memory."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import create_op
+from asyncmon.graph.core import rules
 from asyncmon.graph.core.convert import renamed_argument
-from asyncmon.graph.core.dtypes import DType
-from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO
 from asyncmon.graph.numerics.arrays import Array
 
-_STRING = (dtypes.string,)
-NUMERIC = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
+_STRING = (g.string,)
+_NUMERIC = (g.float32, g.float64, g.int32, g.int64)
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ _NUMBER = re.compile(
 _INTEGER = re.compile(rb"\s*-?\d+\s*")
 
 
-def parsed(text: bytes, dtype: DType) -> Any:
+def _parsed(text: bytes, dtype: g.DType) -> Any:
     """Parse a number; ValueError if it is invalid or out of range."""
     if dtype.is_floating:
         if not _NUMBER.fullmatch(text):
@@ -41,10 +41,10 @@ def parsed(text: bytes, dtype: DType) -> Any:
     return number
 
 
-def _to_number(x: Array, *, out_type: DType) -> Array:
+def _to_number(x: Array, *, out_type: g.DType) -> Array:
     def parse(text: bytes) -> Any:
         try:
-            return parsed(text, out_type)
+            return _parsed(text, out_type)
         except ValueError:
             shown = text.decode(errors="backslashreplace")
             raise InvalidArgumentError(
@@ -54,30 +54,30 @@ def _to_number(x: Array, *, out_type: DType) -> Array:
     return np.asarray(np.frompyfunc(parse, 1, 1)(x), out_type.numpy)
 
 
-def _to_number_rule(x: Spec, *, out_type: DType) -> Spec:
+def _to_number_rule(x: g.Spec, *, out_type: g.DType) -> g.Spec:
     rules.check_dtype(x.dtype, _STRING, "string_tensor")
-    rules.check_dtype(out_type, NUMERIC, "out_type")
-    return Spec(out_type, x.shape)
+    rules.check_dtype(out_type, _NUMERIC, "out_type")
+    return g.Spec(out_type, x.shape)
 
 
-register(OpDef("StringToNumber", _to_number, _to_number_rule, ZERO))
+g.register(g.OpDef("StringToNumber", _to_number, _to_number_rule, ZERO))
 
 
 def string_to_number(
     string_tensor: Any = None,
-    out_type: Any = dtypes.float32,
+    out_type: Any = g.float32,
     name: str | None = None,
     input: Any = None,
-) -> Tensor:
+) -> g.Tensor:
     """Parse numbers: float32, float64, int32 or int64. TF1: same name.
 
     InvalidArgumentError in the run for other text, and numbers out of the range of the dtype.
     """
     texts = renamed_argument("input", input, "string_tensor", string_tensor)
-    return create_op("StringToNumber", (texts,), {"out_type": dtypes.as_dtype(out_type)}, name)
+    return g.create_op("StringToNumber", (texts,), {"out_type": g.as_dtype(out_type)}, name)
 
 
-def _decode_raw(x: Array, *, out_type: DType, little_endian: bool) -> Array:
+def _decode_raw(x: Array, *, out_type: g.DType, little_endian: bool) -> Array:
     dtype, texts = out_type.numpy.newbyteorder("<" if little_endian else ">"), x.reshape(-1).tolist()
     length = len(texts[0]) if texts else 0
     for text in texts:
@@ -95,13 +95,13 @@ def _decode_raw(x: Array, *, out_type: DType, little_endian: bool) -> Array:
     return values.reshape(*x.shape, length // dtype.itemsize)
 
 
-def _decode_raw_rule(x: Spec, *, out_type: DType, little_endian: bool) -> Spec:
+def _decode_raw_rule(x: g.Spec, *, out_type: g.DType, little_endian: bool) -> g.Spec:
     rules.check_dtype(x.dtype, _STRING, "bytes")
-    rules.check_dtype(out_type, (*rules.NUMBERS, dtypes.bool), "out_type")
-    return Spec(out_type, None if x.shape is None else (*x.shape, None))
+    rules.check_dtype(out_type, (*rules.NUMBERS, g.bool), "out_type")
+    return g.Spec(out_type, None if x.shape is None else (*x.shape, None))
 
 
-register(OpDef("DecodeRaw", _decode_raw, _decode_raw_rule, ZERO))
+g.register(g.OpDef("DecodeRaw", _decode_raw, _decode_raw_rule, ZERO))
 
 
 def decode_raw(
@@ -110,11 +110,155 @@ def decode_raw(
     little_endian: bool = True,
     name: str | None = None,
     bytes: Any = None,
-) -> Tensor:
+) -> g.Tensor:
     """Decode the bytes of strings as numbers along a new last dimension. TF1: same name.
 
     InvalidArgumentError in the run for strings of different lengths, or not of a multiple of the size.
     """
     texts = renamed_argument("input_bytes", input_bytes, "bytes", bytes)
-    attrs = {"out_type": dtypes.as_dtype(out_type), "little_endian": little_endian}
-    return create_op("DecodeRaw", (texts,), attrs, name)
+    attrs = {"out_type": g.as_dtype(out_type), "little_endian": little_endian}
+    return g.create_op("DecodeRaw", (texts,), attrs, name)
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+def _decode_csv(
+    records: Array,
+    *defaults: Array,
+    delimiter: str,
+    quotes: bool,
+    na_value: str,
+    columns: tuple[int, ...],
+    types: tuple[g.DType, ...],
+) -> Any:
+    lines = [line.decode("latin-1") for line in records.reshape(-1).tolist()]
+    found: list[list[Any]] = [[] for _ in defaults]
+    for number, line in enumerate(lines):
+        fields = _fields(line, delimiter, quotes, number)
+        if columns:
+            if columns[-1] >= len(fields):
+                raise InvalidArgumentError(
+                    f"Expect field {columns[-1]} but have {len(fields)} fields in record {number}"
+                )
+            fields = [fields[i] for i in columns]
+        if len(fields) != len(defaults):
+            raise InvalidArgumentError(
+                f"Expect {len(defaults)} fields but have {len(fields)} in record {number}"
+            )
+        for i, (field, default, dtype) in enumerate(zip(fields, defaults, types, strict=True)):
+            missing = field in ("", na_value)
+            found[i].append(
+                _default(default, i, number) if missing else _field(field, dtype, i, number)
+            )
+    arrays = [np.empty(records.shape, dtype.numpy) for dtype in types]
+    for array, values in zip(arrays, found, strict=True):
+        array.reshape(-1)[...] = values
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _fields(line: str, delimiter: str, quotes: bool, number: int) -> list[str]:
+    fields, start, end = [], 0, -1
+    while end < len(line):
+        if quotes and line.startswith('"', start):
+            field, end = _quoted(line, start + 1, number)
+            if line[end : end + 1] not in ("", delimiter):
+                raise InvalidArgumentError(f"Text after a closing quote in record {number}: {line!r}")
+        else:
+            end = line.find(delimiter, start)
+            end = len(line) if end < 0 else end
+            field = line[start:end]
+            if any(sign in field for sign in ('"\n\r' if quotes else "\n\r")):
+                raise InvalidArgumentError(
+                    f"Unquoted fields cannot have quotes or line ends inside, record {number}: {line!r}"
+                )
+        fields.append(field)
+        start = end + 1
+    return fields
+
+
+def _quoted(line: str, start: int, number: int) -> tuple[str, int]:
+    """Return the quoted field whose text begins at ``start``, and the index after it."""
+    parts = []
+    while (end := line.find('"', start)) >= 0:
+        parts.append(line[start:end])
+        if not line.startswith('"', end + 1):
+            return '"'.join(parts), end + 1
+        start = end + 2
+    raise InvalidArgumentError(f"A quoted field in record {number} has no end: {line!r}")
+
+
+def _default(default: Array, field: int, record: int) -> Any:
+    if not np.size(default):
+        raise InvalidArgumentError(f"Field {field} is required but missing in record {record}!")
+    return np.reshape(default, -1)[0]
+
+
+def _field(text: str, dtype: g.DType, field: int, record: int) -> Any:
+    data = text.encode("latin-1")
+    if dtype is g.string:
+        return data
+    try:
+        return _parsed(data, dtype)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"Field {field} in record {record} is not a valid {dtype.name}: {text}"
+        ) from None
+
+
+def _decode_csv_rule(records: g.Spec, *defaults: g.Spec, **attrs: Any) -> tuple[g.Spec, ...]:
+    rules.check_dtype(records.dtype, _STRING, "records")
+    for default in defaults:
+        rules.check_dtype(default.dtype, (*_NUMERIC, g.string), "record_defaults")
+        if default.shape not in (None, (), (0,), (1,), (None,)):
+            raise ValueError(f"Each record default must be a scalar or empty, got {default.shape}")
+    return tuple(g.Spec(default.dtype, records.shape) for default in defaults)
+
+
+g.register(g.OpDef("DecodeCSV", _decode_csv, _decode_csv_rule, ZERO))
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    name: str | None = None,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+) -> list[g.Tensor]:
+    """Return the columns of records of CSV as tensors of the shape of ``records``. TF1: same name.
+
+    Args:
+        records: strings, a record each.
+        record_defaults: for each column the value of an empty field, in a list. Its dtype is that of
+            the column: float32, float64, int32, int64 or string. An empty tensor for a required column.
+        field_delim: one character.
+        use_quote_delim: whether fields may be quoted with ``"``.
+        name: the node's name.
+        na_value: another text of an empty field.
+        select_cols: the columns to return, in ascending order; by default all.
+
+    Returns:
+        A list. InvalidArgumentError in the run for a record with another number of fields, or a field
+        that its column's dtype cannot hold.
+
+    Raises:
+        ValueError: ``field_delim`` is not a single character, or ``select_cols`` does not fit.
+    """
+    if len(field_delim) != 1:
+        raise ValueError(f"field_delim should be only 1 char, got {field_delim!r}.")
+    defaults = [g.convert_to_tensor(default) for default in record_defaults]
+    if not defaults:
+        raise ValueError("record_defaults must have a default for each column, got none.")
+    columns = tuple(select_cols or ())
+    if columns and len(columns) != len(defaults):
+        raise ValueError("Length of select_cols and record_defaults do not match.")
+    if any(a >= b for a, b in pairwise(columns)) or min(columns, default=0) < 0:
+        raise ValueError(f"select_cols must be strictly increasing and >= 0, got {columns}.")
+    attrs = {
+        "delimiter": field_delim,
+        "quotes": use_quote_delim,
+        "na_value": na_value,
+        "columns": columns,
+        "types": tuple(default.dtype for default in defaults),
+    }
+    return list(g.create_ops("DecodeCSV", (records, *defaults), attrs, name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import md5
+from operator import attrgetter
 from typing import Any
 
 from asyncmon import graph as tf
@@ -80,20 +81,14 @@ class _Wrapper(RNNCell):
             raise TypeError(f"The parameter cell is not a RNNCell: {cell!r}.")
         self._cell = cell
 
-    @property
-    def wrapped_cell(self) -> Any:
-        """The wrapped cell."""
-        return self._cell
-
-    @property
-    def state_size(self) -> Any:
-        """The state size of the wrapped cell."""
-        return self._cell.state_size
-
-    @property
-    def output_size(self) -> Any:
-        """The output size of the wrapped cell."""
-        return self._cell.output_size
+    wrapped_cell = property(attrgetter("_cell"), doc="The wrapped cell.")
+    state_size = property(attrgetter("_cell.state_size"), doc="That of the wrapped cell.")
+    output_size = property(attrgetter("_cell.output_size"), doc="That of the wrapped cell.")
+    trainable_variables = property(attrgetter("_cell.trainable_variables"), doc="Those of the cell.")
+    non_trainable_variables = property(
+        attrgetter("_cell.non_trainable_variables"), doc="Those of the cell."
+    )
+    trainable_weights, non_trainable_weights = trainable_variables, non_trainable_variables
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """Return the zero state of the wrapped cell."""
@@ -107,19 +102,6 @@ class _Wrapper(RNNCell):
         if scope is not None:
             kwargs["scope"] = scope
         return self.call(inputs, state, **kwargs)
-
-    @property
-    def trainable_variables(self) -> list[Any]:
-        """The trainable variables of the wrapped cell."""
-        return list(self._cell.trainable_variables)
-
-    @property
-    def non_trainable_variables(self) -> list[Any]:
-        """The other variables of the wrapped cell."""
-        return list(self._cell.non_trainable_variables)
-
-    trainable_weights = trainable_variables
-    non_trainable_weights = non_trainable_variables
 
 
 class DropoutWrapper(_Wrapper):
