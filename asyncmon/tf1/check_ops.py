@@ -23,17 +23,10 @@ from asyncmon import errors
 from asyncmon import graph as g
 from asyncmon.graph import Operation, Tensor
 from asyncmon.graph.core.build import convert_pair
+from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.op import constant_of
 from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
 from asyncmon.tf1.signatures import function_of
-
-__all__ = [
-    "add_check_numerics_ops", "assert_equal", "assert_greater", "assert_greater_equal",
-    "assert_integer", "assert_less", "assert_less_equal", "assert_near", "assert_negative",
-    "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
-    "assert_rank", "assert_rank_at_least", "assert_rank_in", "assert_type", "ensure_shape",
-    "verify_tensor_all_finite",
-]  # fmt: skip
 
 _COMMON = {"data": None, "summarize": None, "message": None, "name": None}
 
@@ -208,9 +201,7 @@ def verify_tensor_all_finite(
     t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: Any = None
 ) -> Tensor:
     """Return a tensor; the run fails if it has a NaN or an infinity. TF1: same name."""
-    if t is not None and x is not None:
-        raise ValueError("Cannot specify both 't' and 'x'.")
-    value, text = (t if x is None else x), (msg if message is None else message)
+    value, text = renamed_argument("x", x, "t", t), (msg if message is None else message)
     if value is None or text is None:
         raise ValueError("verify_tensor_all_finite() needs a tensor and a message.")
     return g.check_numerics(value, text, name or "VerifyFinite")

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import graph as tf
+from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
 from asyncmon.tf1.signatures import function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
@@ -110,29 +111,41 @@ def _after_first(x: tf.Tensor) -> list[int]:
 
 
 def _pair(
-    labels: Any, predictions: Any, names: tuple[str, str], dtype: Any = tf.float32
+    labels: Any,
+    predictions: Any,
+    names: tuple[str, str],
+    dtype: Any = tf.float32,
+    squeezes: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return both in a dtype (None: that of the predictions), with compatible shapes."""
-    _need(labels, predictions, names)
+    for value, name in zip((labels, predictions), names, strict=True):
+        if value is None:
+            raise ValueError(f"Argument `{name}` must not be None.")
+    if squeezes:
+        return squeezed(labels, predictions, 1)
     x = tf.convert_to_tensor(predictions) if dtype is None else tf.cast(predictions, dtype)
     y = tf.cast(labels, x.dtype)
     x.shape.assert_is_compatible_with(y.shape)
     return y, x
 
 
-def _need(labels: Any, predictions: Any, names: tuple[str, str]) -> None:
-    for value, name in zip((labels, predictions), names, strict=True):
-        if value is None:
-            raise ValueError(f"Argument `{name}` must not be None.")
-
-
 _NAMES = "labels", "predictions"
 
 
 def _loss(
-    own_scope: str, names: tuple[str, str] = _NAMES, dtype: Any = tf.float32, **options: Any
+    own_scope: str,
+    names: tuple[str, str] = _NAMES,
+    dtype: Any = tf.float32,
+    first: dict[str, Any] | None = None,
+    last: dict[str, Any] | None = None,
+    squeezes: bool = False,
+    **options: Any,
 ) -> Callable[..., Callable[..., tf.Tensor]]:
-    """Return a decorator that makes a loss from its formula of labels, predictions and options."""
+    """Return a decorator that makes a loss from its formula of labels, predictions and options.
+
+    ``first`` are options before the weights, ``last`` those after all other arguments. With
+    ``squeezes`` labels and weights lack the last dimension of predictions, or have size 1 in its place.
+    """
 
     def decorate(formula: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
         def loss(
@@ -140,12 +153,15 @@ def _loss(
         ) -> tf.Tensor:
             pair = [given.pop(name) for name in names]
             with tf.name_scope(scope, own_scope) as scope:
-                y, x = _pair(pair[0], pair[1], names, dtype)
+                y, x = _pair(pair[0], pair[1], names, dtype, squeezes)
+                if squeezes and not isinstance(weights, float | int):
+                    weights = without_last(tf.convert_to_tensor(weights), y)
                 losses = formula(y, x, **given)
                 return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
         common = {"scope": None, "loss_collection": _LOSSES, "reduction": _BY_WEIGHTS}
-        arguments = {**dict.fromkeys(names, _REQUIRED), "weights": 1.0, **options, **common}
+        own = {**dict.fromkeys(names, _REQUIRED), **(first or {}), "weights": 1.0, **options}
+        arguments = {**own, **common, **(last or {})}
         return function_of(formula.__name__, formula.__doc__, arguments, loss)
 
     return decorate
@@ -215,29 +231,26 @@ def softmax_cross_entropy(y: tf.Tensor, x: tf.Tensor, label_smoothing: float) ->
     return tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x, name="xentropy")
 
 
-def cosine_distance(
-    labels: Any,
-    predictions: Any,
-    axis: int | None = None,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-    dim: int | None = None,
-) -> tf.Tensor:
+@_loss("cosine_distance_loss", first={"axis": None}, last={"dim": None})
+def cosine_distance(y: tf.Tensor, x: tf.Tensor, axis: int | None, dim: int | None) -> tf.Tensor:
     """Return the loss ``1 - labels . predictions`` of unit vectors along an axis. TF1: same name.
 
     ``dim`` is an old name of ``axis``; one of them is required. The losses have size 1 along the axis.
     """
-    if dim is not None and axis is not None:
-        raise ValueError("Cannot specify both 'axis' and 'dim'")
-    axis = dim if axis is None else axis
-    if axis is None:
+    along = renamed_argument("dim", dim, "axis", axis)
+    if along is None:
         raise ValueError("You must specify argument `axis`.")
-    with tf.name_scope(scope, "cosine_distance_loss") as scope:
-        y, x = _pair(labels, predictions, _NAMES)
-        losses = 1 - tf.reduce_sum(tf.multiply(x, y), axis=(axis,), keepdims=True)
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    return 1 - tf.reduce_sum(tf.multiply(x, y), axis=(along,), keepdims=True)
+
+
+@_loss("sparse_softmax_cross_entropy_loss", ("labels", "logits"), squeezes=True)
+def sparse_softmax_cross_entropy(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Return the cross entropy of classes and rows of logits. TF1: same name.
+
+    Labels are int32 or int64. Their shape, and that of weights that are no scalar, is the shape of
+    ``logits`` without the last dimension, or with size 1 in its place.
+    """
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
 
 
 def mean_pairwise_squared_error(
@@ -265,28 +278,6 @@ def mean_pairwise_squared_error(
         loss = tf.where(some, loss, tf.zeros_like(loss), name="value")
         add_loss(loss, loss_collection)
         return loss
-
-
-def sparse_softmax_cross_entropy(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
-    """Return the cross entropy of classes and rows of logits. TF1: same name.
-
-    Labels are int32 or int64. Their shape, and that of weights that are no scalar, is the shape of
-    ``logits`` without the last dimension, or with size 1 in its place.
-    """
-    _need(labels, logits, ("labels", "logits"))
-    with tf.name_scope(scope, "sparse_softmax_cross_entropy_loss") as scope:
-        y, x = squeezed(labels, logits, 1)
-        if not isinstance(weights, float | int):
-            weights = without_last(tf.convert_to_tensor(weights), y)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 # --- the collections ------------------------------------------------------------------------------

@@ -84,18 +84,17 @@ def small_namespaces(root: ModuleType) -> list[ModuleType]:
 
 
 class _Namespace(ModuleType):
-    """A module that hides its imports, except modules of asyncmon and public names."""
+    """A module that hides its imports, except public names and modules below it."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
         if name.startswith("_"):
             return value
         if isinstance(value, ModuleType):
-            hidden = value.__name__.partition(".")[0] != "asyncmon"
+            own = value.__name__.startswith(f"{self.__name__}.")
         else:
             own = getattr(value, "__module__", None) == self.__name__
-            hidden = not (own or _is_public(self, name))
-        return vars(self)["__getattr__"](name) if hidden else value
+        return value if own or _is_public(self, name) else vars(self)["__getattr__"](name)
 
 
 def _space(module: ModuleType) -> str:

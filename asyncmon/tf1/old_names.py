@@ -9,20 +9,10 @@ import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.graph import IndexedSlices, Tensor
+from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.summary import merge, merge_all
 from asyncmon.summary.ops import collect
 from asyncmon.tf1.weighting import squeezed
-
-__all__ = [
-    "all_variables", "arg_max", "arg_min", "audio_summary", "concat_v2", "confusion_matrix",
-    "count_nonzero", "disable_eager_execution", "disable_v2_behavior", "enable_resource_variables",
-    "executing_eagerly", "floor_div", "histogram_summary", "image_summary", "initialize_all_tables",
-    "initialize_all_variables", "initialize_local_variables", "initialize_variables", "inv",
-    "lin_space", "merge_all_summaries", "merge_summary", "mul", "neg", "numpy_function", "pack",
-    "reverse_v2", "saturate_cast", "scalar_mul", "scalar_summary", "select", "sub",
-    "tables_initializer", "to_complex64", "to_complex128", "to_double", "to_float", "to_int32",
-    "to_int64", "unpack",
-]  # fmt: skip
 
 
 def _caster(label: str, dtype: Any) -> Callable[..., Tensor]:
@@ -84,13 +74,13 @@ disable_eager_execution = enable_resource_variables = disable_v2_behavior
 # --- functions of a few ops -----------------------------------------------------------------------
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """Return a tensor, or :class:`~asyncmon.graph.IndexedSlices`, times a scalar. TF1: same name."""
-    slices = isinstance(x, IndexedSlices)
-    values = x.values if slices else g.convert_to_tensor(x)
+    if isinstance(x, IndexedSlices):
+        return IndexedSlices(scalar_mul(scalar, x.values, name), x.indices, x.dense_shape)
+    values = g.convert_to_tensor(x)
     factor = g.convert_to_tensor(scalar, dtype=values.dtype, name="scalar")
     if factor.shape.ndims not in (None, 0):
         raise ValueError(f"Only scalar multiply works, got shape {factor.shape}")
-    product = g.multiply(factor, values, name)
-    return IndexedSlices(product, x.indices, x.dense_shape) if slices else product
+    return g.multiply(factor, values, name)
 
 
 def count_nonzero(
@@ -104,10 +94,9 @@ def count_nonzero(
     input: Any = None,
 ) -> Tensor:
     """Return the number of elements along axes that are not zero, false or empty. TF1: same name."""
-    if input_tensor is not None and input is not None:
-        raise ValueError("Cannot specify both 'input_tensor' and 'input'.")
-    with g.name_scope(name, "count_nonzero", [input_tensor if input is None else input]):
-        x = g.convert_to_tensor(input_tensor if input is None else input)
+    values = renamed_argument("input", input, "input_tensor", input_tensor)
+    with g.name_scope(name, "count_nonzero", [values]):
+        x = g.convert_to_tensor(values)
         zero = "" if x.dtype == g.string else False if x.dtype == g.bool else 0
         nonzero = g.cast(g.not_equal(x, g.constant(zero, x.dtype)), g.int64)
         count = g.reduce_sum(

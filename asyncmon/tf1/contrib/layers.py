@@ -18,12 +18,6 @@ from asyncmon.tf1.contrib.framework import add_arg_scope
 from asyncmon.tf1.contrib.optimize_loss import optimize_loss as optimize_loss
 from asyncmon.tf1.signatures import REQUIRED, function_of
 
-__all__ = [
-    "avg_pool2d", "batch_norm", "conv2d", "convolution2d", "dropout", "flatten",
-    "fully_connected", "l2_regularizer", "max_pool2d", "optimize_loss", "xavier_initializer",
-    "xavier_initializer_conv2d",
-]  # fmt: skip
-
 Regularizer = Callable[[Any], tf.Tensor | None]
 
 
