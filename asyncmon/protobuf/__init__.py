@@ -46,23 +46,13 @@ def string(number: int, text: str) -> bytes:
 
 
 def integer(number: int, value: int) -> bytes:
-    """Return a field of an integer or an enum."""
+    """Return a field of an integer, an enum or a truth value."""
     return varint(number << 3 | VARINT) + varint(int(value))
-
-
-def boolean(number: int, value: bool) -> bytes:
-    """Return a field of a truth value."""
-    return integer(number, 1 if value else 0)
 
 
 def double(number: int, value: float) -> bytes:
     """Return a field of a float64."""
     return varint(number << 3 | FIXED64) + struct.pack("<d", value)
-
-
-def floating(number: int, value: float) -> bytes:
-    """Return a field of a float32; a number out of range becomes infinite."""
-    return varint(number << 3 | FIXED32) + float32(value)
 
 
 def float32(value: float) -> bytes:

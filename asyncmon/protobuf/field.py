@@ -92,7 +92,6 @@ class Field(NamedTuple):
     repeated: bool
     message: Any  # the class of a nested one, or None
     oneof: str | None
-    fallback: bool  # of its oneof: it is the one when no other is set
     key: Kind | None  # of a map
     enum: Mapping[int, str] | None
     tag: bytes  # before each value on the wire
@@ -106,7 +105,7 @@ def make_field(name: str, number: int, kind: Kind, *rest: Any) -> Field:
 
 
 def _of_map(name: str, number: int, kind: Kind, message: Any = None) -> Field:
-    return make_field(name, number, kind, False, message, None, False, None, None)
+    return make_field(name, number, kind, False, message, None, None, None)
 
 
 _KEYS = {kind: _of_map("key", 1, kind) for kind in Kind}

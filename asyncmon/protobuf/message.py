@@ -28,7 +28,6 @@ def proto(
     *,
     repeated: bool = False,
     oneof: str | None = None,
-    fallback: bool = False,
     key: Kind | None = None,
     enum: Mapping[int, str] | None = None,
 ) -> Any:
@@ -39,13 +38,11 @@ def proto(
         kind: the kind of the value, or the class of a nested message.
         repeated: the field is a list of values, a :class:`Repeated`.
         oneof: the group of fields of which one is set.
-        fallback: the field is the one set if no other field of its group is, and written even if it
-            is zero.
         key: the kind of the keys, for a map to such values, a :class:`Map`.
         enum: the names of the numbers, for the text format.
     """
     message, kind = (None, kind) if isinstance(kind, Kind) else (kind, Kind.MESSAGE)
-    spec = (number, kind, repeated, message, oneof, fallback, key, enum)
+    spec = (number, kind, repeated, message, oneof, key, enum)
     if message or repeated or key:
         return dataclasses.field(default_factory=lambda: None, metadata={"proto": spec})
     return dataclasses.field(default=kind.default, metadata={"proto": spec})
@@ -135,20 +132,11 @@ class Message:
         """Return the fields that are set, which have ``name`` and ``number``, with their values."""
         values, layout = self.__dict__, _layout(type(self))
         present = sorted([layout.order[name] for name in values if name in layout.order])
-        found = [
-            (field, values[field.name])
-            for field in [layout.fields[i] for i in present]
-            if self._has(field)
-        ]
-        fallback = layout.fallback
-        if fallback is not None and fallback.name not in values and self._has(fallback):
-            found.append((fallback, fallback.kind.default))
-        return found
+        named = [layout.fields[i] for i in present]
+        return [(field, values[field.name]) for field in named if self._has(field)]
 
     def _has(self, field: Field) -> bool:
         values = self.__dict__
-        if field.fallback:
-            return self.WhichOneof(str(field.oneof)) == field.name
         if field.name not in values:
             return False
         value = values[field.name]
@@ -253,15 +241,10 @@ class Message:
 
     def WhichOneof(self, oneof_group: str) -> str | None:
         """Return the name of the set field of a group, or None."""
-        fallback = None
-        if oneof_group not in _layout(type(self)).oneofs:
+        group = _layout(type(self)).oneofs.get(oneof_group)
+        if group is None:
             raise ValueError(f"{type(self).__name__} has no oneof {oneof_group!r}.")
-        for field in _layout(type(self)).oneofs[oneof_group]:
-            if field.fallback:
-                fallback = field.name
-            elif self._has(field):
-                return field.name
-        return fallback
+        return next((field.name for field in group if self._has(field)), None)
 
     def HasField(self, field_name: str) -> bool:
         """Return whether a field, or a field of a group, is set."""
@@ -284,7 +267,6 @@ class _Layout:
         self.by_number = {field.number: field for field in self.fields}
         self.by_name = {field.name: field for field in self.fields}
         self.order = {field.name: i for i, field in enumerate(self.fields)}
-        self.fallback = next((field for field in self.fields if field.fallback), None)
         self.oneofs: dict[str, list[Field]] = {}
         for field in self.fields:
             if field.oneof:

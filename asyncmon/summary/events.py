@@ -72,7 +72,7 @@ class Value(Message):
     """
 
     tag: str = proto(1, Kind.TEXT)
-    simple_value: float = proto(2, Kind.FLOAT, oneof="value", fallback=True)
+    simple_value: float = proto(2, Kind.FLOAT, oneof="value")
     obsolete_old_style_histogram: bytes = proto(3, Kind.BYTES, oneof="value")
     image: Image = proto(4, Image, oneof="value")
     histo: HistogramProto = proto(5, HistogramProto, oneof="value")

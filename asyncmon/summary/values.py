@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asyncmon.protobuf import boolean, delimited, double, string
+from asyncmon.protobuf import delimited, double, integer, string
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.protobuf.tf_types import DTYPES
@@ -232,7 +232,7 @@ def plain_hparam(name: object, value: Any) -> HParam:
 def _any(value: HParam) -> bytes:
     """Return a ``google.protobuf.Value``."""
     if isinstance(value, bool):
-        return boolean(4, value)
+        return integer(4, value)
     return string(3, value) if isinstance(value, str) else double(2, value)
 
 

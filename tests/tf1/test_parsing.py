@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.protobuf import delimited, floating, integer
+from asyncmon.protobuf import FIXED32, delimited, float32, integer, varint
 
 pytestmark = pytest.mark.asyncio
 Fixed, Rows = tf.FixedLenFeature, tf.FixedLenSequenceFeature
@@ -147,7 +147,8 @@ async def test_lists_are_found_packed_or_not(values: list[int], split: int) -> N
 
 
 async def test_floats_are_found_in_several_parts() -> None:
-    data = integer(9, 1) + delimited(2, floating(1, 0.5)) + delimited(2, floating(1, 1.5))
+    parts = [delimited(2, varint(1 << 3 | FIXED32) + float32(x)) for x in (0.5, 1.5)]
+    data = integer(9, 1) + b"".join(parts)
     whole = delimited(1, delimited(1, delimited(1, b"x") + delimited(2, data)))
     found = await parse(whole, {"x": Rows([], tf.float32, allow_missing=True)})
     assert found["x"].tolist() == [0.5, 1.5]
