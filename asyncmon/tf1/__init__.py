@@ -41,6 +41,7 @@ from asyncmon.tf1.ops.tensor_array import TensorArray as TensorArray
 from asyncmon.tf1.parsing import *
 from asyncmon.tf1.readers import *
 from asyncmon.tf1.template import *
+from asyncmon.tf1.weighting import confusion_matrix as confusion_matrix
 from asyncmon.tf1.image import random_crop as random_crop
 from asyncmon.tf1 import app, compat, contrib, flags as flags, gfile, image, io, layers
 from asyncmon.tf1 import logging, losses, metrics, nn, python_io, rnn_cell as _rnn_cell, summary, train

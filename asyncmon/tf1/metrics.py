@@ -29,10 +29,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.tf1.old_names import confusion_matrix
 from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
 from asyncmon.tf1.signatures import function_of
-from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_of_rank
+from asyncmon.tf1.weighting import (
+    broadcast_weights,
+    checked_weights,
+    confusion_matrix,
+    squeezed,
+    weights_of_rank,
+)
 
 _log = logging.getLogger("asyncmon")
 

@@ -12,7 +12,7 @@ from asyncmon.graph import IndexedSlices, Tensor
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.summary import merge, merge_all
 from asyncmon.summary.ops import collect
-from asyncmon.tf1.weighting import squeezed
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 
 def _caster(label: str, dtype: Any) -> Callable[..., Tensor]:
@@ -119,27 +119,6 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         return g.cast(x, dtype, scope)
 
 
-def confusion_matrix(
-    labels: Any,
-    predictions: Any,
-    num_classes: Any = None,
-    dtype: Any = g.int32,
-    name: str | None = None,
-    weights: Any = None,
-) -> Tensor:
-    """Return how often (or with which weights) each label met each prediction. TF1: same name.
-
-    The row is the label, the column the prediction. ``num_classes`` is by default the greatest one
-    plus 1; the run raises InvalidArgumentError for numbers out of range.
-    """
-    with g.name_scope(name, "confusion_matrix", [labels, predictions, weights]) as scope:
-        y, x = squeezed(labels, predictions)
-        at = g.stack([g.cast(y, g.int64), g.cast(x, g.int64)], 1)
-        count = g.reduce_max(at) + 1 if num_classes is None else g.cast(num_classes, g.int64)
-        each = g.ones_like(x, dtype) if weights is None else g.cast(weights, dtype)
-        return g.scatter_nd(at, each, g.stack([count, count]), name=scope)
-
-
 # --- summaries before 1.0 -------------------------------------------------------------------------
 def scalar_summary(
     tags: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
@@ -158,37 +137,25 @@ def scalar_summary(
     return merge(parts, [g.GraphKeys.SUMMARIES] if collections is None else collections)
 
 
-def histogram_summary(
-    tag: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
-) -> Tensor:
-    """Return an op that summarises a distribution. TF1: ``tf.histogram_summary``, before 1.0."""
-    return _summary("HistogramSummary", name, collections, tag, values)
+def _old(own: str, what: str, kind: str, *inputs: str, **attrs: int) -> Callable[..., Tensor]:
+    """Return the function of a summary with a tag, inputs and attributes."""
+
+    def summarise(tag: Any, collections: Any, name: Any, **given: Any) -> Tensor:
+        values = [g.convert_to_tensor(given.pop(one), _DTYPES.get(one)) for one in inputs]
+        return _summary(kind, name, collections, tag, *values, **given)
+
+    required = dict.fromkeys(("tag", *inputs), REQUIRED)
+    doc = f"Return an op that summarises {what}. TF1: ``tf.{own}``, before 1.0."
+    return function_of(own, doc, {**required, **attrs, "collections": None, "name": None}, summarise)
 
 
-def image_summary(
-    tag: Any,
-    tensor: Any,
-    max_images: int = 3,
-    collections: Sequence[str] | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """Return an op that summarises images. TF1: ``tf.image_summary``, before 1.0."""
-    return _summary("ImageSummary", name, collections, tag, tensor, max_images=max_images)
+_DTYPES = {"sample_rate": g.float32}
 
-
-def audio_summary(
-    tag: Any,
-    tensor: Any,
-    sample_rate: Any,
-    max_outputs: int = 3,
-    collections: Sequence[str] | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """Return an op that summarises sounds. TF1: ``tf.audio_summary``, before 1.0."""
-    inputs = (tensor, g.convert_to_tensor(sample_rate, g.float32))
-    return _summary("AudioSummaryV2", name, collections, tag, *inputs, max_outputs=max_outputs)
-
-
+histogram_summary = _old("histogram_summary", "a distribution", "HistogramSummary", "values")
+image_summary = _old("image_summary", "images", "ImageSummary", "tensor", max_images=3)
+audio_summary = _old(
+    "audio_summary", "sounds", "AudioSummaryV2", "tensor", "sample_rate", max_outputs=3
+)
 merge_summary = merge
 merge_all_summaries = merge_all
 

@@ -29,10 +29,11 @@ _INTS: Final = 0x1A
 """The first byte of each kind of list in a serialized feature."""
 
 _KINDS = {
-    "bytes_list": (_STRINGS, "string"),
-    "float_list": (_FLOATS, "float32"),
-    "int64_list": (_INTS, "int64"),
+    "bytes_list": (_STRINGS, g.string),
+    "float_list": (_FLOATS, g.float32),
+    "int64_list": (_INTS, g.int64),
 }
+_TAGS = {dtype: tag for tag, dtype in _KINDS.values()}
 
 _Span = tuple[bytes, int, int]
 """Bytes, and the start and the end of a part of them."""
@@ -91,9 +92,6 @@ class _Wanted(NamedTuple):
 
     def dtypes(self) -> list[g.DType]:
         return [g.int64, self.dtype, g.int64] if self.sparse else [self.dtype]
-
-
-_TAGS = {g.int64: _INTS, g.float32: _FLOATS, g.string: _STRINGS}
 
 
 def parse_example(
@@ -215,7 +213,7 @@ def _batched(serialized: Any, names: Any, wanted: Sequence[_Wanted], _layouts: _
         if one.sparse:
             outputs += _sparse(one, values, 1)
         else:
-            outputs.append(_padded(one, values) if one.rows else _batch(one, values))
+            outputs.append(_batch(one, values))
     return outputs
 
 
@@ -251,18 +249,11 @@ def _scalars(wanted: Sequence[_Wanted], data: bytes, places: Any) -> list[Any] |
 
 
 def _batch(one: _Wanted, values: list[Any]) -> Any:
-    batch = np.empty((len(values), *one.shape), one.dtype.as_numpy_dtype)
-    for i, value in enumerate(values):
-        batch[i] = value
-    return batch
-
-
-def _padded(one: _Wanted, values: list[Any]) -> Any:
-    most = max(map(len, values), default=0)
+    rows = [max(map(len, values), default=0)] if one.rows else []  # others are padded
     filler = (b"" if one.dtype is g.string else 0) if one.default is None else one.default
-    batch = np.full((len(values), most, *one.shape), filler, one.dtype.as_numpy_dtype)
+    batch = np.full((len(values), *rows, *one.shape), filler, one.dtype.as_numpy_dtype)
     for i, value in enumerate(values):
-        batch[i, : len(value)] = value
+        batch[(i, slice(len(value))) if one.rows else i] = value
     return batch
 
 
@@ -398,21 +389,15 @@ def _feature_of(span: _Span, kind: int) -> Any:
     parts = _parts(*span)
     if len(parts) == 1 and parts[0][0] == kind:
         if kind == _STRINGS:
-            return _strings([data[a:b] for _tag, a, b in _parts(data, *parts[0][1:])])
+            return np.array([data[a:b] for _tag, a, b in _parts(data, *parts[0][1:])], object)
         if (place := _only(data, *parts[0][1:])) is not None:
             return _packed_of(data, kind, *place)
     feature = Feature.FromString(data[start:end])  # a list in several parts, or not packed
     found = feature.WhichOneof("kind")
-    if found is None or _KINDS[found][0] != kind:
-        return found and _KINDS[found][1]
-    values = getattr(feature, found).value
-    return _strings(values) if kind == _STRINGS else np.array(values, _KINDS[found][1])
-
-
-def _strings(values: list[bytes]) -> Any:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
+    if found is None:
+        return None
+    tag, dtype = _KINDS[found]
+    return np.array(getattr(feature, found).value, dtype.numpy) if tag == kind else dtype.name
 
 
 def _packed_of(data: bytes, kind: int, start: int, end: int) -> Any:

@@ -1,4 +1,4 @@
-"""Shapes of labels, predictions and weights, for ``tf.losses`` and ``tf.metrics``."""
+"""Shapes of labels, predictions and weights, for losses, metrics and ``tf.confusion_matrix``."""
 
 from __future__ import annotations
 
@@ -76,3 +76,24 @@ def weights_of_rank(weights: Any, values: tf.Tensor) -> tf.Tensor:
     short = tf.logical_and(tf.equal(tf.rank(values) - tf.rank(w), 1), tf.greater(tf.rank(w), 0))
     result: tf.Tensor = tf.cond(short, lambda: tf.expand_dims(w, -1), lambda: w)
     return result
+
+
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    dtype: Any = tf.int32,
+    name: str | None = None,
+    weights: Any = None,
+) -> tf.Tensor:
+    """Return how often (or with which weights) each label met each prediction. TF1: same name.
+
+    The row is the label, the column the prediction. ``num_classes`` is by default the greatest one
+    plus 1; the run raises InvalidArgumentError for numbers out of range.
+    """
+    with tf.name_scope(name, "confusion_matrix", [labels, predictions, weights]) as scope:
+        y, x = squeezed(labels, predictions)
+        at = tf.stack([tf.cast(y, tf.int64), tf.cast(x, tf.int64)], 1)
+        count = tf.reduce_max(at) + 1 if num_classes is None else tf.cast(num_classes, tf.int64)
+        each = tf.ones_like(x, dtype) if weights is None else tf.cast(weights, dtype)
+        return tf.scatter_nd(at, each, tf.stack([count, count]), name=scope)

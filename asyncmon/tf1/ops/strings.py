@@ -156,34 +156,25 @@ def _decode_csv(
 
 
 def _fields(line: str, delimiter: str, quotes: bool, number: int) -> list[str]:
-    fields, start, end = [], 0, -1
+    plain = f"([^{re.escape(delimiter)}]*)"
+    field_of = re.compile(f'"((?:[^"]|"")*)"(?!")|{plain}' if quotes else f"(?!)()|{plain}").match
+    fields, end = [], -1
     while end < len(line):
-        if quotes and line.startswith('"', start):
-            field, end = _quoted(line, start + 1, number)
+        found = field_of(line, end + 1)
+        assert found is not None, "a field may be empty"
+        end, (quoted, field) = found.end(), found.groups()
+        if quoted is not None:
+            field = quoted.replace('""', '"')
             if line[end : end + 1] not in ("", delimiter):
                 raise InvalidArgumentError(f"Text after a closing quote in record {number}: {line!r}")
-        else:
-            end = line.find(delimiter, start)
-            end = len(line) if end < 0 else end
-            field = line[start:end]
-            if any(sign in field for sign in ('"\n\r' if quotes else "\n\r")):
-                raise InvalidArgumentError(
-                    f"Unquoted fields cannot have quotes or line ends inside, record {number}: {line!r}"
-                )
+        elif quotes and field.startswith('"'):
+            raise InvalidArgumentError(f"A quoted field in record {number} has no end: {line!r}")
+        elif any(sign in field for sign in ('"\n\r' if quotes else "\n\r")):
+            raise InvalidArgumentError(
+                f"Unquoted fields cannot have quotes or line ends inside, record {number}: {line!r}"
+            )
         fields.append(field)
-        start = end + 1
     return fields
-
-
-def _quoted(line: str, start: int, number: int) -> tuple[str, int]:
-    """Return the quoted field whose text begins at ``start``, and the index after it."""
-    parts = []
-    while (end := line.find('"', start)) >= 0:
-        parts.append(line[start:end])
-        if not line.startswith('"', end + 1):
-            return '"'.join(parts), end + 1
-        start = end + 2
-    raise InvalidArgumentError(f"A quoted field in record {number} has no end: {line!r}")
 
 
 def _default(default: Array, field: int, record: int) -> Any:
