@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from asyncmon.protobuf.field import Kind
@@ -24,11 +25,7 @@ class ClusterDef(Message):
 
 
 class ServerDef(Message):
-    """The cluster of a server, and the server's job and task index. ``tf.train.ServerDef``.
-
-    ``default_session_config`` is the :class:`SessionConfig` of the server. It is
-    copied with the message, and not encoded.
-    """
+    """The cluster of a server, and the server's job and task index. ``tf.train.ServerDef``."""
 
     cluster: ClusterDef = proto(1, ClusterDef)
     job_name: str = proto(2, Kind.TEXT)
@@ -42,16 +39,12 @@ class ServerDef(Message):
             self.default_session_config = default_session_config
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == _CONFIG:
+        if name == "default_session_config":
             self.__dict__[name] = value
         else:
             super().__setattr__(name, value)
 
-    def __getattr__(self, name: str) -> Any:
-        """Create the configuration at its first access."""
-        if name != _CONFIG:
-            return super().__getattr__(name)
-        return self.__dict__.setdefault(name, SessionConfig())
-
-
-_CONFIG = "default_session_config"
+    @cached_property
+    def default_session_config(self) -> SessionConfig:
+        """The configuration of the server. It is copied with the message, and not encoded."""
+        return SessionConfig()

@@ -1,12 +1,14 @@
-"""Options and metadata of a run. TF1: ``tf.RunOptions`` and ``tf.RunMetadata``."""
+"""Options and metadata of a run, and the statistics of a traced one as messages; names are TF1's."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from asyncmon.protobuf.step_stats import RunMetadataProto, StepStats, step_stats_of
+from asyncmon.protobuf.field import Kind
+from asyncmon.protobuf.message import Map, Message, Repeated, proto
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +18,8 @@ _WITHOUT_EFFECT = (
     "report_tensor_allocations_upon_oom",
 )
 _reported: set[str] = set()
+
+_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 @dataclass(slots=True)
@@ -100,3 +104,75 @@ def check_options(options: Any, metadata: Any) -> None:
         if options is not None and getattr(options, name) and name not in _reported:
             _reported.add(name)
             logger.info("RunOptions: %s: set, and without effect in this engine.", name)
+
+
+# --- messages -------------------------------------------------------------------------------------
+class AllocatorMemoryUsed(Message):
+    """The memory of a node's outputs. ``tf.AllocatorMemoryUsed``."""
+
+    allocator_name: str = proto(1, Kind.TEXT)
+    total_bytes: int = proto(2, Kind.INT)
+    peak_bytes: int = proto(3, Kind.INT)
+    live_bytes: int = proto(4, Kind.INT)
+
+
+class NodeExecStats(Message):
+    """The times of a node in microseconds. ``tf.NodeExecStats``.
+
+    ``all_start_micros`` is relative to the start of the run, the others to the start of the node.
+    """
+
+    node_name: str = proto(1, Kind.TEXT)
+    all_start_micros: int = proto(2, Kind.INT)
+    op_start_rel_micros: int = proto(3, Kind.INT)
+    op_end_rel_micros: int = proto(4, Kind.INT)
+    all_end_rel_micros: int = proto(5, Kind.INT)
+    memory: Repeated[AllocatorMemoryUsed] = proto(6, AllocatorMemoryUsed, repeated=True)
+    timeline_label: str = proto(8, Kind.TEXT)
+    scheduled_micros: int = proto(9, Kind.INT)
+    thread_id: int = proto(10, Kind.INT)
+
+
+class DeviceStepStats(Message):
+    """The nodes of one device. ``tf.DeviceStepStats``."""
+
+    device: str = proto(1, Kind.TEXT)
+    node_stats: Repeated[NodeExecStats] = proto(2, NodeExecStats, repeated=True)
+    thread_names: Map[str] = proto(3, Kind.TEXT, key=Kind.INT)
+
+
+class StepStats(Message):
+    """All devices. ``tf.StepStats``."""
+
+    dev_stats: Repeated[DeviceStepStats] = proto(1, DeviceStepStats, repeated=True)
+
+
+class RunMetadataProto(Message):
+    """The message of ``tf.RunMetadata``."""
+
+    step_stats: StepStats = proto(1, StepStats)
+
+
+def step_stats_of(nodes: Iterable[NodeStats]) -> StepStats:
+    """Convert the nodes of a traced run."""
+    threads: dict[str, int] = {}
+    nodes = list(nodes)
+    if not nodes:
+        return StepStats()
+    stats = [_node_stats(node, threads.setdefault(node.thread, len(threads))) for node in nodes]
+    names = {number: name for name, number in threads.items()}
+    return StepStats(dev_stats=[DeviceStepStats(device=_DEVICE, node_stats=stats, thread_names=names)])
+
+
+def _node_stats(node: NodeStats, thread: int) -> NodeExecStats:
+    took = max(1, round(node.duration * 1e6))  # 0 means unknown for TensorBoard
+    memory = AllocatorMemoryUsed(allocator_name="cpu", total_bytes=node.nbytes, peak_bytes=node.nbytes)
+    return NodeExecStats(
+        node_name=node.name,
+        all_start_micros=round(node.start * 1e6),
+        op_end_rel_micros=took,  # op_start_rel_micros is 0 without a wait
+        all_end_rel_micros=took,
+        memory=[memory],
+        timeline_label=f"{node.name} = {node.op}",
+        thread_id=thread,
+    )

@@ -12,8 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from asyncmon.protobuf import delimited
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
-from asyncmon.protobuf.run_options import NodeStats
-from asyncmon.protobuf.step_stats import RunMetadataProto, step_stats_of
+from asyncmon.protobuf.run_options import NodeStats, RunMetadataProto, step_stats_of
 from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.files import in_thread, system_calls
 
