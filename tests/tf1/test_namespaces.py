@@ -68,6 +68,18 @@ def test_what_a_module_defines_is_private_or_a_public_name_of_its_namespace() ->
     assert own == {"logging.get_logger", "logging.leave_out"}  # for tf.get_logger and tf.app
 
 
+@pytest.mark.parametrize("module", NAMESPACES, ids=space_of)
+def test_what_a_module_imports_is_hidden_unless_it_is_public(module: ModuleType) -> None:
+    shown = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and hasattr(module, name)
+        if getattr(value, "__module__", "") != module.__name__  # else it is its own
+    }
+    below = {name for name in shown if f"{module.__name__}.{name}" in sys.modules}
+    assert shown - below <= set(dir(module))
+
+
 def test_nothing_leaks_from_other_modules() -> None:
     for module, names in {
         tf.app: ["asyncio", "sys"],
