@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,8 @@ def bytes_of(value: Any) -> bytes:
     return item if isinstance(item, bytes) else str(item).encode()
 
 
-def _path_of(value: Any) -> str:
-    return bytes_of(value).decode()
-
-
-def _read(path: str) -> bytes:
+def _read(filename: Any) -> bytes:
+    path = bytes_of(filename).decode()
     with file_errors(path):
         return Path(path).read_bytes()
 
@@ -64,19 +61,11 @@ def _read(path: str) -> bytes:
 def _matching(patterns: Any) -> Any:
     found: set[bytes] = set()
     for one in np.ravel(patterns):
-        pattern = _path_of(one)
+        pattern = bytes_of(one).decode()
         fixed = re.split(r"[*?\[\\]", pattern)[0]
         where = "" if os.path.dirname(fixed) else "./"
         found.update(f"{where}{path}".encode() for path in glob.glob(pattern, include_hidden=True))
     return np.array(sorted(found), object)
-
-
-async def _read_file(run: Any, op: Any, filename: Any) -> bytes:
-    return await in_thread(_read, _path_of(filename))
-
-
-async def _matching_files(run: Any, op: Any, patterns: Any) -> Any:
-    return await in_thread(_matching, patterns)
 
 
 def _read_rule(filename: g.Spec) -> g.Spec:
@@ -91,5 +80,9 @@ def _matching_rule(pattern: g.Spec) -> g.Spec:
     return g.Spec(g.string, (None,))
 
 
-g.register(g.AwaitedOpDef("ReadFile", _read_file, _read_rule, nowait=True))
-g.register(g.AwaitedOpDef("MatchingFiles", _matching_files, _matching_rule, nowait=True))
+def _in_thread(kernel: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda _run, _op, value: in_thread(kernel, value)
+
+
+g.register(g.AwaitedOpDef("ReadFile", _in_thread(_read), _read_rule, nowait=True))
+g.register(g.AwaitedOpDef("MatchingFiles", _in_thread(_matching), _matching_rule, nowait=True))
