@@ -87,14 +87,16 @@ class _Namespace(ModuleType):
     """A module that hides its imports, except public names and modules below it."""
 
     def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if name.startswith("_"):
-            return value
-        if isinstance(value, ModuleType):
-            own = value.__name__.startswith(f"{self.__name__}.")
-        else:
-            own = getattr(value, "__module__", None) == self.__name__
-        return value if own or _is_public(self, name) else vars(self)["__getattr__"](name)
+        own = super().__getattribute__("__dict__")
+        if name in own["_hidden"]:
+            return own["__getattr__"](name)
+        return super().__getattribute__(name)
+
+
+def _is_own(module: ModuleType, value: Any) -> bool:
+    if isinstance(value, ModuleType):
+        return value.__name__.startswith(f"{module.__name__}.")
+    return getattr(value, "__module__", None) == module.__name__
 
 
 def _space(module: ModuleType) -> str:
@@ -119,6 +121,11 @@ def open_namespace(module: ModuleType) -> None:
             return public()
         raise missing_name(module.__name__, name, f"{_space(module)}.".lstrip("."), public())
 
+    hidden = {
+        name
+        for name, value in vars(module).items()
+        if not (name.startswith("_") or _is_own(module, value) or _is_public(module, name))
+    }
     vars(module).setdefault("__getattr__", missing)
-    vars(module).update(__dir__=public)
+    vars(module).update(__dir__=public, _hidden=hidden)
     module.__class__ = _Namespace
