@@ -13,19 +13,12 @@ from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.names import tf1_names
 
 _SMALL = {
-    "debugging": "assert_all_finite=verify_tensor_all_finite ",
+    "debugging": "assert_all_finite=verify_tensor_all_finite",
     "dtypes": "",
     "initializers": """
-        constant=initializers.constant global_variables=global_variables_initializer
-        glorot_normal=initializers.glorot_normal glorot_uniform=initializers.glorot_uniform
-        he_normal=initializers.he_normal he_uniform=initializers.he_uniform
-        identity=initializers.identity lecun_normal=initializers.lecun_normal
-        lecun_uniform=initializers.lecun_uniform local_variables=local_variables_initializer
-        ones=initializers.ones orthogonal=initializers.orthogonal
-        random_normal=initializers.random_normal random_uniform=initializers.random_uniform
-        tables_initializer truncated_normal=initializers.truncated_normal
-        uniform_unit_scaling=uniform_unit_scaling_initializer variables=variables_initializer
-        variance_scaling=initializers.variance_scaling zeros=initializers.zeros
+        global_variables=global_variables_initializer local_variables=local_variables_initializer
+        tables_initializer uniform_unit_scaling=uniform_unit_scaling_initializer
+        variables=variables_initializer
     """,
     "linalg": """
         einsum eye global_norm l2_normalize=nn.l2_normalize matmul norm tensor_diag=diag
@@ -45,8 +38,8 @@ _SMALL = {
 }
 """The names in each small namespace; ``=`` precedes a different name below ``tf``."""
 
-_SHARED = {"debugging", "dtypes", "manip", "math"}
-"""The small namespaces that share each of their names that is below ``tf``, too."""
+_SHARED = {"debugging": "", "dtypes": "", "initializers": "initializers.", "manip": "", "math": ""}
+"""Small namespaces that have all names of TF1 that are below this place in ``tf``, too."""
 
 ADDITIONS: dict[str, set[str]] = {
     "": {*graph.__all__, "RPCOptions"},  # RPCOptions is a field of ConfigProto
@@ -73,8 +66,10 @@ def small_namespaces(root: ModuleType) -> list[ModuleType]:
     for space, names in _SMALL.items():
         module = ModuleType(f"{root.__name__}.{space}", f"TF1: ``tf.{space}``.")
         module.__spec__ = ModuleSpec(module.__name__, None)
-        if space in _SHARED:
-            names += " ".join(one for one in vars(root) if f"{space}.{one}" in tf1_names())
+        if (place := _SHARED.get(space)) is not None:
+            home = vars(root.initializers if place else root)
+            shared = [f"{one}={place}{one}" for one in home if f"{space}.{one}" in tf1_names()]
+            names = " ".join([*shared, names])
         for one in names.split():
             name, _, place = one.partition("=")
             setattr(module, name, attrgetter(place or name)(root))
