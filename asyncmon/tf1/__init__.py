@@ -65,3 +65,6 @@ for _module in (
     nn, python_io, _rnn_cell, summary, train, *_small,
 ):  # fmt: skip
     _open_namespace(_module)
+
+for _name in vars(_sys.modules[__name__])["_hidden"]:  # no code here uses the imports of others
+    del vars(_sys.modules[__name__])[_name]
