@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from asyncmon import graph as g
 from asyncmon.graph.layers import *
-from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Maker, function_of
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Maker, add_bias, function_of
 from asyncmon.tf1.ops.convolutions import separable_conv2d as _separable
 
 
@@ -50,7 +50,7 @@ class SeparableConv2D(Conv2D):
         whole = [*ones, depth * self.depth_multiplier, self.filters]
         self.depthwise_kernel = self.add_weight("depthwise_kernel", each, None, *self._depthwise)
         self.pointwise_kernel = self.add_weight("pointwise_kernel", whole, None, *self._pointwise)
-        self._add_bias()
+        add_bias(self, self.filters)
 
     def _convolved(self, x: g.Tensor) -> g.Tensor:
         each, whole = self.depthwise_kernel, self.pointwise_kernel

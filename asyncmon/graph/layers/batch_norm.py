@@ -11,7 +11,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import float16, float32, int64
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape
-from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, flag_of
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, flag_of, function_of
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
 from asyncmon.graph.ops.basic import cast, stop_gradient
@@ -162,45 +162,11 @@ class BatchNormalization(Layer):
             self.add_update(assign_moving_average(average, stop_gradient(value), momentum, False))
 
 
-def batch_normalization(
-    inputs: Any,
-    axis: Any = -1,
-    momentum: float = 0.99,
-    epsilon: float = 1e-3,
-    center: bool = True,
-    scale: bool = True,
-    beta_initializer: Any = ZEROS,
-    gamma_initializer: Any = _ONES,
-    moving_mean_initializer: Any = ZEROS,
-    moving_variance_initializer: Any = _ONES,
-    beta_regularizer: Maker = None,
-    gamma_regularizer: Maker = None,
-    beta_constraint: Maker = None,
-    gamma_constraint: Maker = None,
-    training: Any = False,
-    trainable: bool = True,
-    name: str | None = None,
-    reuse: Any = None,
-    renorm: bool = False,
-    renorm_clipping: Any = None,
-    renorm_momentum: float = 0.99,
-    fused: bool | None = None,
-    virtual_batch_size: int | None = None,
-    adjustment: Any = None,
-) -> Tensor:
-    """Apply a new :class:`BatchNormalization`. TF1: ``tf.layers.batch_normalization``.
-
-    ``training`` is a bool, or a bool scalar tensor to be fed. ``reuse`` shares the variables of an
-    earlier layer of this name.
-    """
-    layer = BatchNormalization(
-        axis, momentum, epsilon, center, scale, beta_initializer, gamma_initializer,
-        moving_mean_initializer, moving_variance_initializer, beta_regularizer, gamma_regularizer,
-        beta_constraint, gamma_constraint, renorm, renorm_clipping, renorm_momentum, fused, trainable,
-        virtual_batch_size, adjustment, name, _reuse=reuse,
-    )  # fmt: skip
-    result: Tensor = layer(inputs, scope=name, training=training)
-    return result
+batch_normalization = function_of(BatchNormalization, "batch_normalization", """
+    axis momentum epsilon center scale beta_initializer gamma_initializer moving_mean_initializer
+    moving_variance_initializer beta_regularizer gamma_regularizer beta_constraint gamma_constraint
+    training trainable name reuse renorm renorm_clipping renorm_momentum fused virtual_batch_size
+    adjustment""")  # fmt: skip
 
 
 def _either(condition: Tensor, x: Any, y: Any) -> Tensor:

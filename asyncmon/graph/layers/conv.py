@@ -13,6 +13,8 @@ from asyncmon.graph.layers.layer import (
     ZEROS,
     Layer,
     Maker,
+    add_bias,
+    add_kernel,
     check_rank,
     function_of,
     in_dtype,
@@ -113,19 +115,8 @@ class Conv2D(Layer):
     def build(self, input_shape: TensorShape) -> None:
         """Create kernel and bias."""
         kernel_shape = [*self.kernel_size, *self._kernel_depths(self._depth(input_shape))]
-        self.kernel = self.add_weight(
-            "kernel", kernel_shape, None,
-            self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
-        )  # fmt: skip
-        self._add_bias()
-
-    def _add_bias(self) -> None:
-        if self.use_bias:
-            self.bias = self.add_weight(
-                "bias", [self.filters], None,
-                self.bias_initializer, self.bias_regularizer, True, self.bias_constraint,
-            )  # fmt: skip
-        self.built = True
+        add_kernel(self, kernel_shape)
+        add_bias(self, self.filters)
 
     def _kernel_depths(self, depth: int) -> list[int]:
         return [depth, self.filters]

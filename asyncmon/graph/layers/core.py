@@ -15,6 +15,8 @@ from asyncmon.graph.layers.layer import (
     ZEROS,
     Layer,
     Maker,
+    add_bias,
+    add_kernel,
     check_rank,
     flag_of,
     function_of,
@@ -88,16 +90,8 @@ class Dense(Layer):
             raise ValueError(
                 "The last dimension of the inputs to `Dense` should be defined. Found `None`."
             )
-        self.kernel = self.add_weight(
-            "kernel", [depth, self.units], None,
-            self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
-        )  # fmt: skip
-        if self.use_bias:
-            self.bias = self.add_weight(
-                "bias", [self.units], None,
-                self.bias_initializer, self.bias_regularizer, True, self.bias_constraint,
-            )  # fmt: skip
-        self.built = True
+        add_kernel(self, [depth, self.units])
+        add_bias(self, self.units)
 
     def call(self, inputs: Any) -> Tensor:
         """Return the result; see the class."""

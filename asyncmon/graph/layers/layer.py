@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 from asyncmon.graph.core import nest
@@ -300,37 +299,49 @@ def _shapes(inputs: Any) -> Any:
     return convert_to_tensor(inputs).shape
 
 
-def function_of(layer: type[Layer], name: str) -> Callable[..., Tensor]:
-    """Return a function ``name(inputs, ..., reuse=None)`` that calls a new layer once.
+_PLAIN = Parameter.POSITIONAL_OR_KEYWORD
+_OF_CALLS = {
+    "training": Parameter("training", _PLAIN, default=False),
+    "reuse": Parameter("reuse", _PLAIN, default=None),
+}
 
-    The other arguments are those of the layer. With ``reuse`` it shares the variables of an earlier
-    layer of that name.
+
+def function_of(layer: type[Layer], name: str, arguments: str | None = None) -> Callable[..., Tensor]:
+    """Return a function ``name(inputs, ...)`` that calls a new layer once.
+
+    Args:
+        layer: the class.
+        name: the name of the function.
+        arguments: the arguments after ``inputs``: those of the layer, ``training`` of its call, and
+            ``reuse``, to share the variables of an earlier layer of that name. By default those of the
+            layer, then ``reuse``.
     """
-    arguments = [
-        p for p in signature(layer).parameters.values() if p.kind is not Parameter.KEYWORD_ONLY
-    ]
-    names = [p.name for p in arguments]
+    known = {**signature(layer).parameters, **_OF_CALLS}
+    own = [n for n, p in known.items() if p.kind is _PLAIN and n not in _OF_CALLS]
+    names = arguments.split() if arguments else [*own, "reuse"]
+    public = Signature([known[n] for n in names])
+    others = [p for p in known.values() if p.kind is Parameter.KEYWORD_ONLY]
+    accepted = public.replace(parameters=[*public.parameters.values(), *others])
 
-    @wraps(layer.__init__, assigned=())
-    def function(inputs: Any, *args: Any, reuse: Any = None, **kwargs: Any) -> Any:
-        if len(args) > len(names):  # reuse is last
-            *first, reuse = args
-            args = tuple(first)
-        given = dict(zip(names, args, strict=False)).get("name", kwargs.get("name"))
-        return layer(*args, **kwargs, _reuse=reuse)(inputs, scope=given)
+    def function(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        given = accepted.bind_partial(*args, **kwargs).arguments
+        called = {key: given.pop(key) for key in ("training",) if key in given}
+        if "reuse" in names:
+            called["scope"], given["_reuse"] = given.get("name"), given.pop("reuse", None)
+        return layer(**given)(inputs, **called)
 
-    plain = Parameter.POSITIONAL_OR_KEYWORD
-    own = signature(function, follow_wrapped=False)
-    taken = [Parameter("inputs", plain), *arguments, Parameter("reuse", plain, default=None)]
-    function.__signature__ = own.replace(parameters=taken)  # type: ignore[attr-defined]  # inspect reads it
+    documented: Any = function
+    documented.__signature__ = Signature([Parameter("inputs", _PLAIN), *public.parameters.values()])
     function.__name__ = function.__qualname__ = name
     function.__module__ = layer.__module__
-    function.__doc__ = (
-        f"Apply a new layer to ``inputs``. TF1: ``tf.layers.{name}``.\n\n"
-        f"The arguments are those of :class:`{layer.__name__}`. With ``reuse`` it shares the variables "
-        "of an\nearlier layer of this name: True, or ``AUTO_REUSE``."
+    called = " ``training`` is that of its call." if "training" in names else ""
+    shared = (
+        "\n\n``reuse`` shares the variables of an earlier layer of this name: True or ``AUTO_REUSE``."
     )
-    del function.__wrapped__
+    function.__doc__ = (
+        f"Apply a new :class:`{layer.__name__}` to ``inputs``. TF1: ``tf.layers.{name}``.\n\n"
+        f"The other arguments are those of the class.{called}{shared * ('reuse' in names)}"
+    )
     return function
 
 
@@ -373,3 +384,21 @@ def flag_of(training: Any) -> Tensor:
     """Return a flag that is fed as a scalar: one of unknown shape would hide the shape of a choice."""
     flag = convert_to_tensor(training)
     return flag if flag.shape.ndims is not None else reshape(flag, ())
+
+
+def add_kernel(layer: Any, shape: list[int]) -> None:
+    """Create the kernel of a layer that has the arguments of a kernel."""
+    layer.kernel = layer.add_weight(
+        "kernel", shape, None,
+        layer.kernel_initializer, layer.kernel_regularizer, True, layer.kernel_constraint,
+    )  # fmt: skip
+
+
+def add_bias(layer: Any, size: int) -> None:
+    """Create the bias, if any, of a layer that has the arguments of a bias. This completes the layer."""
+    if layer.use_bias:
+        layer.bias = layer.add_weight(
+            "bias", [size], None,
+            layer.bias_initializer, layer.bias_regularizer, True, layer.bias_constraint,
+        )  # fmt: skip
+    layer.built = True

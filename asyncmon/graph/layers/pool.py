@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.layers.layer import Layer, check_rank, layout_of
+from asyncmon.graph.layers.layer import Layer, check_rank, function_of, layout_of
 from asyncmon.graph.nn.images import window_numbers
 from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.shape_ops import expand_dims, squeeze
@@ -83,24 +82,9 @@ class AveragePooling1D(_Pooling):
     rank, pool = 1, staticmethod(avg_pool)
 
 
-def _function_of(layer: type[_Pooling], name: str) -> Callable[..., Tensor]:
-    def function(
-        inputs: Any,
-        pool_size: Any,
-        strides: Any,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-    ) -> Tensor:
-        result: Tensor = layer(pool_size, strides, padding, data_format, name)(inputs)
-        return result
+_ARGUMENTS = "pool_size strides padding data_format name"
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Apply a new :class:`{layer.__name__}`. TF1: ``tf.layers.{name}``."
-    return function
-
-
-max_pooling2d = _function_of(MaxPooling2D, "max_pooling2d")
-average_pooling2d = _function_of(AveragePooling2D, "average_pooling2d")
-max_pooling1d = _function_of(MaxPooling1D, "max_pooling1d")
-average_pooling1d = _function_of(AveragePooling1D, "average_pooling1d")
+max_pooling2d = function_of(MaxPooling2D, "max_pooling2d", _ARGUMENTS)
+average_pooling2d = function_of(AveragePooling2D, "average_pooling2d", _ARGUMENTS)
+max_pooling1d = function_of(MaxPooling1D, "max_pooling1d", _ARGUMENTS)
+average_pooling1d = function_of(AveragePooling1D, "average_pooling1d", _ARGUMENTS)
