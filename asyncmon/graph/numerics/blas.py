@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from asyncmon.system.portable import after_fork_in_child
 
 
 def _library() -> ctypes.CDLL | None:
@@ -52,8 +53,7 @@ class BlasThreads:
         self._mutex = threading.Lock()
         self._runs = 0
         self._before = 1
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._reset)
+        after_fork_in_child(self._reset)
 
     @property
     def is_controllable(self) -> bool:
