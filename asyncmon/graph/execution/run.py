@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from asyncmon.system.loop_budget import LoopBudget
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """The context of a run, passed to ops that do more than compute.
 
@@ -39,52 +41,23 @@ class Run:
         workers: the number of workers that compute for it.
     """
 
-    __slots__ = (
-        "_interrupt",
-        "_on_abort",
-        "_on_commit",
-        "committed",
-        "compute",
-        "deadline",
-        "drew",
-        "error",
-        "fed",
-        "in_thread",
-        "limit",
-        "random_state",
-        "resources",
-        "started",
-        "trace",
-        "waiting",
-        "workers",
-    )
-
-    def __init__(
-        self,
-        resources: dict[Any, Any],
-        random_state: NDArray[Any],
-        compute: Any = None,
-        in_thread: Any = None,
-        fed: int = 0,
-        limit: float = 0.0,
-    ) -> None:
-        self.resources = resources
-        self.random_state = random_state
-        self.compute = compute
-        self.in_thread = in_thread
-        self.fed = fed
-        self.limit = limit
-        self.waiting: dict[asyncio.Future[Any], Any] = {}
-        self.error: BaseException | None = None
-        self.workers = 0
-        self.trace: list[NodeStats] | None = None
-        self.started = 0.0
-        self.deadline: asyncio.TimerHandle | None = None
-        self.committed = False
-        self.drew: set[int] = set()
-        self._interrupt: asyncio.Future[None] | None = None  # created by the first wait
-        self._on_commit: list[Callable[[], None]] = []
-        self._on_abort: list[Callable[[], None]] = []
+    resources: dict[Any, Any]
+    random_state: NDArray[Any]
+    compute: Any = None
+    in_thread: Any = None
+    fed: int = 0
+    limit: float = 0.0
+    waiting: dict[asyncio.Future[Any], Any] = field(default_factory=dict)
+    error: BaseException | None = None
+    workers: int = 0
+    trace: list[NodeStats] | None = None
+    started: float = 0.0
+    deadline: asyncio.TimerHandle | None = None
+    committed: bool = False
+    drew: set[int] = field(default_factory=set)
+    _interrupt: asyncio.Future[None] | None = None  # created by the first wait
+    _on_commit: list[Callable[[], None]] = field(default_factory=list)
+    _on_abort: list[Callable[[], None]] = field(default_factory=list)
 
     # For ops.
 
@@ -196,10 +169,8 @@ class Run:
             call()
         self._on_commit, self._on_abort = [], []
         if self._interrupt is not None and not self._interrupt.cancel():
-            with contextlib.suppress(
-                asyncio.CancelledError
-            ):  # retrieved: it was raised, or came after the end
-                self._interrupt.exception()
+            with contextlib.suppress(asyncio.CancelledError):
+                self._interrupt.exception()  # retrieved: it was raised, or came after the end
         if self.deadline is not None:
             self.deadline.cancel()
         self.error = self._interrupt = self.deadline = None

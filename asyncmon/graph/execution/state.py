@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,13 +42,11 @@ class FlatArray(NamedTuple):
     parts: list[Any]
 
 
+@dataclass(eq=False)
 class Pin:
     """The values of some slots in one version, protected from writes."""
 
-    __slots__ = ("__weakref__", "values")
-
-    def __init__(self, values: dict[int, Any]) -> None:
-        self.values = values
+    values: dict[int, Any]
 
 
 class _Often:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -25,6 +26,7 @@ from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeErro
 from asyncmon.graph.queues.order import Element, Order
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """Room or elements that an operation of a run waits for, or holds.
 
@@ -38,16 +40,13 @@ class Request:
         future: done when the request is granted or refused; None if it does not wait.
     """
 
-    __slots__ = ("at_most", "closes", "count", "elements", "future", "owner", "restorable")
-
-    def __init__(self, owner: Any, count: int, *, at_most: bool = False) -> None:
-        self.owner = owner
-        self.count = count
-        self.at_most = at_most
-        self.closes = False
-        self.elements: list[Element] = []
-        self.restorable: list[Element] = []
-        self.future: asyncio.Future[None] | None = None
+    owner: Any
+    count: int
+    at_most: bool = False
+    closes: bool = False
+    elements: list[Element] = field(default_factory=list)
+    restorable: list[Element] = field(default_factory=list)
+    future: asyncio.Future[None] | None = None
 
     @property
     def is_met(self) -> bool:
@@ -75,6 +74,7 @@ class QueueCore:
 
     Attributes:
         spec: the specification, for its creator.
+        closed: whether nothing more can be put, except by requests that wait already.
     """
 
     def __init__(
@@ -94,13 +94,8 @@ class QueueCore:
         self._reserved = 0  # the sum of their counts
         self._putters: deque[Request] = deque()
         self._takers: deque[Request] = deque()
-        self._closed = False
+        self.closed = False
         self._error: Exception | None = None
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be put, except by requests that wait already."""
-        return self._closed
 
     def size(self, owner: Any = None) -> int:
         """Return the number of elements; for a run, including its own."""
@@ -126,7 +121,7 @@ class QueueCore:
         room = Request(owner, count)
         if not count:
             return room
-        if self._closed:
+        if self.closed:
             raise CancelledError(f"{self._label} is closed.")
         if (1 if in_parts else count) > self._capacity:
             where = f"{self._label}, whose capacity is {self._capacity}"
@@ -152,9 +147,7 @@ class QueueCore:
         if room is not None:
             self.fill(room, elements)
             return room
-        room = Request(owner, len(elements))
-        room.elements = elements
-        return await self._wait(room, self._putters)
+        return await self._wait(Request(owner, len(elements), elements=elements), self._putters)
 
     def fill(self, room: Request, elements: Iterable[Element]) -> None:
         """Add the elements that enter the queue at the commit. The run that owns the room sees them."""
@@ -169,9 +162,7 @@ class QueueCore:
         self._put(room, room.count)
         self._give_up(room)
         if room.elements:
-            rest = Request(None, len(room.elements))
-            rest.elements = room.elements
-            self._putters.appendleft(rest)
+            self._putters.appendleft(Request(None, len(room.elements), elements=room.elements))
         self._serve()
 
     def release(self, room: Request) -> None:
@@ -235,7 +226,7 @@ class QueueCore:
         self._serve()
 
     def _takeable(self) -> int:
-        return len(self._order) - (0 if self._closed else self._minimum)
+        return len(self._order) - (0 if self.closed else self._minimum)
 
     def _collect(self, taken: Request) -> None:
         """Take present elements first, then the run's own elements."""
@@ -264,10 +255,9 @@ class QueueCore:
 
         Later enqueues of other runs wait until the run closes the queue or releases the place.
         """
-        place = Request(owner, 0)
-        place.closes = True
+        place = Request(owner, 0, closes=True)
         first = self._putters[0] if self._putters else None
-        if self._closed or (first is not None and first.closes and first.owner is owner):
+        if self.closed or (first is not None and first.closes and first.owner is owner):
             return place
         if first is not None:
             return None
@@ -278,9 +268,7 @@ class QueueCore:
         """Wait for the pending enqueues, and return the place of a close. See :meth:`close_nowait`."""
         place = self.close_nowait(owner)
         if place is None:
-            place = Request(owner, 0)
-            place.closes = True
-            await self._wait(place, self._putters)
+            place = await self._wait(Request(owner, 0, closes=True), self._putters)
         return place
 
     def release_place(self, place: Request) -> None:
@@ -303,7 +291,7 @@ class QueueCore:
             cancel_pending_enqueues: requests for room fail with ``CancelledError``, else they stay.
             error: raised at the end of the data instead of ``OutOfRangeError``.
         """
-        self._closed = True
+        self.closed = True
         self._error = self._error or error
         waiting = list(self._putters)
         self._putters.clear()
@@ -322,7 +310,7 @@ class QueueCore:
 
     def session_closed(self) -> None:
         """Cancel all requests that wait."""
-        self._closed = True
+        self.closed = True
         self._cancel(self._putters, "Enqueue operation was cancelled")
         self._cancel(self._takers, "Dequeue operation was cancelled")
 
@@ -336,7 +324,7 @@ class QueueCore:
         if first is not None and first.closes and first.owner is owner:
             if self._next_putter() is not None:
                 return False
-        elif not self._closed or first is not None:
+        elif not self.closed or first is not None:
             return False
         return all(room.owner is owner for room in self._rooms)
 

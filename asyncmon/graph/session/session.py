@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 from asyncmon.errors import InvalidArgumentError, OpError
@@ -40,15 +41,13 @@ _NO_FEEDS: Mapping[Any, Any] = {}
 _CACHE_LIMIT = 4096  # cached structures of fetches; the cache is cleared beyond
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """The prepared form of a pair of fetches and fed keys."""
 
-    __slots__ = ("nested", "plan", "rebuild")
-
-    def __init__(self, plan: Prepared, rebuild: Callable[[list[Any]], Any], *, nested: bool) -> None:
-        self.plan = plan
-        self.rebuild = rebuild
-        self.nested = nested  # some keys are tuples
+    plan: Prepared
+    rebuild: Callable[[list[Any]], Any]
+    nested: bool  # some keys are tuples
 
     def accept(self, feeds: Mapping[Any, Any]) -> list[Any]:
         """Return the fed values, checked, in the order of the plan's feeds."""
