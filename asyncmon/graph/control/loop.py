@@ -22,6 +22,7 @@ from iteration to iteration, its stack is an array of arrays.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from sys import getrefcount
 from typing import Any
 
@@ -168,7 +169,12 @@ class Loop:
                 found, state = (
                     await test.wait(values, state, now) if waits else test(values, state, now)
                 )
-                if not _holds(found[0]):
+                (holds,) = found
+                if getattr(holds, "ndim", 0):
+                    raise InvalidArgumentError(
+                        f"A condition must be a scalar, but it has shape {holds.shape}"
+                    )
+                if not holds:
                     break
             at = trips - 1 - i if reverse else i
             if given:
@@ -190,16 +196,11 @@ class Loop:
         return outputs, state
 
 
-def _holds(condition: Any) -> bool:
-    if getattr(condition, "ndim", 0):
-        raise InvalidArgumentError(f"A condition must be a scalar, but it has shape {condition.shape}")
-    return bool(condition)
-
-
+@dataclass(slots=True, eq=False)
 class Stacks:
     """The arrays that iterations write their values into.
 
-    Args:
+    Attributes:
         capacity: the number of iterations, 0 if unknown.
         fixed: for each stack, whether all its elements must have one shape.
         specs: the types of the elements.
@@ -207,20 +208,17 @@ class Stacks:
             fresh memory costs page faults.
     """
 
-    def __init__(
-        self, capacity: int, fixed: Sequence[bool], specs: Sequence[Spec], recycled: list[list[Any]]
-    ) -> None:
-        self._capacity = capacity
-        self._fixed = fixed
-        self._specs = specs
-        self._recycled = recycled
-        self._arrays: list[Any] = []
+    capacity: int
+    fixed: Sequence[bool]
+    specs: Sequence[Spec]
+    recycled: list[list[Any]]
+    _arrays: list[Any] = field(default_factory=list)
 
     def put(self, at: int, values: Sequence[Any]) -> None:
         """Write the values of iteration ``at``."""
         if not self._arrays:
             self._begin(values)
-        if at >= self._capacity:
+        if at >= self.capacity:
             self._grow()
         arrays = self._arrays
         for k, value in enumerate(values):
@@ -232,14 +230,14 @@ class Stacks:
 
     def _begin(self, values: Sequence[Any]) -> None:
         try:
-            old = self._recycled.pop()  # no check before: runs in other threads pop, too
+            old = self.recycled.pop()  # no check before: runs in other threads pop, too
         except IndexError:
             old = [None] * len(values)
-        if not self._capacity:
-            self._capacity = _CAPACITY if not old or old[0] is None else len(old[0])
+        if not self.capacity:
+            self.capacity = _CAPACITY if not old or old[0] is None else len(old[0])
         old.reverse()
         for value in values:
-            shape = (self._capacity, *getattr(value, "shape", ()))
+            shape = (self.capacity, *getattr(value, "shape", ()))
             dtype = getattr(value, "dtype", _OBJECT)
             array, references = _popped(old)
             if references > _ALONE or array.shape != shape or array.dtype != dtype:
@@ -247,16 +245,16 @@ class Stacks:
             self._arrays.append(array)
 
     def _grow(self) -> None:
-        self._capacity *= 2
+        self.capacity *= 2
         for k, array in enumerate(self._arrays):
-            new = np.empty((self._capacity, *array.shape[1:]), array.dtype)
+            new = np.empty((self.capacity, *array.shape[1:]), array.dtype)
             new[: len(array)] = array
             self._arrays[k] = new
 
     def _loosen(self, k: int, at: int, value: Any) -> Any:
         """Convert a stack to an array of arrays, for elements of different shapes."""
         array = self._arrays[k]
-        if self._fixed[k]:
+        if self.fixed[k]:
             raise InvalidArgumentError(
                 f"The values that iterations stack must have one shape: iteration {at} returns one of "
                 f"shape {np.shape(value)}, others are of shape {array.shape[1:]}"
@@ -271,13 +269,11 @@ class Stacks:
     def arrays(self, trips: int) -> list[Any]:
         """Return the stacks after the last iteration."""
         if trips:
-            if len(self._recycled) < _RECYCLED:
-                self._recycled.append(list(self._arrays))
+            if len(self.recycled) < _RECYCLED:
+                self.recycled.append(list(self._arrays))
             return [array[:trips] for array in self._arrays]
-        dims = [(0, *(d or 0 for d in spec.shape or ())) for spec in self._specs]
-        return [
-            np.zeros(shape, spec.dtype.numpy) for shape, spec in zip(dims, self._specs, strict=True)
-        ]
+        dims = [(0, *(d or 0 for d in spec.shape or ())) for spec in self.specs]
+        return [np.zeros(shape, spec.dtype.numpy) for shape, spec in zip(dims, self.specs, strict=True)]
 
 
 def _popped(arrays: list[Any]) -> tuple[Any, int]:
@@ -324,7 +320,9 @@ def check_carried(parameters: Sequence[Tensor], targets: Sequence[Tensor]) -> No
 
 def while_op(first: Sequence[Tensor], branches: tuple[SubGraph, SubGraph]) -> tuple[Tensor, ...]:
     """Return the final carried values of a loop with a condition and a body."""
-    return subgraph_op("While", first, branches, **_attrs(len(first)))[: len(first)]
+    count = len(first)
+    attrs = {"count": count, "elements": 0, "stacks": (), "returned": 0, "reverse": False}
+    return subgraph_op("While", first, branches, **attrs)[:count]
 
 
 def scan_op(
@@ -336,19 +334,8 @@ def scan_op(
     reverse: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return the final carried values of ``trips`` iterations, and the stacks of the other targets."""
-    count = len(first)
-    attrs = _attrs(count, len(stacks), tuple(body.targets[count:]), reverse=reverse)
+    count, elements = len(first), len(stacks)
+    outputs = tuple(body.targets[count:])
     del body.targets[count:]
-    return subgraph_op("Scan", [trips, *first, *stacks], (body,), **attrs)
-
-
-def _attrs(
-    count: int, elements: int = 0, stacks: tuple[Tensor, ...] = (), *, reverse: bool = False
-) -> dict[str, Any]:
-    return {
-        "count": count,
-        "elements": elements,
-        "stacks": stacks,
-        "returned": len(stacks),
-        "reverse": reverse,
-    }
+    attrs = {"count": count, "elements": elements, "stacks": outputs, "returned": len(outputs)}
+    return subgraph_op("Scan", [trips, *first, *stacks], (body,), **attrs, reverse=reverse)

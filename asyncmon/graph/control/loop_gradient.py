@@ -187,10 +187,10 @@ def gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     scan.outside.update(zip(arriving, given.values(), strict=True))
     scan.build(flowing, nexts, first, list(of_elements.values()), sums)
     result: list[Any] = [None] * len(op.inputs)
-    for i, grad in zip(carried, scan.ends, strict=False):
+    for i, grad in zip(carried, scan.ends.values(), strict=False):
         result[body.at(i)] = grad
     for i, x in of_elements.items():
-        result[body.at(i)] = scan.stack(x)
+        result[body.at(i)] = scan.outside[x]
     for total in sums:
         result[body.at(total.number)] = total.outside(scan)
     return result
@@ -247,7 +247,10 @@ class _Sum:
             ):
                 return [x for term in op.inputs for x in self._split(term)]
             case "MatMul" if all(len(x.spec.shape or ()) == 2 and self._varies(x) for x in op.inputs):
-                return self._of_stacks(op.inputs, lambda a, b: _sum_of_products(a, b, op))
+                attrs = {**op.attrs, "shape": grad.spec.shape}
+                return self._of_stacks(
+                    op.inputs, lambda a, b: create_op("StackedProduct", (a, b), attrs)
+                )
             case "SumToShape" if self._varies(op.inputs[0]):
                 return self._of_stacks(op.inputs[:1], self._total)
             case "BiasAddGrad" if not op.attrs.get("second") and self._varies(op.inputs[0]):
@@ -264,16 +267,16 @@ class _Sum:
         return []
 
     def _total(self, stack: Tensor) -> Tensor:
-        return _sum_to_like(stack, self._body.input(self.number))
+        return like("StackedSum", (stack,), self._body.input(self.number))
 
     def _slices(self, values: Tensor, indices: Tensor) -> IndexedSlices:
-        shape = shape_of(self._body.input(self.number))
-        return IndexedSlices(_concat_rows(values), _concat_rows(indices), shape)
+        rows, at = (create_op("StackedConcat", (stack,)) for stack in (values, indices))
+        return IndexedSlices(rows, at, shape_of(self._body.input(self.number)))
 
     def outside(self, scan: _Scan) -> Any:
         """Return the sum over all iterations."""
-        terms = [make(*map(scan.stack, operands)) for operands, make in self._terms]
-        return add_up(terms if self.carried is None else [*terms, scan.end(self.carried)])
+        terms = [make(*[scan.outside[x] for x in operands]) for operands, make in self._terms]
+        return add_up(terms if self.carried is None else [*terms, scan.ends[self.carried]])
 
 
 class _Scan:
@@ -281,14 +284,13 @@ class _Scan:
 
     Attributes:
         outside: the stacks of its elements and outputs.
-        ends: the final carried values.
+        ends: the final values of carried tensors, in their order.
     """
 
     def __init__(self, body: Body, back: _Back) -> None:
         self.body, self.back = body, back
         self.outside: dict[Tensor, Tensor] = {}
-        self.ends: Sequence[Tensor] = ()
-        self._carried: Sequence[Tensor] = ()
+        self.ends: dict[Tensor, Tensor] = {}
 
     def build(
         self,
@@ -336,16 +338,8 @@ class _Scan:
                 returned=len(of_elements),
                 reverse=not op.attrs["reverse"],
             )
-        self.ends, self._carried = outputs[: len(carried)], carried
+        self.ends = dict(zip(carried, outputs, strict=False))
         self.outside.update(zip(stacks, outputs[len(carried) :], strict=True))
-
-    def stack(self, tensor: Tensor) -> Tensor:
-        """Return the stack of the values of a tensor of the body's gradient."""
-        return self.outside[tensor]
-
-    def end(self, carried: Tensor) -> Tensor:
-        """Return the final value of a carried tensor."""
-        return self.ends[self._carried.index(carried)]
 
 
 # --- sums over stacks ---------------------------------------------------------------------------------
@@ -371,10 +365,6 @@ def _stacked_product(
     return half_product(left, right) if left.dtype.char == "e" else product(left, right, out)
 
 
-def _stacked_product_spec(a: Spec, b: Spec, *, shape: Shape, **_attrs: Any) -> Spec:
-    return Spec(a.dtype, shape)
-
-
 def _stacked_flops(a: Spec, b: Spec, result: Spec, *, shape: Shape, **_attrs: Any) -> int:
     (n, rows, columns), (_, *others) = a.shape or (0, 0, 0), b.shape or (0, 0, 0)
     return (n or 0) * (rows or 0) * (columns or 0) * (max([d or 0 for d in others]))
@@ -393,33 +383,10 @@ def _stacked_concat(stack: Array) -> Any:
     return np.zeros((0, *stack.shape[2:]), stack.dtype) if found is None else found
 
 
-register(
-    OpDef(
-        "StackedProduct",
-        _stacked_product,
-        _stacked_product_spec,
-        product_gradients,
-        out=True,
-        flops=_stacked_flops,
-    )
-)
+register(OpDef("StackedProduct", _stacked_product, lambda a, b, *, shape, **_: Spec(a.dtype, shape),
+    product_gradients, out=True, flops=_stacked_flops))  # fmt: skip
 register(OpDef("StackedSum", _stacked_sum, lambda stack, shape: Spec(stack.dtype, shape.known_dims()),
     lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))  # fmt: skip
 register(OpDef("StackedConcat", _stacked_concat,
     lambda stack: Spec(stack.dtype, None if stack.shape is None else (None, *stack.shape[2:])),
     lambda op, grad: [like("Reshape", (grad,), op.inputs[0])], aliases=True))  # fmt: skip
-
-
-def _sum_of_products(a: Tensor, b: Tensor, product: Operation) -> Tensor:
-    """Return the sum of the products of two stacks of matrices; ``product`` is one of the products."""
-    attrs = {**product.attrs, "shape": product.outputs[0].spec.shape}
-    return create_op("StackedProduct", (a, b), attrs)
-
-
-def _sum_to_like(stack: Tensor, x: Tensor) -> Tensor:
-    """Return the sum of the elements of a stack, each summed to the shape of ``x``."""
-    return like("StackedSum", (stack,), x)
-
-
-def _concat_rows(stack: Tensor) -> Tensor:
-    return create_op("StackedConcat", (stack,))

@@ -8,7 +8,7 @@ on an operation of the outer graph becomes one of the op, whether the dependent 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from asyncmon.graph.core import nest
@@ -229,24 +229,26 @@ def check_repeatable(branch: SubGraph) -> None:
     Raises:
         ValueError: the subgraph or one inside it has side effects.
     """
-    for op in needed_ops(branch.targets, branch.parameters):
-        if op.op_def.awaits or op.op_def.changes or op.op_def.foreign:
-            raise ValueError(
-                f"Operation {op.name!r} ({op.type}) in a branch or loop cannot be run a second time, "
-                "which its gradient would do. Move it out of the part that is differentiated."
-            )
-        for inner in op.attrs["branches"] if isinstance(op.op_def, ControlOpDef) else ():
-            check_repeatable(inner)
+    for op in _effects(branch, lambda inner: needed_ops(inner.targets, inner.parameters)):
+        raise ValueError(
+            f"Operation {op.name!r} ({op.type}) in a branch or loop cannot be run a second time, "
+            "which its gradient would do. Move it out of the part that is differentiated."
+        )
 
 
 def only_computes(branch: SubGraph) -> bool:
     """Return whether a subgraph, with those inside it, is synchronous and free of side effects."""
-    for op in branch.get_operations():
+    return not any(True for _ in _effects(branch, SubGraph.get_operations))
+
+
+def _effects(branch: SubGraph, nodes: Callable[[SubGraph], Iterable[Operation]]) -> Iterator[Operation]:
+    """Yield the nodes of a subgraph, and of those inside it, that wait or have side effects."""
+    for op in nodes(branch):
         if op.op_def.awaits or op.op_def.changes or op.op_def.foreign:
-            return False
-        if isinstance(op.op_def, ControlOpDef) and not all(map(only_computes, op.attrs["branches"])):
-            return False
-    return True
+            yield op
+        elif isinstance(op.op_def, ControlOpDef):
+            for inner in op.attrs["branches"]:
+                yield from _effects(inner, nodes)
 
 
 class Repeated:

@@ -181,14 +181,10 @@ def scan_loop(
         likes = [(x, x.spec.shape) for x in begin]
         likes += [(x, x.spec.shape and x.spec.shape[1:]) for x in stacks]
         graph, (after, made) = traced(build, likes)
-        _check_scan(first, after, graph)
+        if not nest.same_structure(first, after):
+            raise ValueError(f"The carried structure {first!r} becomes {after!r} after one iteration.")
+        check_carried(graph.parameters, graph.targets[: len(begin)])
         found = scan_op(trips, begin, stacks, graph, reverse=reverse)
         leave = identity if back_prop else stop_gradient
         ends = [leave(x, "Exit") for x in found]
     return nest.pack_like(after, ends[: len(begin)]), nest.pack_like(made, ends[len(begin) :])
-
-
-def _check_scan(first: Any, after: Any, graph: SubGraph) -> None:
-    if not nest.same_structure(first, after):
-        raise ValueError(f"The carried structure {first!r} becomes {after!r} after one iteration.")
-    check_carried(graph.parameters, graph.targets[: len(nest.flatten(first))])
