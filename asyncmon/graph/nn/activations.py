@@ -149,20 +149,21 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
 
 
 def _softmax(x: Array, *, axis: int, out: Array | None = None) -> Any:
-    value = _below_peak(x, axis, out)
+    value = below_peak(x, axis, out)
     np.exp(value, out=value)
     return np.divide(value, np.add.reduce(value, axis=axis, keepdims=True), out=value)
 
 
 def _log_softmax(x: Array, *, axis: int, out: Array | None = None) -> Any:
-    value = _below_peak(x, axis, out)
+    value = below_peak(x, axis, out)
     total = np.add.reduce(np.exp(value), axis=axis, keepdims=True)
     return np.subtract(value, np.log(total, out=total), out=value)
 
 
-def _below_peak(x: Array, axis: int, out: Array | None) -> Any:
+def below_peak(x: Array, axis: int, out: Array | None = None) -> Any:
+    """Return an array minus its maximum along an axis."""
     peak = np.maximum.reduce(x, axis=axis, keepdims=True, initial=-np.inf)
-    return np.subtract(x, peak, out=out)
+    return np.subtract(x, peak, out=out, order="C")  # also of a transposed view: losses reshape it
 
 
 def _softmax_rule(x: Spec, *, axis: int) -> Spec:

@@ -16,13 +16,7 @@ from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import num_elements
-from asyncmon.graph.nn.images import (
-    CHANNELS_LAST,
-    CHANNELS_SECOND,
-    check_data_format,
-    create_image_op,
-    window_attrs,
-)
+from asyncmon.graph.nn.images import check_data_format, create_image_op
 from asyncmon.graph.numerics.arrays import Array, in_single, replaceable
 from asyncmon.graph.numerics.blas import single_threaded_blas
 from asyncmon.graph.numerics.parallel import CORES, parallel_for
@@ -225,7 +219,8 @@ def _create(
     if op_type == "Conv2DBackpropFilter" and check_data_format(data_format) != "NHWC":
         raise ValueError("conv2d_backprop_filter takes data_format='NHWC' only; transpose the images.")
     pairs = {"strides": strides, "dilations": 1 if dilations is None else dilations}
-    return create_image_op(op_type, inputs, padding, data_format, name, **pairs)
+    images = 2 if op_type == "Conv2DBackpropInput" else 0
+    return create_image_op(op_type, inputs, padding, data_format, name, images, **pairs)
 
 
 def conv2d(
@@ -279,17 +274,11 @@ def conv2d_backprop_input(
         input_sizes: the shape of the input.
         out_backprop: the gradient with respect to the output.
     """
-    kernel = convert_to_tensor(filter if filters is None else filters)
-    inputs = (shape_tensor(input_sizes), kernel, out_backprop)
-    if check_data_format(data_format) == "NHWC":
-        return _create("Conv2DBackpropInput", inputs, strides, padding, "NHWC", dilations, name)
-    attrs = window_attrs(
-        padding, "NCHW", strides=strides, dilations=1 if dilations is None else dilations
-    )
-    sizes = shape_tensor([inputs[0][i] for i in (0, 2, 3, 1)])
-    grad = create_op("Transpose", (out_backprop,), CHANNELS_LAST)
-    result = create_op("Conv2DBackpropInput", (sizes, kernel, grad), attrs, name)
-    return create_op("Transpose", (result,), CHANNELS_SECOND)
+    kernel, sizes = convert_to_tensor(filter if filters is None else filters), shape_tensor(input_sizes)
+    if check_data_format(data_format) == "NCHW":
+        sizes = shape_tensor([sizes[i] for i in (0, 2, 3, 1)])
+    inputs = sizes, kernel, out_backprop
+    return _create("Conv2DBackpropInput", inputs, strides, padding, data_format, dilations, name)
 
 
 def conv2d_backprop_filter(

@@ -19,12 +19,6 @@ def check_data_format(data_format: str | None) -> str:
     return data_format
 
 
-def window_attrs(padding: Any, data_format: str, **pairs: Any) -> dict[str, Any]:
-    """Return the attributes of an op over windows; ``pairs`` are its strides, sizes or dilations."""
-    attrs = {what: spatial(value, what, data_format) for what, value in pairs.items()}
-    return {**attrs, "padding": window_padding(padding, data_format)}
-
-
 def spatial(value: Any, what: str, data_format: str) -> Pair:
     """Return the two spatial numbers of an int, or of a list of 1, 2 or 4, which has 1 for the rest.
 
@@ -79,22 +73,25 @@ def window_padding(padding: Any, data_format: str) -> Padding:
     return pairs[at[0]], pairs[at[1]]
 
 
-CHANNELS_LAST, CHANNELS_SECOND = {"perm": (0, 2, 3, 1)}, {"perm": (0, 3, 1, 2)}
-
-
 def create_image_op(
     op_type: str,
     inputs: Sequence[Any],
     padding: Any,
     data_format: str | None,
     name: str | None,
+    images: int = 0,
     **pairs: Any,
 ) -> Tensor:
-    """Add an op over windows that takes channels last; with "NCHW", between two transpositions."""
+    """Add an op over windows that takes channels last; with "NCHW", between two transpositions.
+
+    ``images`` is the index of the input to transpose; ``pairs`` are strides, sizes or dilations.
+    """
     layout = check_data_format(data_format)
-    attrs = window_attrs(padding, layout, **pairs)
+    attrs: dict[str, Any] = {what: spatial(value, what, layout) for what, value in pairs.items()}
+    attrs["padding"] = window_padding(padding, layout)
     if layout == "NHWC":
         return create_op(op_type, inputs, attrs, name)
-    images, *rest = inputs
-    result = create_op(op_type, (create_op("Transpose", (images,), CHANNELS_LAST), *rest), attrs, name)
-    return create_op("Transpose", (result,), CHANNELS_SECOND)
+    turned = list(inputs)
+    turned[images] = create_op("Transpose", (inputs[images],), {"perm": (0, 2, 3, 1)})
+    result = create_op(op_type, turned, attrs, name)
+    return create_op("Transpose", (result,), {"perm": (0, 3, 1, 2)})

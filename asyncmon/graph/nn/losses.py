@@ -13,7 +13,14 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import is_compatible, merge
-from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
+from asyncmon.graph.nn.activations import (
+    below_peak,
+    log_softmax,
+    relu,
+    softmax,
+    softmax_gradient,
+    softplus,
+)
 from asyncmon.graph.numerics.arrays import Array, ones
 from asyncmon.graph.ops.basic import cast, in_single, stop_gradient
 from asyncmon.graph.ops.elementwise import abs, sigmoid
@@ -33,18 +40,6 @@ def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 # --- softmax cross entropy ------------------------------------------------------------------------
 
 
-def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
-    """Return logits minus their maximum, the exponentials of this, and their sums."""
-    shifted = _below_peak(logits)
-    exps = np.exp(shifted)
-    return shifted, exps, _row_sums(exps)
-
-
-def _below_peak(logits: Array) -> Any:
-    peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
-    return np.subtract(logits, peak, order="C")  # a transposed view too: it is reshaped later
-
-
 def _row_sums(x: Array) -> Any:
     if x.dtype.char in "fd":
         return np.dot(x, ones(x.shape[-1], x.dtype)[:, None])
@@ -60,7 +55,9 @@ def _by_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> 
 
 
 def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
-    shifted, exps, total = _exponentials(logits)
+    shifted = below_peak(logits, -1)
+    exps = np.exp(shifted)
+    total = _row_sums(exps)
     losses = np.multiply(labels, np.subtract(np.log(total), shifted))
     backprop = np.divide(exps, total, out=exps)
     return np.add.reduce(losses, axis=-1), np.subtract(backprop, labels)
@@ -160,7 +157,7 @@ def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
             f"Label values: {' '.join(map(str, picks[:32]))}"
         )
     at = np.add(_row_starts(len(picks), classes), picks)
-    shifted = _below_peak(flat)
+    shifted = below_peak(flat, -1)
     chosen = shifted.reshape(-1).take(at)
     exps = np.exp(shifted, out=shifted)
     total = _row_sums(exps)
