@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
@@ -14,14 +15,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from asyncmon.errors import AbortedError
-from asyncmon.graph.execution.commit import LateReads, commit
 from asyncmon.graph.execution.cost import CostModel, thread_clock, wall_clock
-from asyncmon.graph.execution.memory import ArenaPool
+from asyncmon.graph.execution.memory import Arena
 from asyncmon.graph.execution.plan import Plan, Program, burst, can_burst
 from asyncmon.graph.execution.program import Instruction, Registers, execute
 from asyncmon.graph.execution.run import Run, apply_options
 from asyncmon.graph.execution.state import Pin, StateStore
 from asyncmon.graph.execution.threads import Threads, around_runs
+from asyncmon.graph.execution.update import commit
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
@@ -30,6 +31,8 @@ from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.process import simulated
 
 T = TypeVar("T")
+
+_ARENAS = 2  # kept: a step and a peek run concurrently, seldom more
 
 
 _OPEN = nullcontext()
@@ -63,7 +66,7 @@ class Executor:
         self.threads = Threads(config)
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be in a commit
-        self._arenas = ArenaPool()
+        self._arenas = deque[Arena](maxlen=_ARENAS)  # free ones
         self._ended: asyncio.Future[None] | None = None  # done when a run ends, while close() waits
         self._timeout_in_ms = config.operation_timeout_in_ms
         self._around, self._split = around_runs(config)
@@ -364,13 +367,19 @@ class Executor:
         if program.layout is None and not program.splits and self._around is None:
             results = self._computed(plan, program, registers, run, changes)
         else:
-            arena = None if program.layout is None else self._arenas.place(program.layout, registers)
+            arena = None
             try:
+                if program.layout is not None:
+                    try:
+                        arena = self._arenas.pop()
+                    except IndexError:  # no check before: runs in other threads pop, too
+                        arena = Arena()
+                    arena.place(program.layout, registers)
                 with self._split() if program.splits else (self._around or nullcontext)():
                     results = self._computed(plan, program, registers, run, changes)
             finally:
                 if arena is not None:
-                    self._arenas.recycle(arena)
+                    self._arenas.append(arena)
         plan.cost.observe(clock() - start, self.limit, program.size)
         return results
 
@@ -384,11 +393,13 @@ class Executor:
         results = plan.results(registers)  # before an update changes the values that were read
         if run is not None:
             run.check()
-        late = LateReads(plan.late, self.store) if plan.late else None
+        values = self.store.values  # an allocation may fail, so it precedes the commit
+        late = [(i, slot, np.empty_like(values[slot])) for i, slot in plan.late] if plan.late else ()
         if changes:
             commit(plan.swaps, plan.groups, plan.random, self.store, registers, run)
-            if late is not None:
-                late.fill(results)
+            for i, slot, array in late:
+                np.copyto(array, values[slot])
+                results[i] = array if array.ndim else array[()]
         if run is not None:
             run.committed = True
         return results
@@ -397,22 +408,20 @@ class Executor:
         self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
     ) -> None:
         """Compute the ancestors of awaited nodes, or their successors in a subgraph."""
-        work = partial(self._compute_code, cost, code, registers, run)
+
+        @np.errstate(all="ignore")
+        def work() -> None:
+            start = perf_counter()
+            with (self._around or nullcontext)():
+                execute(run.watched(code, registers), registers, run)
+            cost.observe(perf_counter() - start, self.limit, run.fed)
+
         if run.deadline is None and cost.is_short(self.limit, run.fed):
             if self._budget.spent():
                 await run.pause(self._budget)
             work()
         else:
             await self._in_worker(work, run)
-
-    @np.errstate(all="ignore")
-    def _compute_code(
-        self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
-    ) -> None:
-        start = perf_counter()
-        with (self._around or nullcontext)():
-            execute(run.watched(code, registers), registers, run)
-        cost.observe(perf_counter() - start, self.limit, run.fed)
 
     async def _in_worker(self, work: Callable[[], T], run: Run, *, step: bool = False) -> T:
         """Call a function in a worker. A cancelled caller waits for its end, then is cancelled."""

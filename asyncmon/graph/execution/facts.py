@@ -60,7 +60,9 @@ class Facts(dict["Tensor", Spec]):
             else:
                 found = infer(op, [self[x] for x in op.inputs])
             for tensor, spec in zip(op.outputs, found, strict=True):
-                if tensor not in fed and not _is_same(spec, tensor.spec):
+                known, valued = tensor.spec, spec.value is not None
+                same = valued == (known.value is not None) and spec.shape == known.shape
+                if tensor not in fed and not (same and spec.known_dims() == known.known_dims()):
                     self[tensor] = spec
         self.disproved = frozenset(self) if self else self.disproved
 
@@ -70,11 +72,6 @@ class Facts(dict["Tensor", Spec]):
             array = np.asarray(value)
             is_shape = array.ndim < 2 and array.size < _SHAPE and array.dtype != object
             self[tensor] = Spec(tensor.dtype, array.shape, array if is_shape else None)
-
-
-def _is_same(spec: Spec, other: Spec) -> bool:
-    values = (spec.value is None) == (other.value is None)
-    return values and spec.shape == other.shape and spec.known_dims() == other.known_dims()
 
 
 def infer(op: Operation, inputs: Sequence[Spec]) -> Sequence[Spec]:

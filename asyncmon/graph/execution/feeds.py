@@ -56,8 +56,6 @@ def _leaves(key: Any, value: Any) -> list[Any]:
 class Feed:
     """The check of values fed for one tensor."""
 
-    __slots__ = ("_dtype", "_known", "_shape", "tensor")
-
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         is_text = tensor.spec.dtype is dtypes.string  # elements are checked: no array is used unchanged

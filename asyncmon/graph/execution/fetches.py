@@ -59,8 +59,6 @@ class FetchMap:
         KeyError: a name that is not in the graph.
     """
 
-    __slots__ = ("_graph", "_positions", "elements", "rebuild")
-
     def __init__(self, graph: Graph, fetches: Any) -> None:
         self._graph = graph
         self._positions: dict[Tensor | Operation, int] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect, insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -26,7 +26,6 @@ from asyncmon.graph.execution.values import Values
 
 _ALIGN = 64  # bytes: a cache line
 _LAYOUTS = 256  # layouts whose views an arena keeps
-_ARENAS = 2  # kept: a step and a peek run concurrently, seldom more
 _INTO = {
     Kind.UNARY: Kind.UNARY_INTO,
     Kind.BINARY: Kind.BINARY_INTO,
@@ -75,34 +74,24 @@ def plan_memory(
             roots[register] = _roots(others, roots)
     escaped = set(escaping)
     for i, instruction in enumerate(code):
-        inputs, out = inputs_of(instruction), instruction[4]
+        inputs, (kind, *_, out, op) = inputs_of(instruction), instruction
         for root in _roots(inputs, roots):
             lifetimes[root].end = i
-        if _passes_on(instruction):
-            escaped.update(inputs)
-        if out in lifetimes:
-            lifetimes[out].may_reuse = _overwritable(instruction, roots)
+        if kind == Kind.GENERAL or (op is not None and op.op_def.stateful):
+            escaped.update(inputs)  # it may pass them to code that keeps them
+        is_elementwise = op is not None and isinstance(op.op_def, OpDef) and op.op_def.elementwise
+        if out in lifetimes and is_elementwise:
+            lifetimes[out].may_reuse = _without_views(inputs, roots)
     for root in _roots(last, roots):
         lifetimes[root].end = len(code)
     for root in _roots(escaped, roots):
         del lifetimes[root]
-    return [_into(instruction, lifetimes) for instruction in code], lifetimes
-
-
-def _into(instruction: Instruction, lifetimes: Collection[int]) -> Instruction:
-    """Let an instruction write its value into the array in its register, if that has a lifetime."""
-    kind, function, a, b, out, op = instruction
-    return (int(_INTO[Kind(kind)]), function, a, b, out, op) if out in lifetimes else instruction
+    into = [(int(_INTO[Kind(x[0])]), *x[1:]) if x[4] in lifetimes else x for x in code]
+    return into, lifetimes
 
 
 def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> frozenset[int]:
     return frozenset().union(*[roots.get(i, frozenset()) for i in registers])
-
-
-def _passes_on(instruction: Instruction) -> bool:
-    """Return whether an instruction may pass its inputs to code that keeps them."""
-    kind, op = instruction[0], instruction[5]
-    return kind == Kind.GENERAL or (op is not None and op.op_def.stateful)
 
 
 def _takes_out(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
@@ -117,12 +106,8 @@ def _takes_out(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
     )
 
 
-def _overwritable(instruction: Instruction, roots: Mapping[int, frozenset[int]]) -> tuple[int, ...]:
-    """Return the candidate inputs of an elementwise op that have no views."""
-    op = instruction[5]
-    if op is None or not isinstance(op.op_def, OpDef) or not op.op_def.elementwise:
-        return ()
-    registers = inputs_of(instruction)
+def _without_views(registers: Sequence[int], roots: Mapping[int, frozenset[int]]) -> tuple[int, ...]:
+    """Return the candidates among these registers of which no other one is a view."""
     return tuple(
         i
         for i in dict.fromkeys(registers)
@@ -257,8 +242,6 @@ class FreeList:
 class Arena:
     """Memory for the values of one run at a time."""
 
-    __slots__ = ("_memory", "_views")
-
     def __init__(self) -> None:
         self._memory = np.empty(0, np.uint8)
         self._views: dict[Layout, list[tuple[int, Any]]] = {}
@@ -280,27 +263,6 @@ class Arena:
             views = self._views[layout] = layout.views(self._memory)
         for register, array in views:
             registers[register] = array
-
-
-class ArenaPool:
-    """The arenas of a session. A run creates one if none is free."""
-
-    def __init__(self) -> None:
-        self._free: list[Arena] = []
-
-    def place(self, layout: Layout, registers: Registers) -> Arena:
-        """Put the arrays of a layout into registers, and return their arena."""
-        try:
-            arena = self._free.pop()
-        except IndexError:
-            arena = Arena()
-        arena.place(layout, registers)
-        return arena
-
-    def recycle(self, arena: Arena) -> None:
-        """Keep an arena for reuse."""
-        if len(self._free) < _ARENAS:
-            self._free.append(arena)
 
 
 def _rounded(size: int) -> int:

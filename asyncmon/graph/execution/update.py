@@ -1,9 +1,10 @@
-"""Updates in place: grouped by kind, written in blocks that stay in the cache, on several cores.
+"""The commit of a run, and its updates in place.
 
-A call of numpy costs about as much as a thousand elements, and an optimizer makes a dozen for each
-variable. So small variables that are updated by one op with the same scalars are contiguous in one flat
-array, and so are their slots and their gradients: one call updates them all. Other code sees one array
-for each, which is a view. A large variable is a group of its own.
+Updates are grouped by kind and written in blocks that stay in the cache, on several cores. A call of
+numpy costs about as much as a thousand elements, and an optimizer makes a dozen for each variable. So
+small variables that are updated by one op with the same scalars are contiguous in one flat array, and
+so are their slots and their gradients: one call updates them all. Other code sees one array for each,
+which is a view. A large variable is a group of its own.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.errors import InternalError
 from asyncmon.graph.core.shape import num_elements
-from asyncmon.graph.execution.records import Update
+from asyncmon.graph.execution.randomness import advanced
+from asyncmon.graph.execution.records import Swap, Update
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
 from asyncmon.graph.numerics.parallel import CORES, parallel_for
@@ -296,3 +299,69 @@ def write(writes: Sequence[GroupWrite], run: Run | None) -> None:
     blocks = [block for call in writes for block in call.blocks()]
     blocks.sort(key=lambda block: block.arrays[0].size, reverse=True)
     parallel_for(blocks)
+
+
+# --- commit ------------------------------------------------------------------------------------------
+
+
+def commit(
+    swaps: Sequence[Swap],
+    groups: Sequence[UpdateGroup],
+    drew: bool,
+    store: StateStore,
+    registers: list[Any],
+    run: Run | None,
+) -> None:
+    """Store the writes of a run and its random state. The caller has disabled floating point warnings.
+
+    Everything that can fail precedes the first write to an array of the current version, so that an
+    error leaves the state unchanged. Variables that are often read beside steps are written to other
+    memory, so that their readers do not wait.
+    """
+    values = store.values
+    new: list[tuple[int, Any]] = []
+    for swap in swaps:
+        value = registers[swap.register]
+        if value is not values[swap.slot]:
+            new.append((swap.slot, swap.value(value)))
+    if drew and run is not None and run.drew:
+        new.append((0, advanced(values[0], run.drew)))
+    if groups or len(new) > 1:
+        _apply(groups, store, registers, new, run)
+    else:
+        store.publish(new)
+
+
+def _apply(
+    groups: Sequence[UpdateGroup],
+    store: StateStore,
+    registers: list[Any],
+    new: list[tuple[int, Any]],
+    run: Run | None,
+) -> None:
+    replaced: list[tuple[Slots, FlatArray]] = []
+    between = not groups  # whether an error leaves the state between two versions
+    try:
+        if groups:
+            read = store.read_often()
+            in_place = frozenset[int]().union(*[group.written_in_place(read) for group in groups])
+            store.begin_apply(in_place)
+            writes = [group.prepare(store, registers, read, new, replaced) for group in groups]
+            between = bool(in_place)
+            write(writes, run)
+            between = True
+        store.publish(new)
+    except BaseException as error:
+        replaced.clear()
+        if not between:
+            raise
+        store.broken = InternalError(
+            f"A commit failed while it was being applied: {error!r}. "
+            "The state of this session is no longer consistent; restore it into a new one."
+        )
+        if not isinstance(error, Exception):  # Ctrl-C, which must not be hidden
+            raise
+        raise store.broken from error
+    finally:
+        if groups:
+            store.end_apply(replaced)
