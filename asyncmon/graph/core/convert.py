@@ -178,17 +178,12 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
 def _pack(graph: NodeGraph, values: Any, dtype: DType | None, name: str | None) -> Tensor:
     if dtype is None:
         dtype = next(tensors_in(values)).dtype
-    parts = [_part(graph, value, dtype) for value in values]
+    parts = []
+    for value in values:
+        part = to_tensor(graph, value, None if is_tensor_like(value) else dtype)
+        same = part.spec.dtype is dtype
+        parts.append(part if same else graph.add_op("Cast", (part,), {"dtype": dtype}).outputs[0])
     return graph.add_op("Pack", parts, {"axis": 0}, name or "packed").outputs[0]
-
-
-def _part(graph: NodeGraph, value: Any, dtype: DType) -> Tensor:
-    if not is_tensor_like(value):
-        return to_tensor(graph, value, dtype)
-    tensor = to_tensor(graph, value)
-    if tensor.spec.dtype is dtype:
-        return tensor
-    return graph.add_op("Cast", (tensor,), {"dtype": dtype}).outputs[0]
 
 
 def _const_spec(*, value: NDArray[Any], dtype: DType) -> Spec:

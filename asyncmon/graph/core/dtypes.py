@@ -16,17 +16,6 @@ class DType:
     It equals any value that :func:`as_dtype` converts to it: ``tensor.dtype == np.float32``.
     """
 
-    __slots__ = (
-        "as_numpy_dtype",
-        "is_bool",
-        "is_complex",
-        "is_floating",
-        "is_integer",
-        "is_unsigned",
-        "name",
-        "numpy",
-    )
-
     def __init__(self, name: str, numpy_type: type) -> None:
         self.name = name
         self.numpy: np.dtype[Any] = np.dtype(numpy_type)

@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.build import (
-    colocate_with,
-    convert_to_tensor,
-    create_op,
-    name_scope,
-)
+from asyncmon.graph.core.build import colocate_with, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO

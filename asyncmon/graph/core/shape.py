@@ -231,7 +231,11 @@ class TensorShape(tuple[int | None, ...]):
     _known: bool
 
     def __new__(cls, dims: Iterable[int | None] | int | None = None) -> Self:
-        if type(dims) is not tuple or not _PLAIN.issuperset(map(type, dims)) or _negative(dims):
+        if (
+            type(dims) is not tuple
+            or not _PLAIN.issuperset(map(type, dims))
+            or any(d is not None and d < 0 for d in dims)
+        ):
             dims = as_shape(dims)
         self = super().__new__(cls, () if dims is None else dims)
         self._known = dims is not None
@@ -372,7 +376,3 @@ class TensorShape(tuple[int | None, ...]):
 
 
 _PLAIN = frozenset([int, type(None)])
-
-
-def _negative(dims: tuple[int | None, ...]) -> bool:
-    return any(d is not None and d < 0 for d in dims)

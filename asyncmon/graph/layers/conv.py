@@ -102,11 +102,7 @@ class Conv2D(Layer):
     def _depth(self, input_shape: TensorShape) -> Any:
         """Return the number of channels of the input."""
         input_shape = TensorShape(input_shape)
-        if input_shape.ndims != self.rank + 2:
-            raise ValueError(
-                f"Input 0 of layer {self._base_name} is incompatible with the layer: expected "
-                f"ndim={self.rank + 2}, found ndim={input_shape.ndims}. Full shape: {input_shape}"
-            )
+        check_rank(input_shape, self.rank + 2, self._base_name)
         depth = input_shape[-1 if self._layout == "NHWC" else 1].value
         if depth is None:
             raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
@@ -124,7 +120,7 @@ class Conv2D(Layer):
     def call(self, inputs: Any) -> Tensor:
         """Return the result; see the class."""
         x = in_dtype(inputs, self.dtype)
-        check_rank(x, self.rank + 2, self._base_name)
+        check_rank(x.shape, self.rank + 2, self._base_name)
         if self.rank == 1:  # a sequence is an image of one row
             x = self._before(x)
             at = 1 if self._layout == "NHWC" else 2

@@ -96,7 +96,7 @@ class Dense(Layer):
     def call(self, inputs: Any) -> Tensor:
         """Return the result; see the class."""
         x = in_dtype(inputs, self.dtype)
-        rank = check_rank(x, 2, "dense", exact=False)
+        rank = check_rank(x.shape, 2, "dense", exact=False)
         multiply = matmul if rank == 2 else partial(tensordot, axes=[[rank - 1], [0]])
         result = multiply(x, self.kernel)
         if self.bias is not None:
@@ -125,7 +125,7 @@ class Flatten(Layer):
         """Return the result; see the class."""
         x = convert_to_tensor(inputs)
         if x.spec.shape is not None or self._layout == "NCHW":
-            rank = check_rank(x, 1, "flatten", exact=False)
+            rank = check_rank(x.shape, 1, "flatten", exact=False)
             if rank == 1:
                 return create_op("ExpandDims", (x,), {"axis": (1,)})
             if self._layout == "NCHW" and rank > 2:

@@ -73,7 +73,11 @@ class Layer:
     ) -> None:
         self._base_name = name or _snake_case(type(self).__name__)
         self.graph: Graph = get_default_graph().root
-        self.name = name or self._unique_name()
+        if not name:
+            counts: dict[str, int] = self.graph.extras.setdefault("layers", {})
+            counts[self._base_name] = counts.get(self._base_name, 0) + 1
+            name = f"{self._base_name}_{counts[self._base_name]}"
+        self.name = name
         self.trainable = trainable
         self.dtype: DType | None = None if dtype is None else as_dtype(dtype)
         self.activity_regularizer = activity_regularizer
@@ -88,11 +92,6 @@ class Layer:
         self._losses_of_results: list[tuple[Any, Any]] = []
         if _scope is not None:
             self._capture(_scope)
-
-    def _unique_name(self) -> str:
-        counts: dict[str, int] = self.graph.extras.setdefault("layers", {})
-        counts[self._base_name] = counts.get(self._base_name, 0) + 1
-        return f"{self._base_name}_{counts[self._base_name]}"
 
     # Overridden by subclasses.
 
@@ -348,17 +347,17 @@ def function_of(layer: type[Layer], name: str, arguments: str | None = None) -> 
 # --- checks that layers share -------------------------------------------------------------------------
 
 
-def check_rank(x: Tensor, wanted: int, layer: str, exact: bool = True) -> int:
-    """Check and return the rank of an input.
+def check_rank(shape: TensorShape, wanted: int, layer: str, exact: bool = True) -> int:
+    """Check and return the rank of an input's shape.
 
     Raises:
         ValueError: the rank is unknown, another one than ``wanted``, or lower.
     """
-    rank = x.shape.ndims
+    rank = shape.ndims
     if rank is None or (rank != wanted if exact else rank < wanted):
         raise ValueError(
             f"Input 0 of layer {layer} is incompatible with the layer: "
-            f"expected {'' if exact else 'min_'}ndim={wanted}, found ndim={rank}. Full shape: {x.shape}"
+            f"expected {'' if exact else 'min_'}ndim={wanted}, found ndim={rank}. Full shape: {shape}"
         )
     return rank
 
@@ -395,7 +394,7 @@ def add_kernel(layer: Any, shape: list[int]) -> None:
 
 
 def add_bias(layer: Any, size: int) -> None:
-    """Create the bias, if any, of a layer that has the arguments of a bias. This completes the layer."""
+    """Create the bias, if any, of a layer that has the arguments of a bias. It is built then."""
     if layer.use_bias:
         layer.bias = layer.add_weight(
             "bias", [size], None,

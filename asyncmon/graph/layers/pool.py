@@ -52,7 +52,7 @@ class _Pooling(Layer):
         if self.rank == 2:
             result: Tensor = type(self).pool(x, self.pool_size, self.strides, padding, self._layout)
             return result
-        check_rank(x, 3, self._base_name)
+        check_rank(x.shape, 3, self._base_name)
         at = 1 if self._layout == "NHWC" else 2
         row = expand_dims(x, at), [1, *self.pool_size], [1, *self.strides], padding, self._layout
         return squeeze(type(self).pool(*row), [at])

@@ -9,12 +9,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
-from asyncmon.graph.core.build import (
-    colocate_with,
-    convert_to_tensor,
-    create_ops,
-    name_scope,
-)
+from asyncmon.graph.core.build import colocate_with, convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register

@@ -23,9 +23,6 @@ from asyncmon.graph.numerics.arrays import Array
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 
 
-# --- reading the argument -------------------------------------------------------------------------
-
-
 # --- around one axis ------------------------------------------------------------------------------
 def _position(axis: Any, rank: int, slots: int = 0) -> int:
     """Return an axis as a non-negative int, of ``rank`` and ``slots`` more dimensions."""

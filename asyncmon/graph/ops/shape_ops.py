@@ -11,13 +11,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import axis_of, convert_to_tensor, create_op, graph_of, shape_tensor
-from asyncmon.graph.core.convert import (
-    const,
-    is_tensor_like,
-    renamed_argument,
-    static_axes,
-    tensors_in,
-)
+from asyncmon.graph.core.convert import const, is_tensor_like, renamed_argument, static_axes, tensors_in
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, constant_of, register, table
 from asyncmon.graph.core.rules import rank_of, shape_from

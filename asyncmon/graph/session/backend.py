@@ -180,11 +180,9 @@ class DirectBackend:
         """
         known = self._step_slot
         if known is None or known[0] != self.graph.version:
-            step = step_counter(self.graph)
-            is_variable = step is not None and step.op.type == "VariableV2"
             slot = 0
             with contextlib.suppress(InvalidArgumentError):
-                slot = self.store.slot(step.op) if is_variable else 0
+                slot = self._counter_slot() or 0
             known = self._step_slot = (self.graph.version, slot)
         value = self.store.values[known[1]] if known[1] else None
         return None if value is None else value.item()
@@ -206,16 +204,18 @@ class DirectBackend:
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot: taken at once, or right after the commit that is being applied."""
         self.check_open()
-        store, counter = self.store, step_counter(self.graph)
+        store = self.store
         saved = self.graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
         if saved != self._saved:
             self._slots = {variable.op.name: store.slot(variable.op) for variable in saved}
             self._saved = saved
         slots = {**self._slots, RANDOM_STATE: 0} if self.graph.random_ops else self._slots
-        counts = counter is not None and counter.op.type == "VariableV2"
-        return store.pinned(
-            partial(_snapshot, store, slots, store.slot(counter.op) if counts else None)
-        )
+        return store.pinned(partial(_snapshot, store, slots, self._counter_slot()))
+
+    def _counter_slot(self) -> int | None:
+        counter = step_counter(self.graph)
+        is_variable = counter is not None and counter.op.type == "VariableV2"
+        return self.store.slot(counter.op) if is_variable else None
 
     def reads(self, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
         """Order the fetches of a plan, see :func:`order_reads`."""

@@ -44,14 +44,12 @@ def _whole(snapshot: Snapshot, parts: Parts) -> Snapshot:
             continue  # not initialised
         pieces = {tuple(v._save_slice_info.var_offset): value for v, value in found.items()}
         dtype, shape = variables[0].dtype.numpy, tuple(variables[0]._save_slice_info.full_shape)
-        is_text = dtype == np.object_
-        values[name] = (assembled if is_text else _sharded)(shape, np.dtype(dtype), pieces)
+        if dtype == np.object_:
+            values[name] = assembled(shape, dtype, pieces)
+        else:
+            values[name] = ShardedArray(dtype, shape, pieces)
     holder = None if snapshot.holder is None else _WholeHolder(snapshot.holder, parts)
     return Snapshot(values, snapshot.step, snapshot.release, holder)
-
-
-def _sharded(shape: tuple[int, ...], dtype: Any, pieces: Mapping[tuple[int, ...], Any]) -> ShardedArray:
-    return ShardedArray(dtype, shape, pieces)
 
 
 class _WholeHolder:

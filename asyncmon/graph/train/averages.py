@@ -7,12 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core.build import (
-    control_dependencies,
-    convert_to_tensor,
-    create_op,
-    name_scope,
-)
+from asyncmon.graph.core.build import control_dependencies, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import VariableOpDef, register

@@ -14,12 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph.core.build import (
-    colocate_with,
-    control_dependencies,
-    create_op,
-    get_default_graph,
-)
+from asyncmon.graph.core.build import colocate_with, control_dependencies, create_op, get_default_graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import Spec, VariableOpDef, register
 from asyncmon.graph.numerics.arrays import Array

@@ -12,9 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-from asyncmon.graph.core.build import (
-    get_default_graph,
-)
+from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.graph import BuildContext, building, entered
