@@ -17,7 +17,7 @@ import numpy as np
 from asyncmon.errors import AbortedError
 from asyncmon.graph.execution.cost import CostModel, thread_clock, wall_clock
 from asyncmon.graph.execution.memory import Arena
-from asyncmon.graph.execution.plan import Plan, Program, burst, can_burst
+from asyncmon.graph.execution.plan import Plan, Program
 from asyncmon.graph.execution.program import Instruction, Registers, execute
 from asyncmon.graph.execution.run import Run, apply_options
 from asyncmon.graph.execution.state import Pin, StateStore
@@ -143,21 +143,55 @@ class Executor:
             if budget.spent():
                 await budget.pause()
                 self.check_open()
-            if self._timeout_in_ms or not can_burst(plan, program, self.limit):
+            # others are inline anyway, or compute on more than one version of the state
+            consistent = plan.stage is None or plan.locks
+            bursts = plan.inputs is not None and consistent and not self._timeout_in_ms
+            if not bursts or not plan.cost.is_short(self.limit, program.size):
                 await self.run(plan, ())
-            else:
-                run = self._new_run(plan, program)
-                compute = partial(self._compute, plan, program, changes=plan.locks)
-                waiting = burst(
-                    plan, program, run, self.store, self._may_commit, compute, [budget.spent, until]
-                )
-                if waiting is None:
-                    continue
+                continue
+            run = self._new_run(plan, program)
+            waiting = self._burst(plan, program, run, until)
+            if waiting is not None:
                 self._runs.add(run)
                 try:
                     await self._resume(plan, program, waiting[0], run, plan.locks, True, waiting[1])
                 finally:
                     self._end(run)
+
+    @np.errstate(all="ignore")
+    def _burst(
+        self, plan: Plan, program: Program, run: Run, until: Callable[[], bool]
+    ) -> tuple[Registers, tuple[int, int]] | None:
+        """Execute runs until one has to wait, the budget is spent, or the condition is true.
+
+        All use ``run``, each with its own commit and end. Returns the registers of a run that has to
+        wait and the numbers of its completed nodes; else None.
+        """
+        inputs, stage, store = plan.inputs, plan.stage, self.store
+        assert inputs is not None, "see repeat"
+        computes = bool(program.code or program.constants or plan.locks)
+        while True:
+            registers, staged, run.committed = plan.start(()), 0, False
+            run.drew.clear()
+            try:
+                done = inputs.attempt(run, registers)
+                if done == inputs.size and self._may_commit(plan.locks):
+                    run.random_state = store.values[0]
+                    plan.load(registers, store.values)
+                    if stage is not None:
+                        staged = stage.attempt(run, registers)
+                    if stage is None or staged == stage.size:
+                        if computes:
+                            self._compute(plan, program, registers, run, changes=plan.locks)
+                        run.committed = True
+            except BaseException:
+                run.finish()
+                raise
+            if not run.committed:
+                return registers, (done, staged)
+            run.finish()
+            if self._budget.spent() or until():
+                return None
 
     def _may_commit(self, changes: bool) -> bool:
         return not (self._busy or (changes and self._lock.held))
@@ -393,13 +427,16 @@ class Executor:
         results = plan.results(registers)  # before an update changes the values that were read
         if run is not None:
             run.check()
-        values = self.store.values  # an allocation may fail, so it precedes the commit
-        late = [(i, slot, np.empty_like(values[slot])) for i, slot in plan.late] if plan.late else ()
+        late = None
+        if plan.late:  # an allocation may fail, so it precedes the commit
+            values = self.store.values
+            late = [(i, slot, np.empty_like(values[slot])) for i, slot in plan.late]
         if changes:
             commit(plan.swaps, plan.groups, plan.random, self.store, registers, run)
-            for i, slot, array in late:
-                np.copyto(array, values[slot])
-                results[i] = array if array.ndim else array[()]
+            if late is not None:
+                for i, slot, array in late:
+                    np.copyto(array, values[slot])
+                    results[i] = array if array.ndim else array[()]
         if run is not None:
             run.committed = True
         return results

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.execution.awaits import Stage
@@ -18,9 +16,7 @@ from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.execution.memory import Layout, MemoryPlan
 from asyncmon.graph.execution.program import Instruction, Registers, outputs_of
 from asyncmon.graph.execution.records import Fetch, Read, Swap
-from asyncmon.graph.execution.run import Run
 from asyncmon.graph.execution.specialise import ShapeRules
-from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.execution.update import UpdateGroup
 from asyncmon.graph.numerics.blas import blas_threads
 from asyncmon.graph.numerics.parallel import CORES
@@ -192,62 +188,3 @@ class Plan:
             if all(is_known(spec.shape) for spec in specs):
                 total += flops(*specs, **op.attrs)
         return total
-
-
-def can_burst(plan: Plan, program: Program, limit: float) -> bool:
-    """Return whether runs of a program without feeds may be executed in a burst.
-
-    Such runs have awaited inputs, as others are inline anyway, and read one version of the state.
-    """
-    consistent = plan.stage is None or plan.locks
-    return plan.inputs is not None and consistent and plan.cost.is_short(limit, program.size)
-
-
-@np.errstate(all="ignore")
-def burst(
-    plan: Plan,
-    program: Program,
-    run: Run,
-    store: StateStore,
-    may_commit: Callable[[bool], bool],
-    compute: Callable[[Registers, Run], Any],
-    ends: Sequence[Callable[[], bool]],
-) -> tuple[Registers, tuple[int, int]] | None:
-    """Execute runs on the loop's thread until one has to wait.
-
-    Args:
-        plan: the plan.
-        program: its program.
-        run: used for the runs in turn, each with its own commit and end.
-        store: the state.
-        may_commit: whether a run that changes the state or not may commit without waiting.
-        compute: computes the code of the plan, and commits.
-        ends: called after each run; one that is true ends the burst.
-
-    Returns:
-        The registers of a run that has to wait and the numbers of its completed nodes; else None.
-    """
-    assert plan.inputs is not None, "see can_burst"
-    computes = bool(program.code or program.constants or plan.locks)
-    while True:
-        registers, staged, run.committed = plan.start(()), 0, False
-        run.drew.clear()
-        try:
-            done = plan.inputs.attempt(run, registers)
-            if done == plan.inputs.size and may_commit(plan.locks):
-                run.random_state = store.values[0]
-                plan.load(registers, store.values)
-                if plan.stage is not None:
-                    staged = plan.stage.attempt(run, registers)
-                if plan.stage is None or staged == plan.stage.size:
-                    if computes:
-                        compute(registers, run)
-                    run.committed = True
-        except BaseException:
-            run.finish()
-            raise
-        if not run.committed:
-            return registers, (done, staged)
-        run.finish()
-        if any(end() for end in ends):
-            return None

@@ -47,17 +47,17 @@ class Run:
     in_thread: Any = None
     fed: int = 0
     limit: float = 0.0
-    waiting: dict[asyncio.Future[Any], Any] = field(default_factory=dict)
-    error: BaseException | None = None
-    workers: int = 0
-    trace: list[NodeStats] | None = None
-    started: float = 0.0
-    deadline: asyncio.TimerHandle | None = None
-    committed: bool = False
-    drew: set[int] = field(default_factory=set)
-    _interrupt: asyncio.Future[None] | None = None  # created by the first wait
-    _on_commit: list[Callable[[], None]] = field(default_factory=list)
-    _on_abort: list[Callable[[], None]] = field(default_factory=list)
+    waiting: dict[asyncio.Future[Any], Any] = field(default_factory=dict, init=False)
+    error: BaseException | None = field(default=None, init=False)
+    workers: int = field(default=0, init=False)
+    trace: list[NodeStats] | None = field(default=None, init=False)
+    started: float = field(default=0.0, init=False)
+    deadline: asyncio.TimerHandle | None = field(default=None, init=False)
+    committed: bool = field(default=False, init=False)
+    drew: set[int] = field(default_factory=set, init=False)
+    _interrupt: asyncio.Future[None] | None = field(default=None, init=False)  # of the first wait
+    _on_commit: list[Callable[[], None]] = field(default_factory=list, init=False)
+    _on_abort: list[Callable[[], None]] = field(default_factory=list, init=False)
 
     # For ops.
 
