@@ -166,7 +166,7 @@ def variable_scope(
     scope = replace(scope, **changes, _outer=outer)
     opened[scope.name] = opened.get(scope.name, 0) + 1
     if name_or_scope is None:
-        label = default_name or ""  # the name scope is unique by itself
+        label = default_name or ""  # the name scope is made unique
     names = graph.name_scope(label) if auxiliary_name_scope and label else nullcontext("")
     try:
         with names as prefix, entered(build_context()._replace(variable_scope=scope)):

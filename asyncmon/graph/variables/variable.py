@@ -300,7 +300,7 @@ class Variable(Operators):
         return self._tensor
 
     def _ref(self) -> Tensor:
-        """Return its own tensor, whatever the control dependencies are. TF1: same name."""
+        """Return its own tensor, also under control dependencies. TF1: same name."""
         return self._tensor
 
     def __getitem__(self, index: Any) -> Tensor:
