@@ -169,6 +169,20 @@ def test_the_log_is_filtered_and_followed(page: Page, url: str) -> None:
     page.wait_until("!document.querySelector('#log-follow').checked")
 
 
+def test_a_panel_begins_below_the_header_of_a_phone(page: Page, url: str) -> None:
+    page.resize(400, 800, scale=2, phone=True)
+    try:
+        page.wait_until("document.querySelectorAll('#hook-rows tr').length")
+        for panel in ("hooks", "tasks"):
+            page.evaluate(f"document.getElementById('{panel}').scrollIntoView({{behavior: 'instant'}})")
+            header, title = (
+                page.box(f"document.querySelector('{one}')") for one in (".top", f"#{panel} h2")
+            )
+            assert header[1] + header[3] <= title[1]
+    finally:
+        page.resize(1440, 1000)
+
+
 def memory(page: Page) -> dict[str, int]:
     """Return what the page has; nodes that were just removed may be collected a moment later."""
     page.call("HeapProfiler.collectGarbage")

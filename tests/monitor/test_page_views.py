@@ -202,6 +202,31 @@ def test_the_run_table_is_sorted_by_configuration_and_last_value(page: Page, url
     page.wait_until(f"document.querySelector('#run-name').textContent === '{name_of(11)}'")
 
 
+def test_headings_of_the_run_table_stand_over_their_values(page: Page, url: str) -> None:
+    page.wait_until("document.querySelector('#table-rows td').textContent")
+    sides = """[...document.querySelectorAll('#table-columns th')].map((th) => [
+      th.dataset.key, getComputedStyle(th).textAlign,
+      getComputedStyle(document.querySelector(`#table-rows [data-key="${th.dataset.key}"]`)).textAlign])"""
+    for key, heading, value in page.evaluate(sides):
+        assert heading == value == ("left" if key in ("name", "state", "config optimizer") else "right")
+
+
+def test_legends_show_whole_rows_and_values(page: Page, url: str) -> None:
+    legend = CARD.format(tag="loss") + ".querySelector('.legend')"
+    page.wait_until(f"{legend}.children.length === 6")
+    assert page.evaluate(f"{legend}.scrollHeight <= {legend}.clientHeight")
+    page.evaluate(f"{legend}.querySelector('b').textContent = '-2.46e-12'")
+    assert page.evaluate(
+        f"((b) => b.scrollHeight <= b.parentElement.clientHeight + 1)({legend}.querySelector('b'))"
+    )
+
+
+def test_a_run_without_a_graph_has_the_panel_with_its_title(page: Page, url: str) -> None:
+    page.wait_until("document.querySelector('#graph .empty').textContent.includes('no graph')")
+    assert page.evaluate("document.querySelector('#graph h2').innerText").endswith("Graph")
+    assert not page.evaluate("document.querySelector('#graph-fit').checkVisibility()")
+
+
 def test_a_chart_is_exported_as_picture_and_table(page: Page, url: str) -> None:
     page.evaluate(SAVED)
     page.evaluate(CARD.format(tag="loss") + ".querySelector('[aria-label^=Enlarge]').click()")

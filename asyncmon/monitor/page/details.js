@@ -122,10 +122,10 @@ export class Details {
       ...one, kind: "task", text: one.done ? "done" : (one.waits_for ?? "").replace(/^it waits in /, ""), next: "",
     }));
     const all = [...timers, ...tasks].map((one, index) => ({ ...one, key: `${one.kind} ${index} ${one.name}` }));
-    const make = () => el("tr", {}, el("th", { scope: "row" }), cell("waits"), cell("num"));
+    const make = () => el("tr", {}, el("th", { scope: "row" }, el("span")), cell("waits"), cell("num"));
     table("tasks", "task-rows", all, (one) => one.key, make, (tr, one) => {
       const [name, text, next] = tr.children;
-      setName(name, one.name);
+      setName(name.firstChild, one.name);
       name.title = `${one.kind} ${one.name}`;
       setText(text, one.text.replace(/\([^()]*\//, "(")); // the file without its folder
       text.title = one.text;
@@ -141,10 +141,10 @@ export class Details {
       setText(item.lastChild, name === "recoveries" ? whole(value) : duration(value));
       item.classList.toggle("problem", name === "recoveries" ? false : value >= 0.1);
     });
-    const make = () => el("tr", {}, el("th", { scope: "row" }), el("td", {}, el("meter", { min: 0 })), cell("num"));
+    const make = () => el("tr", {}, el("th", { scope: "row" }, el("span")), el("td", {}, el("meter", { min: 0 })), cell("num"));
     table("loop", "queue-rows", details.queues ?? [], (one) => one.name, make, (tr, one) => {
       const [name, bar, count] = tr.children;
-      setName(name, one.name);
+      setName(name.firstChild, one.name);
       name.title = one.name;
       bar.firstChild.max = one.capacity || Math.max(1, one.size);
       bar.firstChild.value = one.size;

@@ -109,7 +109,7 @@ export class GraphPicture {
     $("graph-picture").hidden = Boolean(problem);
     $("graph").querySelector(".empty").hidden = !problem;
     setText($("graph").querySelector(".empty"), problem);
-    for (const element of $("graph").querySelectorAll("button, label")) element.hidden = Boolean(problem);
+    for (const element of $("graph").querySelectorAll("button:not(.fold), label")) element.hidden = Boolean(problem);
   }
 
   #build() {

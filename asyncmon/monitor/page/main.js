@@ -124,6 +124,12 @@ for (const section of document.querySelectorAll("section:has(h2 > button.fold)")
   show();
 }
 
+// The header may have several lines: a panel that is scrolled to begins below it.
+
+new ResizeObserver(([{ target }]) => {
+  document.documentElement.style.scrollPaddingTop = `${target.offsetHeight + 8}px`;
+}).observe(document.querySelector(".top"));
+
 // A link to this view.
 
 $("link").addEventListener("click", async () => {

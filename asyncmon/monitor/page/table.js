@@ -83,6 +83,7 @@ export class Table {
     fillRows($("table-columns"), columns, (column) => column.key, (column) => this.#heading(column), (th, column) => {
       setName(th.firstChild, column.name);
       th.title = column.kind ? `${KINDS[column.kind]}: ${column.name}` : "";
+      th.classList.toggle("num", rows.some((row) => typeof column.of(row) !== "string"));
       th.setAttribute("aria-sort", column !== by ? "none" : down ? "descending" : "ascending");
     });
     const loading = !this.#facts.size;
@@ -90,8 +91,9 @@ export class Table {
       tr.toggleAttribute("data-focused", row.id === this.#runs.focused);
       fillRows(tr, columns, (column) => column.key, (column) => this.#cell(column, row), (cell, column) => {
         if (column.key === "name") {
-          cell.firstChild.dataset.colour = this.#runs.compared.includes(row.id) ? this.#runs.colour(row.id) : "";
-          setName(cell.lastChild, row.name);
+          const [swatch, name] = cell.firstChild.children;
+          swatch.dataset.colour = this.#runs.compared.includes(row.id) ? this.#runs.colour(row.id) : "";
+          setName(name, row.name);
           return;
         }
         const value = column.of(row);
@@ -112,7 +114,7 @@ export class Table {
 
   #cell({ key }, row) {
     if (key !== "name") return el("td");
-    return el("th", { scope: "row", title: row.name }, el("i", { class: "swatch" }),
-      el("button", { type: "button", class: "quiet", onclick: () => this.#runs.focus(row.id) }));
+    return el("th", { scope: "row", title: row.name }, el("div", {}, el("i", { class: "swatch" }),
+      el("button", { type: "button", class: "quiet", onclick: () => this.#runs.focus(row.id) })));
   }
 }
