@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from asyncmon.errors import OpError
@@ -25,9 +26,6 @@ from asyncmon.monitor.run import ActionError
 from asyncmon.monitor.runs import Entry, Runs
 from asyncmon.monitor.scalars import Part, downsample, means
 from asyncmon.system.files import in_thread
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +60,12 @@ class Api:
         return _json({"tags": [point._asdict() for point in entry.run.scalars.tags()]})
 
     async def points(self, request: Request) -> Response:
-        tags = request.query_params.getlist("tag")
+        query = request.state.query
+        tags, after = query["tag"], query["after"]
         if not 0 < len(tags) <= _MOST_TAGS:
             raise Failure(400, f"Give 1 to {_MOST_TAGS} parameters `tag`, not {len(tags)}.")
-        after = _integer(request, "after", None, 0, 1 << 62)
-        most = _integer(request, "max_points", 2_000, 8, 1_000_000) or 0
-        part = _part(request)
-        reduce = _one_of(request, "reduce", {"extremes": downsample, "mean": means})
+        part = _part(query)
+        reduce = means if query["reduce"] == "mean" else downsample
         entry = await self._entry(request)
         scalars = entry.run.scalars
         cursor = self._feed.publish()
@@ -77,7 +74,7 @@ class Api:
 
         def encode() -> bytes:
             kept = series if part is None else {tag: part.of(one) for tag, one in series.items()}
-            return encode_series({tag: reduce(one, most) for tag, one in kept.items()})
+            return encode_series({tag: reduce(one, query["max_points"]) for tag, one in kept.items()})
 
         encoded = await in_thread(encode)
         body = b'{"cursor":%d,"reset":%b,"series":%b}'
@@ -89,13 +86,12 @@ class Api:
         return _json({"tags": [last._asdict() for last in entry.run.media.tags()]})
 
     async def records(self, request: Request) -> Response:
-        bins = _integer(request, "bins", 40, 2, 200) or 0
         entry = await self._entry(request)
         records = self._records(request, entry)
-        return _json(await in_thread(records_json, records, bins))
+        return _json(await in_thread(records_json, records, request.state.query["bins"]))
 
     async def image(self, request: Request) -> Response:
-        number = _integer(request, "id", None, 0, 1 << 62)
+        number = request.state.query["id"]
         for record in self._records(request, await self._entry(request)):
             if record.id == number and isinstance(record.content, Picture):
                 type_ = image_type(record.content.data)
@@ -103,14 +99,14 @@ class Api:
         raise Failure(404, f"There is no image {number}; older ones are dropped.")
 
     def _records(self, request: Request, entry: Entry) -> list[Record]:
-        tag = request.query_params.get("tag", "")
+        tag = request.state.query["tag"] or ""
         found = entry.run.media.records(tag)
         if not found:
             raise Failure(404, f"The run {entry.name!r} has no histogram, image or text {tag!r}.")
         return found
 
     async def table(self, request: Request) -> Response:
-        columns = request.query_params.getlist("column")
+        columns = request.state.query["column"]
         if len(columns) > _MOST_TAGS:
             raise Failure(400, f"Give up to {_MOST_TAGS} parameters `column`, not {len(columns)}.")
         await self._runs.read(READ_SECS)
@@ -130,13 +126,12 @@ class Api:
         return Response(body, media_type="application/json")
 
     async def log(self, request: Request) -> Response:
-        after = _integer(request, "after", 0, 0, 1 << 62)
         entry = await self._entry(request)
-        lines = self._log.after(after or 0) if entry.run.kind == "live" else []
+        lines = self._log.after(request.state.query["after"]) if entry.run.kind == "live" else []
         return _json({"next": self._log.next, "lines": lines})
 
     async def events(self, request: Request) -> EventStream:
-        after = _integer(request, "after", None, 0, 1 << 62)
+        after = request.state.query["after"]
         resumed = request.headers.get("last-event-id", "")
         if resumed.isascii() and resumed.isdigit() and len(resumed) < 20:
             after = int(resumed)
@@ -225,39 +220,13 @@ def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
     return Response(to_json(value), headers=headers, media_type="application/json")
 
 
-def _integer(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
-        return int(text)
-    raise Failure(400, f"{name} must be an integer from {least} to {most}, not {text[:40]!r}.")
-
-
-def _one_of(request: Request, name: str, values: dict[str, Any]) -> Any:
-    """Return the value that a parameter names, by default the first."""
-    text = request.query_params.get(name, next(iter(values)))
-    if text not in values:
-        raise Failure(400, f"{name} must be {' or '.join(values)}, not {text[:40]!r}.")
-    return values[text]
-
-
-def _part(request: Request) -> Part | None:
+def _part(query: Mapping[str, Any]) -> Part | None:
     """Return the range given by the parameters ``by``, ``low`` and ``high``; None for all points."""
-    by: Literal["steps", "wall_times"] = _one_of(
-        request, "by", {"step": "steps", "wall_time": "wall_times"}
-    )
-    edges = []
-    for name, default in (("low", -math.inf), ("high", math.inf)):
-        text = request.query_params.get(name)
-        try:
-            edges.append(default if text is None else float(text))
-        except ValueError:
-            edges.append(math.nan)
-        if math.isnan(edges[-1]):
-            raise Failure(400, f"{name} must be a number, not {(text or '')[:40]!r}.")
-    low, high = edges
-    return None if low == -math.inf and high == math.inf else Part(by, low, high)
+    low, high = query["low"], query["high"]
+    if low is None and high is None:
+        return None
+    by: Literal["steps", "wall_times"] = "steps" if query["by"] == "step" else "wall_times"
+    return Part(by, -math.inf if low is None else low, math.inf if high is None else high)
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import signal
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 try:
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.routing import Route
+    from starlette.types import ASGIApp
 except ImportError as missing:
     raise ImportError("The monitor needs Starlette: pip install 'asyncmon[web]'") from missing
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
 from asyncmon.monitor.api import Api
-from asyncmon.monitor.endpoints import ENDPOINTS
+from asyncmon.monitor.endpoints import ENDPOINTS, Endpoint, read_query
 from asyncmon.monitor.feed import Feed
 from asyncmon.monitor.guard import Credentials, Failure, Guard, require_login
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import ASGIApp
 
 
 def create_app(
@@ -75,7 +73,7 @@ def create_app(
     routes = [
         Route(
             endpoint.route,
-            _checked(getattr(api, endpoint.handler), endpoint.public),
+            _checked(getattr(api, endpoint.handler), endpoint),
             methods=[endpoint.method],
             name=endpoint.handler,
         )
@@ -93,14 +91,15 @@ def create_app(
 
 
 def _checked(
-    handler: Callable[[Request], Awaitable[ASGIApp]], public: bool
+    handler: Callable[[Request], Awaitable[ASGIApp]], endpoint: Endpoint
 ) -> Callable[[Request], Awaitable[ASGIApp]]:
-    async def endpoint(request: Request) -> ASGIApp:
-        if not public:
+    async def respond(request: Request) -> ASGIApp:
+        if not endpoint.public:
             require_login(request.scope)
+        request.state.query = read_query(endpoint, request.query_params)
         return await handler(request)
 
-    return endpoint
+    return respond
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

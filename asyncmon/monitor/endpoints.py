@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 import types
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from starlette.datastructures import QueryParams
+
 from asyncmon.monitor import run
+from asyncmon.monitor.guard import Failure
 from asyncmon.monitor.media import LastRecord
 
 ACTIONS: tuple[str, ...] = (*get_args(run.Action), "verify")
@@ -118,7 +123,7 @@ _REDUCE = (
     "keep the minimum, the maximum and a NaN of each stretch, or its mean",
 )
 _LAST = ("after", _NATURAL, "the id of the last event that was received; a Last-Event-ID header wins")
-_LINES = ("after", _NATURAL, "the number from which on lines are wanted")
+_LINES = ("after", {**_NATURAL, "default": 0}, "the number from which on lines are wanted")
 
 ENDPOINTS = (
     Endpoint(
@@ -215,6 +220,40 @@ ENDPOINTS = (
         refusals=(404,),
     ),
 )  # fmt: skip
+
+
+def read_query(endpoint: Endpoint, given: QueryParams) -> dict[str, Any]:
+    """Return the parameters of a request as their schemas declare them; None for a missing one.
+
+    Raises:
+        Failure: a value does not fit.
+    """
+    return {
+        name: given.getlist(name)
+        if schema["type"] == "array"
+        else _read(name, schema, given[name])
+        if name in given
+        else schema.get("default")
+        for name, schema, _ in endpoint.query
+    }
+
+
+def _read(name: str, schema: dict[str, Any], text: str) -> Any:
+    if schema["type"] == "integer":
+        least, most = schema["minimum"], schema.get("maximum", 1 << 62)
+        if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
+            return int(text)
+        wanted = f"an integer from {least} to {most}"
+    elif schema["type"] == "number":
+        with contextlib.suppress(ValueError):
+            if not math.isnan(number := float(text)):
+                return number
+        wanted = "a number"
+    elif text in schema.get("enum", [text]):
+        return text
+    else:
+        wanted = " or ".join(schema["enum"])
+    raise Failure(400, f"{name} must be {wanted}, not {text[:40]!r}.")
 
 
 def openapi(version: str) -> dict[str, Any]:

@@ -11,16 +11,15 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
 
 from asyncmon.monitor.encoding import encode_series, to_json
 from asyncmon.monitor.guard import Failure
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
 from asyncmon.system import clock
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
 

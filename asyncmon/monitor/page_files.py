@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 _TYPES = {
     "html": "text/html; charset=utf-8",

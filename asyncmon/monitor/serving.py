@@ -9,19 +9,17 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 try:
     import uvicorn
+    from starlette.types import Message, Receive, Scope, Send
 except ImportError as missing:
     raise ImportError("The monitor needs uvicorn: pip install 'asyncmon[web]'") from missing
 
 from asyncmon.monitor.app import create_app
 from asyncmon.monitor.environment import TOKEN_VARIABLE
 from asyncmon.monitor.guard import is_loopback
-
-if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
 
 PORT = 6060
 
