@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -10,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncmon.monitor.room import Bounded
-from asyncmon.protobuf import DELIMITED, VARINT, WireError, fields
+from asyncmon.protobuf import WireError
 from asyncmon.protobuf.tensors import TensorProto
-from asyncmon.summary.events import Event, HistogramProto, Value
+from asyncmon.summary.events import Event, HistogramProto, HParamsPluginData, Value
 
 Kind = Literal["histogram", "image", "text"]
 
@@ -288,30 +287,10 @@ def config_of(event: Event) -> dict[str, Any]:
         plugin = value.metadata.plugin_data
         if plugin.plugin_name == "hparams":
             try:
-                return dict(_hparams(plugin.content))
-            except (WireError, ValueError, struct.error):
+                config = HParamsPluginData.FromString(plugin.content).session_start_info.hparams
+            except (WireError, ValueError):
                 return {}
+            return {
+                name: getattr(one, one.WhichOneof("kind") or "", None) for name, one in config.items()
+            }
     return {}
-
-
-def _hparams(content: bytes) -> Iterator[tuple[str, Any]]:
-    for start in _inner(content, 3):  # session_start_info
-        for entry in _inner(start, 1):  # hparams, a map
-            name = b"".join(map(bytes, _inner(entry, 1))).decode()
-            for value in _inner(entry, 2):
-                yield name, _plain(value)
-
-
-def _inner(data: bytes | memoryview, number: int) -> Iterator[memoryview]:
-    for found, wire_type, value in fields(data):
-        if found == number and wire_type == DELIMITED and not isinstance(value, int):
-            yield value
-
-
-def _plain(data: memoryview) -> Any:
-    """Return a ``google.protobuf.Value`` of a number, a string or a bool."""
-    for number, wire_type, value in fields(data):
-        if isinstance(value, int):
-            return bool(value) if number == 4 and wire_type == VARINT else None
-        return str(value, "utf-8") if number == 3 else struct.unpack("<d", value)[0]
-    return None

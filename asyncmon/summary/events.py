@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from asyncmon.protobuf.field import Kind
-from asyncmon.protobuf.message import Message, Repeated, proto
+from asyncmon.protobuf.message import Map, Message, Repeated, proto
 from asyncmon.protobuf.tensors import TensorProto as TensorProto
 
 
@@ -100,6 +100,28 @@ class Summary(Message):
     Audio: ClassVar[type[Audio]] = Audio
 
     value: Repeated[_Value] = proto(1, Value, repeated=True)
+
+
+class HParamValue(Message):
+    """A hyperparameter, a ``google.protobuf.Value``."""
+
+    number_value: float = proto(2, Kind.DOUBLE, oneof="kind")
+    string_value: str = proto(3, Kind.TEXT, oneof="kind")
+    bool_value: bool = proto(4, Kind.BOOL, oneof="kind")
+
+
+class SessionStartInfo(Message):
+    """The hyperparameters of a run. ``tensorboard.hparams.SessionStartInfo``."""
+
+    hparams: Map[HParamValue] = proto(1, HParamValue, key=Kind.TEXT)
+    group_name: str = proto(4, Kind.TEXT)
+    start_time_secs: float = proto(5, Kind.DOUBLE)
+
+
+class HParamsPluginData(Message):
+    """The content of the plugin data of TensorBoard's HParams page."""
+
+    session_start_info: SessionStartInfo = proto(3, SessionStartInfo)
 
 
 class LogMessage(Message):

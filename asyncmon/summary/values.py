@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asyncmon.protobuf import delimited, double, integer, string
+from asyncmon.protobuf import delimited, string
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.protobuf.tf_types import DTYPES
 from asyncmon.summary.event_queue import GRAPH, META_GRAPH, RUN_METADATA, SUMMARY, scalar_summary_bytes
 from asyncmon.summary.events import (
     Audio,
+    HParamsPluginData,
+    HParamValue,
     Image,
     PluginData,
+    SessionStartInfo,
     Summary,
     SummaryMetadata,
     TaggedRunMetadata,
@@ -210,13 +213,10 @@ def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
 
     plain = {str(name): plain_hparam(name, value) for name, value in sorted(hparams.items())}
     group = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-    entries = [
-        delimited(1, string(1, name) + delimited(2, _any(value))) for name, value in plain.items()
-    ]
-    session_start = b"".join(entries) + string(4, group) + double(5, start_time)
-    metadata = SummaryMetadata(
-        plugin_data=PluginData(plugin_name="hparams", content=delimited(3, session_start))
-    )
+    values = {name: HParamValue(**{_kind(value): value}) for name, value in plain.items()}
+    start = SessionStartInfo(hparams=values, group_name=group, start_time_secs=start_time)
+    content = HParamsPluginData(session_start_info=start).SerializeToString()
+    metadata = SummaryMetadata(plugin_data=PluginData(plugin_name="hparams", content=content))
     return tensor_summary("_hparams_/session_start_info", np.zeros(0, np.float32), metadata)
 
 
@@ -229,11 +229,10 @@ def plain_hparam(name: object, value: Any) -> HParam:
     return value
 
 
-def _any(value: HParam) -> bytes:
-    """Return a ``google.protobuf.Value``."""
+def _kind(value: HParam) -> str:
     if isinstance(value, bool):
-        return integer(4, value)
-    return string(3, value) if isinstance(value, str) else double(2, value)
+        return "bool_value"
+    return "string_value" if isinstance(value, str) else "number_value"
 
 
 def summary_bytes(summary: Any) -> bytes:
