@@ -34,15 +34,7 @@ _MODULES = {
     "trace": "tracing",
 }
 
-__all__ = [
-    "LiveRun",
-    "MonitorServer",
-    "PrometheusMetrics",
-    "RunDirectory",
-    "create_app",
-    "serve",
-    "trace",
-]
+__all__ = list(_MODULES)
 
 if not _typing.TYPE_CHECKING:
 

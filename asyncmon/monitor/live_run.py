@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from asyncmon.errors import OpError
 from asyncmon.hooks.hook_support import output_directories
 from asyncmon.hooks.loop_lag import lag_percentiles, loop_lags
 from asyncmon.monitor.media import Media
@@ -24,6 +23,7 @@ from asyncmon.monitor.run import (
     LoopLag,
     Saving,
     Status,
+    queues_of,
 )
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Scalars
@@ -31,7 +31,7 @@ from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.session_state import SessionState
-from asyncmon.runtime.session_statistics import HookStatistics, QueueStatistics
+from asyncmon.runtime.session_statistics import HookStatistics
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
@@ -204,17 +204,10 @@ class LiveRun:
             tasks=found.tasks,
             timers=found.timers,
             loop_lag=LoopLag(**lag_percentiles(self._lags)) if self._lags else None,
-            queues=await self._queues(),
+            queues=await queues_of(self._session, _QUEUE_SECS),
             saving=_saving(saves[0]) if saves else None,
             recoveries=found.recoveries,
         )
-
-    async def _queues(self) -> tuple[QueueStatistics, ...]:
-        try:
-            async with asyncio.timeout(_QUEUE_SECS):
-                return await self._session.queues()
-        except (TimeoutError, OpError, RuntimeError):
-            return ()  # lost, closed during the query, or of another loop
 
     async def graph(self) -> GraphDef | None:
         graph = self._session.graph

@@ -17,8 +17,8 @@ except ImportError as missing:
 
 from collections.abc import Mapping
 
-from asyncmon.errors import OpError
 from asyncmon.hooks.loop_lag import loop_lags
+from asyncmon.monitor.run import queues_of
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.system import clock
@@ -76,14 +76,7 @@ class PrometheusMetrics:
         self._hooks: dict[str, Any] = {}  # the summary of each
         self._queues: set[str] = set()
         self._task: asyncio.Task[None] | None = None
-        self._steps = families.steps.labels(**labels)
-        self._global_step = families.global_step.labels(**labels)
-        self._run_secs = families.run_secs.labels(**labels)
-        self._lag = families.lag.labels(**labels)
-        self._save_secs = families.save_secs.labels(**labels)
-        self._save_bytes = families.save_bytes.labels(**labels)
-        self._save_failures = families.save_failures.labels(**labels)
-        self._recoveries = families.recoveries.labels(**labels)
+        self._own = {name: family.labels(**labels) for name, family in families.plain.items()}
         if session.state is SessionState.OPEN:
             self._start()
         self._remove = session.observe(self)
@@ -115,28 +108,28 @@ class PrometheusMetrics:
             if span.attributes["method"] in _AROUND_RUNS:
                 self._hook(span.attributes["hook"]).observe(secs)
         elif span.kind == "run":
-            self._run_secs.observe(secs)
+            self._own["run_seconds"].observe(secs)
             self._count_steps(span)
         elif span.kind == "save":
             self._count_save(span, secs)
         elif span.kind == "recovery" and span.error is None:
-            self._recoveries.inc()
+            self._own["recoveries"].inc()
         elif span.kind == "closing":
             self._stop()
 
     def _count_steps(self, span: Span) -> None:
         if span.end_step is not None:
-            self._global_step.set(span.end_step)
-            self._steps.inc(max(span.end_step - (span.step or 0), 0))
+            self._own["global_step"].set(span.end_step)
+            self._own["steps"].inc(max(span.end_step - (span.step or 0), 0))
         elif span.error is None:  # a program without a global step
-            self._steps.inc()
+            self._own["steps"].inc()
 
     def _count_save(self, span: Span, secs: float) -> None:
         if isinstance(span.error, Exception):
-            self._save_failures.inc()
+            self._own["checkpoint_failures"].inc()
         elif span.attributes["bytes"] is not None:  # not superseded, skipped or still running
-            self._save_secs.observe(secs)
-            self._save_bytes.set(span.attributes["bytes"])
+            self._own["checkpoint_seconds"].observe(secs)
+            self._own["checkpoint_bytes"].set(span.attributes["bytes"])
 
     def _hook(self, label: str) -> Any:
         found = self._hooks.get(label)
@@ -161,7 +154,7 @@ class PrometheusMetrics:
         due = clock.monotonic()
         try:
             async for lag in loop_lags(_LAG_SECS):
-                self._lag.observe(lag)
+                self._own["loop_lag_seconds"].observe(lag)
                 if clock.monotonic() >= due:
                     due = clock.monotonic() + _QUEUE_SECS
                     await self._look_at_queues()
@@ -171,11 +164,7 @@ class PrometheusMetrics:
             self._forget_queues(self._queues)
 
     async def _look_at_queues(self) -> None:
-        try:
-            async with asyncio.timeout(_QUEUE_SECS):
-                found = await self._session.queues()
-        except (TimeoutError, OpError, RuntimeError):  # lost, or closed during the query
-            found = ()
+        found = await queues_of(self._session, _QUEUE_SECS)
         self._forget_queues(self._queues - {one.name for one in found})
         for one in found:
             self._queues.add(one.name)
@@ -189,40 +178,40 @@ class PrometheusMetrics:
         self._queues = self._queues - names
 
 
+_PLAIN: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "steps": (prometheus.Counter, "Global steps that runs completed.", {}),
+    "global_step": (prometheus.Gauge, "The global step.", {}),
+    "run_seconds": (
+        prometheus.Histogram, "Duration of runs, with hooks and recoveries.", {"buckets": _RUN_BUCKETS},
+    ),
+    "loop_lag_seconds": (
+        prometheus.Histogram, "How late the event loop wakes a task.", {"buckets": _LAG_BUCKETS},
+    ),
+    "checkpoint_seconds": (
+        prometheus.Histogram, "Duration of saves, from the snapshot to the commit.",
+        {"buckets": _SAVE_BUCKETS},
+    ),
+    "checkpoint_bytes": (prometheus.Gauge, "Size of the last checkpoint.", {}),
+    "checkpoint_failures": (prometheus.Counter, "Saves that failed.", {}),
+    "recoveries": (prometheus.Counter, "Sessions that replaced one that failed.", {}),
+}  # fmt: skip
+"""The metrics with the labels of a session only: kind, description and options by name."""
+
+
 class _Families:
     """The metrics of one registry, with the labels of its first session."""
 
     def __init__(self, registry: Any, labels: tuple[str, ...]) -> None:
         self.labels = labels
         self.queue_labels = (*labels, "queue")
-        shared: Any = {"labelnames": labels, "registry": registry}
-        self.steps = prometheus.Counter("asyncmon_steps", "Global steps that runs completed.", **shared)
-        self.global_step = prometheus.Gauge("asyncmon_global_step", "The global step.", **shared)
-        self.run_secs = prometheus.Histogram(
-            "asyncmon_run_seconds", "Duration of runs, with hooks and recoveries.",
-            buckets=_RUN_BUCKETS, **shared,
-        )  # fmt: skip
+        self.plain = {
+            name: kind(f"asyncmon_{name}", text, labelnames=labels, registry=registry, **options)
+            for name, (kind, text, options) in _PLAIN.items()
+        }
         self.hook_secs = prometheus.Summary(
             "asyncmon_hook_seconds", "Duration of the calls of hooks around runs.",
             labelnames=(*labels, "hook"), registry=registry,
         )  # fmt: skip
-        self.lag = prometheus.Histogram(
-            "asyncmon_loop_lag_seconds", "How late the event loop wakes a task.",
-            buckets=_LAG_BUCKETS, **shared,
-        )  # fmt: skip
-        self.save_secs = prometheus.Histogram(
-            "asyncmon_checkpoint_seconds", "Duration of saves, from the snapshot to the commit.",
-            buckets=_SAVE_BUCKETS, **shared,
-        )  # fmt: skip
-        self.save_bytes = prometheus.Gauge(
-            "asyncmon_checkpoint_bytes", "Size of the last checkpoint.", **shared
-        )
-        self.save_failures = prometheus.Counter(
-            "asyncmon_checkpoint_failures", "Saves that failed.", **shared
-        )
-        self.recoveries = prometheus.Counter(
-            "asyncmon_recoveries", "Sessions that replaced one that failed.", **shared
-        )
         self.queue_size = prometheus.Gauge(
             "asyncmon_queue_size", "Elements in a queue or a channel.",
             labelnames=self.queue_labels, registry=registry,

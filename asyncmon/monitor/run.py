@@ -5,10 +5,12 @@ The fields of the data classes are the members of the JSON objects that the API 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from asyncmon.errors import OpError
 from asyncmon.monitor.media import Media
 from asyncmon.monitor.scalars import Scalars
 from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
@@ -96,6 +98,16 @@ class Details:
     queues: tuple[QueueStatistics, ...] = ()
     saving: Saving | None = None
     recoveries: int = 0
+
+
+async def queues_of(session: Any, secs: float) -> tuple[QueueStatistics, ...]:
+    """Return the queues of a session; none if it is lost, of another loop, or slower than ``secs``."""
+    try:
+        async with asyncio.timeout(secs):
+            found: tuple[QueueStatistics, ...] = await session.queues()
+            return found
+    except (TimeoutError, OpError, RuntimeError):
+        return ()
 
 
 class ActionError(Exception):
