@@ -26,6 +26,7 @@ from asyncmon.data.stage import (
     open_node,
 )
 from asyncmon.system.daemon_executor import DaemonExecutor, no_stop_iteration
+from asyncmon.system.functions import is_coroutine_function
 
 _UNORDERED = "map(ordered=False)"
 _JOB_SECONDS = 0.001  # results done by then are returned before the rest
@@ -307,9 +308,7 @@ class Caller(ABC):
 
 def caller_of(fn: Callable[[Any], Any], threads: int) -> Caller:
     """Return a caller: on the loop for a coroutine function, else in ``threads`` threads."""
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
-        return _Awaited(fn)
-    return _InThreads(fn, threads)
+    return _Awaited(fn) if is_coroutine_function(fn) else _InThreads(fn, threads)
 
 
 def name_of(fn: Callable[..., Any]) -> str:

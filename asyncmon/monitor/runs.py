@@ -80,8 +80,7 @@ class Runs:
 
         A closed session stays in the table until :meth:`remove`, or until another one is added under
         its name, as by a service that opens a session in each lifespan: the new one takes its place
-        and its id. A log directory has no id, only the
-        runs in it have: the result is the empty string.
+        and its id. A log directory has no id, only the runs in it have: the result is the empty string.
 
         Raises:
             TypeError: ``run`` is none of these.

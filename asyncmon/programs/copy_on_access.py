@@ -56,11 +56,9 @@ class CopyOnAccess(dict[str, Any]):
     # All other ways of a dict to read values, through __getitem__.
 
     def get(self, key: str, default: Any = None) -> Any:
-        """As that of ``dict``."""
         return self[key] if key in self else default  # noqa: SIM401 - that would be this
 
     def pop(self, key: str, *default: Any) -> Any:
-        """As that of ``dict``."""
         if key not in self:
             return super().pop(key, *default)
         value = self[key]
@@ -68,26 +66,21 @@ class CopyOnAccess(dict[str, Any]):
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """As that of ``dict``."""
         for key in reversed(self):
             return key, self.pop(key)
         return super().popitem()
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """As that of ``dict``."""
         super().setdefault(key, default)
         return self[key]
 
     def values(self) -> Any:
-        """As that of ``dict``."""
         return ValuesView(self)
 
     def items(self) -> Any:
-        """As that of ``dict``."""
         return ItemsView(self)
 
     def copy(self) -> dict[str, Any]:
-        """As that of ``dict``."""
         return dict(self)
 
     def __iter__(self) -> Iterator[str]:  # makes dict(state) and {**state} call __getitem__

@@ -20,6 +20,7 @@ from pathlib import Path
 from asyncmon.protobuf.tfrecord import frame
 from asyncmon.summary.event_queue import Entry, encode_entry
 from asyncmon.summary.events import Event
+from asyncmon.system import portable
 from asyncmon.system.diagnostics import free_space
 from asyncmon.system.files import FileCalls
 
@@ -143,7 +144,7 @@ class EventFile:
                         self._encoded.append(frame(data))
 
     def _open_if_needed(self, now: float) -> None:
-        if self._descriptor is not None and not self._exists():
+        if self._descriptor is not None and not self._calls.exists(Path(self.path or "")):
             logger.error("The event file %s has disappeared; a new one is begun.", self.path)
             self._close()
         if self._descriptor is None:
@@ -163,9 +164,6 @@ class EventFile:
                 frame(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
             )
 
-    def _exists(self) -> bool:
-        return self.path is not None and self._calls.exists(Path(self.path))
-
     def _warn_of(self, others: list[str]) -> None:
         """Lock the new file, and warn if another process holds the lock of one of the others."""
         assert self._descriptor is not None, "it was opened"
@@ -183,9 +181,8 @@ class EventFile:
 
     def _is_locked(self, name: str) -> bool:
         path = Path(self.directory, name)
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         try:
-            descriptor = self._calls.open(path, flags)
+            descriptor = self._calls.open(path, os.O_RDONLY | portable.NO_WAIT | portable.NO_FOLLOW)
         except OSError:
             return False
         try:

@@ -16,7 +16,7 @@ from asyncmon.summary.event_file import next_number, number_of
 from asyncmon.summary.event_queue import SESSION_LOG, Entry, as_is
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.writer_task import BackgroundWriter
-from asyncmon.system import clock
+from asyncmon.system import clock, portable
 from asyncmon.system.process import ProcessLocal
 
 _MOST_TAPPED = 50_000  # entries that nobody takes
@@ -203,5 +203,4 @@ class EventLog:
             log.graph, log._started, log._last_step, log._kept_step = None, False, -1, -1
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=EventLog._forked)
+portable.after_fork_in_child(EventLog._forked)

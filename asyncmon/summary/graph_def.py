@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from asyncmon.protobuf import delimited
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 from asyncmon.protobuf.run_options import NodeStats, RunMetadataProto, step_stats_of
 from asyncmon.system.diagnostics import Diagnostics
@@ -30,11 +29,6 @@ def encode_graph(operations: Iterable[Any]) -> bytes:
     return graph_def_of(operations).SerializeToString()
 
 
-def encode_meta_graph(graph_def: bytes) -> bytes:
-    """Return a serialized ``MetaGraphDef`` that holds a ``GraphDef``."""
-    return delimited(2, graph_def)
-
-
 def encode_run_metadata(times: Iterable[NodeStats]) -> bytes:
     """Return a serialized ``RunMetadata`` with the ``StepStats`` of these nodes."""
     return RunMetadataProto(step_stats=step_stats_of(times)).SerializeToString()
@@ -45,7 +39,7 @@ async def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
     operations = list(operations)  # the graph may grow
 
     def write() -> None:
-        write_graph_file(directory, "graph.pbtxt", graph_text(operations).encode())
+        write_graph_file(directory, "graph.pbtxt", str(graph_def_of(operations)).encode())
 
     await Diagnostics("The graph").write(os.path.join(directory, "graph.pbtxt"), write)
 
@@ -84,8 +78,3 @@ async def write_graph(
 
     await in_thread(write)
     return os.path.join(logdir, name)
-
-
-def graph_text(operations: Iterable[Any]) -> str:
-    """Return a ``GraphDef`` in protobuf's text format."""
-    return str(graph_def_of(operations))

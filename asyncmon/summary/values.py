@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asyncmon.protobuf import delimited, string
-from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.protobuf.tf_types import DTYPES
 from asyncmon.summary.event_queue import GRAPH, META_GRAPH, RUN_METADATA, SUMMARY, scalar_summary_bytes
@@ -27,7 +26,7 @@ from asyncmon.summary.events import (
     TaggedRunMetadata,
     Value,
 )
-from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph, encode_run_metadata
+from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_run_metadata
 from asyncmon.summary.histogram import encode_histogram
 from asyncmon.summary.media import encode_png, encode_wav, to_pixels
 
@@ -35,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 HParam = bool | int | float | str
 
+_GRAPH_DEF = 2  # the field of a ``MetaGraphDef``
 _warned: set[str] = set()  # tags of histograms for which a warning was logged
 
 
@@ -283,17 +283,12 @@ def operations_of(graph: Any) -> list[Any]:
     return list(graph.get_operations())
 
 
-def serialized(graph: Any) -> Any:
-    """Serialize a ``GraphDef``; return any other argument unchanged."""
-    return graph.SerializeToString() if isinstance(graph, GraphDef) else graph
-
-
 def graph_field(tags: object, operations: list[Any]) -> bytes:
     return delimited(GRAPH, encode_graph(operations))
 
 
 def meta_graph_field(tags: object, operations: list[Any]) -> bytes:
-    return delimited(META_GRAPH, encode_meta_graph(encode_graph(operations)))
+    return delimited(META_GRAPH, delimited(_GRAPH_DEF, encode_graph(operations)))
 
 
 def run_field(tags: object, run: tuple[str, Any]) -> bytes:

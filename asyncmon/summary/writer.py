@@ -41,7 +41,6 @@ from asyncmon.summary.values import (
     operations_of,
     run_field,
     scalar_number,
-    serialized,
     summary_bytes,
     text_summary,
 )
@@ -406,7 +405,8 @@ class FileWriter:
 
     def _graph_entry(self, graph: Any) -> tuple[Any, Encode, tuple[Any, int] | None]:
         """Return the payload of a graph, its encoder and its identity (None for a serialized one)."""
-        graph = serialized(graph)
+        if isinstance(graph, GraphDef):
+            graph = graph.SerializeToString()
         if isinstance(graph, bytes):
             return delimited(GRAPH, graph), as_is, None
         operations = operations_of(graph)  # a snapshot: the graph may grow before it is encoded

@@ -204,9 +204,9 @@ def test_the_run_table_is_sorted_by_configuration_and_last_value(page: Page, url
 
 def test_headings_of_the_run_table_stand_over_their_values(page: Page, url: str) -> None:
     page.wait_until("document.querySelector('#table-rows td').textContent")
-    sides = """[...document.querySelectorAll('#table-columns th')].map((th) => [
-      th.dataset.key, getComputedStyle(th).textAlign,
-      getComputedStyle(document.querySelector(`#table-rows [data-key="${th.dataset.key}"]`)).textAlign])"""
+    sides = """[...document.querySelectorAll('#table-columns th')].map((th) => {
+      const value = document.querySelector(`#table-rows [data-key="${th.dataset.key}"]`);
+      return [th.dataset.key, ...[th, value].map((cell) => getComputedStyle(cell).textAlign)]; })"""
     for key, heading, value in page.evaluate(sides):
         assert heading == value == ("left" if key in ("name", "state", "config optimizer") else "right")
 

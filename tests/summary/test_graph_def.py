@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tensorboard.compat.proto.graph_pb2 import GraphDef
-from tensorboard.compat.proto.meta_graph_pb2 import MetaGraphDef
 
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import control_dependencies, device, name_scope
@@ -18,7 +17,7 @@ from asyncmon.graph.ops.basic import placeholder
 from asyncmon.graph.ops.elementwise import multiply
 from asyncmon.protobuf import graph_def as ours
 from asyncmon.summary import FileWriter, summary_iterator
-from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph
+from asyncmon.summary.graph_def import GraphLike, encode_graph
 
 
 def test_the_nodes_of_a_graph_are_all_there() -> None:
@@ -85,12 +84,6 @@ def test_attributes_of_each_kind_are_shown() -> None:
     assert attr["other"].s == b"{'a': 1}"
     assert len(attr["long"].s) == 1024
     assert attr["function"].s.startswith(b"<built-in function len")
-
-
-def test_a_meta_graph_holds_the_graph() -> None:
-    graph_def = encode_graph([Node("a")])
-    meta = MetaGraphDef.FromString(encode_meta_graph(graph_def))
-    assert meta.graph_def.node[0].name == "a"
 
 
 def test_a_graph_gives_itself_as_data() -> None:

@@ -6,7 +6,8 @@ from google.protobuf import text_format
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 
 from asyncmon import graph as g
-from asyncmon.summary.graph_def import encode_graph, graph_text
+from asyncmon.protobuf.graph_def import graph_def_of
+from asyncmon.summary.graph_def import encode_graph
 
 
 def test_nodes_have_inputs_types_and_shapes() -> None:
@@ -16,7 +17,7 @@ def test_nodes_have_inputs_types_and_shapes() -> None:
         unknown = g.placeholder(g.string, name="unknown")
         with g.control_dependencies([unknown]):
             g.matmul(x, g.zeros([4, 2], name="w"), name="y")
-    text = graph_text(graph.get_operations())
+    text = str(graph_def_of(graph.get_operations()))
     assert 'name: "x"' in text
     assert 'op: "Placeholder"' in text
     words = " ".join(text.split())

@@ -70,7 +70,7 @@ export class Details {
   }
 
   #hooks(details) {
-    const hooks = details.hooks ?? [];
+    const { hooks } = details;
     const most = Math.max(1e-12, ...hooks.map((hook) => hook.secs_per_step ?? 0));
     const make = (hook) => el("tr", {}, el("th", { scope: "row" }, el("span"), el("span", { class: "note problem" })),
       el("td", { class: "num meter" }, el("meter", { max: 1, "aria-hidden": "true" }), el("span")),
@@ -92,8 +92,7 @@ export class Details {
   }
 
   #checkpoints(details) {
-    const all = [...(details.checkpoints ?? [])].sort((a, b) => (b.saved ?? 0) - (a.saved ?? 0));
-    const { saving } = details;
+    const { checkpoints: all, saving } = details; // the newest first
     setText($("saving"), saving ? `saving${saving.step == null ? "" : ` step ${whole(saving.step)}`}…` : "");
     $("verify").hidden = !all.length || !may(details, "verify");
     const make = () => el("tr", {}, el("th", { scope: "row" }, el("span"), el("span", { class: "note problem" })),
@@ -115,10 +114,10 @@ export class Details {
   }
 
   #tasks(details) {
-    const timers = (details.timers ?? []).map((one) => ({
+    const timers = details.timers.map((one) => ({
       ...one, kind: "timer", text: `every ${duration(one.every_secs).replace(/ 00 .$/, "")}`, next: duration(one.next_secs),
     }));
-    const tasks = (details.tasks ?? []).map((one) => ({
+    const tasks = details.tasks.map((one) => ({
       ...one, kind: "task", text: one.done ? "done" : (one.waits_for ?? "").replace(/^it waits in /, ""), next: "",
     }));
     const all = [...timers, ...tasks].map((one, index) => ({ ...one, key: `${one.kind} ${index} ${one.name}` }));
@@ -136,13 +135,13 @@ export class Details {
   #loop(details) {
     const lag = details.loop_lag ?? {};
     const facts = ["p50", "p95", "p99", "max"].filter((name) => lag[name] != null).map((name) => [`lag ${name}`, lag[name]]);
-    if (details.recoveries != null) facts.push(["recoveries", details.recoveries]);
+    facts.push(["recoveries", details.recoveries]);
     fillRows($("lag"), facts, ([name]) => name, ([name]) => el("div", {}, el("dt", {}, name), el("dd")), (item, [name, value]) => {
       setText(item.lastChild, name === "recoveries" ? whole(value) : duration(value));
       item.classList.toggle("problem", name === "recoveries" ? false : value >= 0.1);
     });
     const make = () => el("tr", {}, el("th", { scope: "row" }, el("span")), el("td", {}, el("meter", { min: 0 })), cell("num"));
-    table("loop", "queue-rows", details.queues ?? [], (one) => one.name, make, (tr, one) => {
+    table("loop", "queue-rows", details.queues, (one) => one.name, make, (tr, one) => {
       const [name, bar, count] = tr.children;
       setName(name.firstChild, one.name);
       name.title = one.name;

@@ -80,10 +80,9 @@ export class Log {
   }
 
   #line({ time, level, logger, text }) {
-    const name = typeof level === "number" ? Object.keys(LEVELS).find((one) => LEVELS[one] === level) : level;
-    const number = typeof level === "number" ? level : (LEVELS[level] ?? 20);
+    const number = LEVELS[level] ?? 20;
     return el("p", { "data-level": number, hidden: number < this.#level, title: logger },
-      el("time", {}, clock(time, true)), el("span", { class: "level" }, name), el("span", { class: "text" }, text));
+      el("time", {}, clock(time, true)), el("span", { class: "level" }, level), el("span", { class: "text" }, text));
   }
 
   #scroll() {
