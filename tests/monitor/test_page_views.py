@@ -202,6 +202,17 @@ def test_the_run_table_is_sorted_by_configuration_and_last_value(page: Page, url
     page.wait_until(f"document.querySelector('#run-name').textContent === '{name_of(11)}'")
 
 
+def test_the_focus_is_set_again_once_all_runs_are_read(page: Page, url: str) -> None:
+    found = page.evaluate("""import('./runs.js').then(({ Runs }) => {
+      const runs = new Runs();
+      const focusOf = (...times) => {
+        runs.setRows(times.map((updated, id) => ({ id, name: `${id}`, state: 'unknown', updated })));
+        return runs.focused;
+      };
+      return [focusOf(null, 5), focusOf(7, 5), focusOf(7, 9)]; })""")
+    assert found == [1, 0, 0]
+
+
 def test_headings_of_the_run_table_stand_over_their_values(page: Page, url: str) -> None:
     page.wait_until("document.querySelector('#table-rows td').textContent")
     sides = """[...document.querySelectorAll('#table-columns th')].map((th) => {

@@ -28,6 +28,7 @@ export class Runs extends EventTarget {
   #chosen = remembered("compared", null); // the user's choice, kept over a reload
   #wanted = remembered("focused", null);
   #filter = remembered("runs", "");
+  #early = true; // the focus was set before all runs were read
 
   constructor() {
     super();
@@ -49,7 +50,8 @@ export class Runs extends EventTarget {
     const before = this.compared.join();
     const chosen = this.#chosen?.filter(known);
     this.compared = chosen?.length || this.#chosen?.length === 0 ? chosen : this.#first();
-    if (!known(this.focused)) {
+    if (!known(this.focused) || this.#early) {
+      this.#early = rows.some((row) => row.updated == null);
       this.focused = known(this.#wanted) ? this.#wanted : (this.#recent()[0]?.id ?? null);
     }
     if (this.focused != null && !this.#chosen && !this.compared.includes(this.focused)) this.compared.unshift(this.focused);
@@ -85,6 +87,7 @@ export class Runs extends EventTarget {
   focus(id) {
     if (id === this.focused || !this.rows.has(id)) return;
     this.focused = id;
+    this.#early = false;
     remember("focused", id);
     if (!this.compared.includes(id)) this.compare(id, true);
     this.#show();
