@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import prometheus_client
@@ -214,21 +212,3 @@ async def test_a_program_without_steps_counts_runs(
             PrometheusMetrics(sess, registry)
             await sess.run(value)
     assert Scrape(registry)("asyncmon_steps_total") == 1
-
-
-@pytest.mark.parametrize(
-    ("package", "name", "line"),
-    [
-        ("prometheus_client", "PrometheusMetrics", "pip install 'asyncmon[web]'"),
-        ("opentelemetry", "trace", "pip install 'asyncmon[otel]'"),
-    ],
-)
-async def test_what_is_missing_is_named(package: str, name: str, line: str) -> None:
-    code = (
-        f"import sys; sys.modules[{package!r}] = None; import asyncmon, asyncmon.monitor\n"
-        f"try: asyncmon.monitor.{name}\nexcept ImportError as error: print(error)"
-    )
-    child = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
-    )
-    assert line in child.stdout, child.stderr
