@@ -125,10 +125,10 @@ async def test_threads_may_write_while_a_run_is_added(tmp_path: Path) -> None:
                 writer.add_scalar("loss", 1.0, step)
 
         writing = asyncio.ensure_future(asyncio.to_thread(write))
-        runs = []
+        first = RunDirectory(tmp_path, live=True)
+        await first.refresh()
         while not writing.done():
-            runs.append(RunDirectory(tmp_path, live=True))
-            await runs[-1].refresh()
+            await RunDirectory(tmp_path, live=True).refresh()
         await writing
-        await runs[0].refresh()
-        assert (await steps(runs[0]))[-1] == 19_999
+        await first.refresh()
+        assert (await steps(first))[-1] == 19_999
