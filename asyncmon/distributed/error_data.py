@@ -6,6 +6,7 @@ import builtins
 from typing import Any
 
 from asyncmon import errors
+from asyncmon.distributed.wire import Message, encode
 from asyncmon.errors import InternalError, OpError
 from asyncmon.graph.core.graph import Graph
 from asyncmon.system.error_text import add_note, phrase, text_of
@@ -29,6 +30,11 @@ def error_data(error: BaseException) -> dict[str, Any]:
         "cause": None if cause is None else phrase(cause),
         "notes": [str(note) for note in getattr(error, "__notes__", ())],
     }
+
+
+def failure(error: BaseException) -> Message:
+    """Return an error as a response."""
+    return encode({"error": error_data(error)})
 
 
 def error_of(data: Any, graph: Graph) -> Exception:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
+from asyncmon.distributed.error_data import failure
 from asyncmon.distributed.wire import Message
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class Job:
         self.task: asyncio.Task[None] | None = None
         self.lease: asyncio.TimerHandle | None = None
         self.asked: dict[int, tuple[int, tuple[Any, ...]]] = {}  # calls to send to the client
-        self._instead: Message | None = None  # the response after drop()
+        self._dropped: Exception | None = None  # the response after drop()
         self._results: dict[int, asyncio.Future[Any]] = {}
         self._calls = 0
         self._waiters: list[asyncio.Future[None]] = []
@@ -94,32 +95,30 @@ class Job:
         self._release()
         self.wake()
 
-    def cancel(self) -> None:
-        """Cancel the task, if it is running."""
+    def _cancel(self, task: asyncio.Task[None]) -> None:
         if self.lease is not None:
             self.lease.cancel()
-        if self.task is None:
-            return
-        if inspect.getcoroutinestate(cast("Any", self.task.get_coro())) == inspect.CORO_CREATED:
+        if inspect.getcoroutinestate(cast("Any", task.get_coro())) == inspect.CORO_CREATED:
             # It begins first: it has to release the snapshot that was ordered for it.
-            asyncio.get_running_loop().call_soon(self.task.cancel)
+            asyncio.get_running_loop().call_soon(task.cancel)
         else:
-            self.task.cancel()
+            task.cancel()
 
-    def drop(self, answer: Message) -> None:
+    def drop(self, error: Exception) -> None:
         """Cancel the task, and release the memory of a response that was not sent.
 
         Args:
-            answer: the response to a later request.
+            error: the response to a later request.
         """
-        self._instead = answer
-        self.cancel()
-        self._release()
+        if self.task is not None:
+            self._dropped = error
+            self._cancel(self.task)
+            self._release()
 
     def _release(self) -> None:
-        if self._instead is not None and self.answer is not None:
-            dropped, self.answer = self.answer, self._instead
-            dropped.sent()
+        if self._dropped is not None and self.answer is not None:
+            unsent, self.answer = self.answer, failure(self._dropped)
+            unsent.sent()
 
     def wake(self, _task: object = None) -> None:
         """Wake the waiter."""

@@ -16,11 +16,11 @@ import sys
 import threading
 from typing import Any
 
-from asyncmon.distributed.error_data import error_data
+from asyncmon.distributed.error_data import failure
 from asyncmon.distributed.held_snapshots import HeldSnapshots
 from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, Stream
 from asyncmon.distributed.service import SessionService
-from asyncmon.distributed.wire import Encoder, Message
+from asyncmon.distributed.wire import Message
 from asyncmon.errors import ResourceExhaustedError
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.executor import Executor
@@ -89,10 +89,8 @@ async def _answer(service: SessionService, stream: Stream, number: int, request:
     try:
         await stream.send(CALL, number, answer)
     except OSError as error:
-        failure = ResourceExhaustedError(
-            f"There is no shared memory for results of {answer.nbytes:,} bytes: {error}."
-        )
-        stream.write(CALL, number, Encoder().message({"error": error_data(failure)}))
+        text = f"There is no shared memory for results of {answer.nbytes:,} bytes: {error}."
+        stream.write(CALL, number, failure(ResourceExhaustedError(text)))
     finally:
         answer.sent()
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from asyncmon.distributed import requests
 from asyncmon.distributed.cluster_run import RunRecord
-from asyncmon.distributed.error_data import error_data, error_of
+from asyncmon.distributed.error_data import error_of, failure
 from asyncmon.distributed.graph_codec import GraphReader
 from asyncmon.distributed.job import MANY, Job, current_job, off_loop
 from asyncmon.distributed.update_barrier import UpdateBarrier
-from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
+from asyncmon.distributed.wire import VERSION, Decoder, Message, encode
 from asyncmon.errors import (
     AbortedError,
     CancelledError,
@@ -43,22 +43,12 @@ from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import Snapshot
 
 
-def answer(value: dict[str, Any]) -> Message:
-    """Return values as a response."""
-    return Encoder().message(value)
-
-
 def results_of(backend: Backend, results: list[Any], metadata: RunMetadata | None = None) -> Message:
     """Return the response of a run."""
     content = {"values": results, "step": backend.global_step}
     if metadata is not None:
         content["metadata"] = [list(metadata.nodes), metadata.duration]
-    return Encoder().message(content)
-
-
-def failure(error: BaseException) -> Message:
-    """Return an error as a response."""
-    return Encoder().message({"error": error_data(error)})
+    return encode(content)
 
 
 def take_snapshot(backend: Backend, _decoder: Decoder) -> Callable[[], Awaitable[Message]]:
@@ -69,7 +59,7 @@ def take_snapshot(backend: Backend, _decoder: Decoder) -> Callable[[], Awaitable
         snapshot = await ordered
         content = {"values": dict(snapshot), "step": snapshot.step}
         try:
-            message = await off_loop(len(snapshot), Encoder().message, content)
+            message = await off_loop(len(snapshot), encode, content)
         except BaseException:
             snapshot.release()
             raise
@@ -121,7 +111,7 @@ class _Served:
     async def close(self) -> None:
         self.closed = True
         for job in tuple(self.jobs.values()):
-            job.drop(failure(CancelledError("Session has been closed.")))
+            job.drop(CancelledError("Session has been closed."))
         self.jobs.clear()
         await self.backend.close()
 
@@ -221,7 +211,7 @@ class SessionService:
         self._opened += 1
         self._sessions[self._opened] = served
         await self._make_room()
-        return answer({"session": self._opened, "incarnation": self.incarnation})
+        return encode({"session": self._opened, "incarnation": self.incarnation})
 
     async def _make_room(self) -> None:
         while len(self._sessions) > MAX_SESSIONS:
@@ -261,13 +251,13 @@ class SessionService:
         served = self._served(decoder)
         job = served.jobs.get(decoder.content["sequence"])
         if job is not None:
-            job.drop(failure(CancelledError("The run was cancelled.")))
+            job.drop(CancelledError("The run was cancelled."))
             if job.task is not None:
                 await asyncio.wait((job.task,), timeout=MAX_WAIT)
-        return answer({"step": served.backend.global_step})  # it may have been too late
+        return encode({"step": served.backend.global_step})  # it may have been too late
 
     async def _queues(self, decoder: Decoder) -> Message:
-        return answer({"queues": await self._served(decoder).backend.queues()})
+        return encode({"queues": await self._served(decoder).backend.queues()})
 
     async def _close(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
@@ -278,22 +268,22 @@ class SessionService:
         for name in served.members:
             self.run_record.closed(name)
         await self._barrier.release(served.hold)
-        return answer({})
+        return encode({})
 
     async def _ask_barrier(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
         if content["do"] == "hold":
             served.hold = content["token"]
-        return answer(await self._barrier.answer(content))
+        return encode(await self._barrier.answer(content))
 
     async def _ask_run(self, decoder: Decoder) -> Message:
         served, request = self._served(decoder), decoder.content["request"]
         ask = getattr(served.backend, "ask_run", None)
         if ask is not None:
-            return answer(await ask(**request))
+            return encode(await ask(**request))
         served.members.add(str(request.get("name")))
         step = partial(getattr, served.backend, "global_step")
-        return answer(await self.run_record.answer(step, request))
+        return encode(await self.run_record.answer(step, request))
 
     # Jobs.
 
@@ -400,19 +390,20 @@ class SessionService:
             job.finish(failure(error))
 
     async def _wait(self, sequence: int, job: Job, secs: float) -> Message:
-        if job.lease is not None:
-            job.lease.cancel()
-        try:
-            await job.wait(min(float(secs), MAX_WAIT))
-        finally:
-            if not job.is_done:
-                dropped = failure(UnavailableError(f"Request {sequence} was not waited for."))
-                loop = asyncio.get_running_loop()
-                job.lease = loop.call_later(self._lease_secs, job.drop, dropped)
+        if job.task is not None:
+            if job.lease is not None:
+                job.lease.cancel()
+            try:
+                await job.wait(min(secs, MAX_WAIT))
+            finally:
+                if not job.is_done:
+                    dropped = UnavailableError(f"Request {sequence} was not waited for.")
+                    loop = asyncio.get_running_loop()
+                    job.lease = loop.call_later(self._lease_secs, job.drop, dropped)
         if job.answer is None:
             if job.task is not None and not job.task.done():
                 asked, job.asked = job.asked, {}
-                return answer({"pending": [(call, *asked[call]) for call in asked]})
+                return encode({"pending": [(call, *asked[call]) for call in asked]})
             raise asyncio.CancelledError("The job was cancelled before it began.")
         found = job.answer
         if found.nbytes > _LARGE or found.is_borrowed:
@@ -437,4 +428,4 @@ class SessionService:
         if answered > served.answered:
             served.answered = answered
             for sequence in [number for number in served.jobs if number < answered]:
-                served.jobs.pop(sequence).drop(failure(CancelledError("The run was cancelled.")))
+                served.jobs.pop(sequence).drop(CancelledError("The run was cancelled."))

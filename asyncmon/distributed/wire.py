@@ -164,7 +164,7 @@ class Encoder:
         if kind is int:
             return value if value in _INTEGERS else ["int", hex(value)]
         if kind is dict:
-            if all(key.__class__ is str for key in value):
+            if set(map(type, value)) <= _TEXT:
                 return {key: self.encode(item) for key, item in value.items()}
             return ["dict", *[[self.encode(k), self.encode(item)] for k, item in value.items()]]
         if kind is list or kind is tuple or kind is frozenset:
@@ -248,6 +248,7 @@ def _readable(data: Any) -> Any:
 _names: dict[Any, str] = {}  # of the dtypes of arrays that were sent
 _dtypes: dict[str, Any] = {}
 _PLAIN = frozenset({type(None), bool, float, str})
+_TEXT = frozenset({str})
 _OWN_VALUE = {int: "__int__", float: "__float__", str: "__str__"}
 _READ_PLAIN = _PLAIN | {int, bytes}
 _STRUCTURES = {list: "list", tuple: "tuple", frozenset: "set"}
