@@ -267,7 +267,7 @@ class SessionService:
         await served.close()
         for name in served.members:
             self.run_record.closed(name)
-        await self._barrier.release(served.hold)
+        self._barrier.release(served.hold)
         return encode({})
 
     async def _ask_barrier(self, decoder: Decoder) -> Message:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from asyncmon.errors import AbortedError
@@ -40,8 +40,12 @@ class UpdateBarrier:
         self._released: str | None = None  # the last one, whose request may be repeated
         self._allowed: Mapping[str, int] = {}
         self._lease: asyncio.TimerHandle | None = None
-        self._expiring: asyncio.Task[None] | None = None
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
 
     @contextlib.asynccontextmanager
     async def update(self, label: list[Any]) -> AsyncIterator[None]:
@@ -55,14 +59,13 @@ class UpdateBarrier:
                 after its other half.
         """
         worker, number, counts = label
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._may_run(worker, number))
-            if number <= self._given_up.get(worker, 0):
-                raise AbortedError(
-                    f"Step {number} of a worker came too late: variables of several servers were "
-                    "saved or restored meanwhile, and others have its updates."
-                )
-            self._running += 1
+        await self._until(lambda: self._token is None or number <= self._allowed.get(worker, 0))
+        if number <= self._given_up.get(worker, 0):
+            raise AbortedError(
+                f"Step {number} of a worker came too late: variables of several servers were "
+                "saved or restored meanwhile, and others have its updates."
+            )
+        self._running += 1
         try:
             yield
             last = self._applied.pop(worker, [0, 0, {}])
@@ -72,11 +75,7 @@ class UpdateBarrier:
                 del self._applied[next(iter(self._applied))]
         finally:
             self._running -= 1
-            async with self._changed:
-                self._changed.notify_all()
-
-    def _may_run(self, worker: str, number: int) -> bool:
-        return self._token is None or number <= self._allowed.get(worker, 0)
+            self._changed.set()
 
     async def hold(self, token: str, *, restores: bool = False) -> dict[str, list[Any]]:
         """Block updates; return the applied steps after current updates have completed.
@@ -84,14 +83,13 @@ class UpdateBarrier:
         Raises:
             AbortedError: a restore has superseded this hold.
         """
-        async with self._changed:
-            await self._changed.wait_for(lambda: restores or self._is_free_for(token))
-            self._token, self._allowed = token, {}
-            self._renew(token)
-            self._changed.notify_all()
-            await self._changed.wait_for(lambda: not self._running or self._token != token)
-            self._check(token)
-            return dict(self._applied)
+        await self._until(lambda: restores or self._is_free_for(token))
+        self._token, self._allowed = token, {}
+        self._renew(token)
+        self._changed.set()
+        await self._until(lambda: not self._running or self._token != token)
+        self._check(token)
+        return dict(self._applied)
 
     def _is_free_for(self, token: str) -> bool:
         """Return whether a snapshot may hold. One of the same session has lost its release."""
@@ -104,29 +102,25 @@ class UpdateBarrier:
         After the timeout a worker counts as dead: its later updates are refused, and later holds do not
         wait for it. Without a timeout the steps are refused at once.
         """
-        async with self._changed:
-            self._check(token)
-            if secs > 0:
-                self._allowed = wanted
-                self._renew(token)
-                self._changed.notify_all()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(secs, self._lease_secs / 2)):
-                        await self._changed.wait_for(
-                            lambda: (
-                                not self._running
-                                and all(
-                                    self._has(worker, number, place)
-                                    for worker, number in wanted.items()
-                                )
-                            )
-                        )
-                self._check(token)
-            self._allowed = {}
-            for worker, number in wanted.items():
-                if not self._has(worker, number, place):
-                    self._given_up[worker] = number
+        self._check(token)
+        if secs > 0:
+            self._allowed = wanted
             self._renew(token)
+            self._changed.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(secs, self._lease_secs / 2)):
+                    await self._until(
+                        lambda: (
+                            not self._running
+                            and all(self._has(worker, wanted[worker], place) for worker in wanted)
+                        )
+                    )
+            self._check(token)
+        self._allowed = {}
+        for worker, number in wanted.items():
+            if not self._has(worker, number, place):
+                self._given_up[worker] = number
+        self._renew(token)
 
     def forget(self, worker: str) -> None:
         """Forget a worker whose session is closed."""
@@ -145,13 +139,12 @@ class UpdateBarrier:
         last, parts, counts = self._applied[worker]
         return bool(last > number or (last == number and parts >= counts.get(place, 1)))
 
-    async def release(self, token: str) -> bool:
+    def release(self, token: str) -> bool:
         """Unblock updates. Return whether they were blocked until now."""
-        async with self._changed:
-            if self._token == token:
-                self._free()
-                self._released = token
-            return self._released == token
+        if self._token == token:
+            self._free(token)
+            self._released = token
+        return self._released == token
 
     async def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Execute a request: :meth:`hold`, :meth:`allow` or :meth:`release`."""
@@ -163,13 +156,14 @@ class UpdateBarrier:
                 await self.allow(token, content["wanted"], content["place"], content["wait"])
                 return {}
             case _:
-                return {"held": await self.release(token)}
+                return {"held": self.release(token)}
 
-    def _free(self) -> None:
-        self._token, self._allowed = None, {}
-        if self._lease is not None:
-            self._lease.cancel()
-        self._changed.notify_all()
+    def _free(self, token: str) -> None:
+        if self._token == token:
+            self._token, self._allowed = None, {}
+            if self._lease is not None:
+                self._lease.cancel()
+            self._changed.set()
 
     def _check(self, token: str) -> None:
         if self._token != token:
@@ -178,13 +172,4 @@ class UpdateBarrier:
     def _renew(self, token: str) -> None:
         if self._lease is not None:
             self._lease.cancel()
-        loop = asyncio.get_running_loop()
-        self._lease = loop.call_later(self._lease_secs, self._expire, token)
-
-    def _expire(self, token: str) -> None:
-        self._expiring = asyncio.ensure_future(self._expired(token))  # the loop holds tasks weakly
-
-    async def _expired(self, token: str) -> None:
-        async with self._changed:
-            if self._token == token:
-                self._free()
+        self._lease = asyncio.get_running_loop().call_later(self._lease_secs, self._free, token)

@@ -214,7 +214,7 @@ async def test_a_step_half_done_before_a_restore_is_not_completed_after_it() -> 
     await barrier.hold("chief")
     await barrier.allow("chief", {"worker": 7}, "/job:ps/task:1", 0.0)
     barrier.restored()
-    await barrier.release("chief")
+    barrier.release("chief")
     with pytest.raises(errors.AbortedError, match="Step 7"):
         async with barrier.update(["worker", 7, {}]):
             pass
@@ -231,10 +231,10 @@ async def test_a_restore_does_not_wait_for_a_snapshot_whose_release_was_lost() -
         await barrier.hold("restore", restores=True)
     with pytest.raises(errors.AbortedError, match="restored during it"):
         await barrier.allow("snapshot", {}, "/job:ps/task:1", 0.0)
-    assert not await barrier.release("snapshot")
+    assert not barrier.release("snapshot")
     assert not other.done()
-    assert await barrier.release("restore")
-    assert await barrier.release("restore")  # a request that comes twice
+    assert barrier.release("restore")
+    assert barrier.release("restore")  # a request that comes twice
     await other
 
 
