@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -142,23 +142,23 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return DeadlockError(f"{reason} at virtual time {self.time():g} s. The tasks:\n{tasks}")
 
 
-class _VirtualSelector(selectors.BaseSelector):
+class _VirtualSelector(selectors.DefaultSelector):
     """A selector that polls, and advances the clock when there is nothing to wait for."""
 
     def __init__(self, loop: VirtualTimeLoop, patience: float) -> None:
+        super().__init__()
         self._loop = loop
         self._patience = patience
-        self._real = selectors.DefaultSelector()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
-            return self._real.select(0)
+            return super().select(0)
         loop = self._loop
         deadline = time.monotonic() + self._patience
         while True:
             # First in_flight(): work that ends before select() has written its wake-up by then.
             in_flight = loop.in_flight()
-            events = self._real.select(_POLL_SECS if in_flight else 0)
+            events = super().select(_POLL_SECS if in_flight else 0)
             if events:
                 return events
             if not in_flight:
@@ -174,21 +174,6 @@ class _VirtualSelector(selectors.BaseSelector):
             raise loop._deadlock("Nothing is scheduled and nothing is in flight")
         loop._jump(timeout)
         return []
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.modify(fileobj, events, data)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._real.get_map()
-
-    def close(self) -> None:
-        self._real.close()
 
 
 async def wait_all_tasks_blocked() -> None:
