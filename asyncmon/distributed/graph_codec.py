@@ -2,7 +2,7 @@
 
 The data has the operations with their inputs, attributes and output specs, and the names of saved
 variables and of the global step. Python functions stay in the client: an operation that calls one is
-sent with a number, by which :class:`Functions` finds the function. A decoded graph can be run, not
+sent with the number of that operation in a list of the client. A decoded graph can be run, not
 differentiated.
 """
 
@@ -30,26 +30,10 @@ Call = Callable[..., Any]
 _TOGETHER = 100  # operations in a buffer: about 20 kB
 
 
-class Functions:
-    """The functions that ops of a graph call, by number."""
-
-    def __init__(self) -> None:
-        self._operations: list[Operation] = []
-
-    def number(self, op: Operation) -> int:
-        """Return the number of the function of an operation."""
-        self._operations.append(op)
-        return len(self._operations) - 1
-
-    def __getitem__(self, number: int) -> Operation:
-        return self._operations[number]
-
-    def __len__(self) -> int:
-        return len(self._operations)
-
-
 # --- writing --------------------------------------------------------------------------------------
-def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder) -> dict[str, Any]:
+def graph_data(
+    graph: Graph, start: int, functions: list[Operation], encoder: Encoder
+) -> dict[str, Any]:
     """Return the operations of a graph from one number on, as plain data.
 
     The operations are in buffers of their own, some in each: reading a buffer keeps Python's lock, so
@@ -58,7 +42,7 @@ def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder)
     Args:
         graph: the graph.
         start: the number of operations that the other side has.
-        functions: collects the functions that are called.
+        functions: collects the operations that call functions.
         encoder: collects the arrays.
 
     Raises:
@@ -77,7 +61,7 @@ def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder)
     }
 
 
-def _operation(op: Operation, functions: Functions, encoder: Encoder) -> list[Any]:
+def _operation(op: Operation, functions: list[Operation], encoder: Encoder) -> list[Any]:
     return [
         op.type,
         getattr(op.op_def.infer, "__module__", ""),  # registers the op
@@ -92,7 +76,9 @@ def _operation(op: Operation, functions: Functions, encoder: Encoder) -> list[An
     ]
 
 
-def _attribute(op: Operation, name: str, value: Any, functions: Functions, encoder: Encoder) -> Any:
+def _attribute(
+    op: Operation, name: str, value: Any, functions: list[Operation], encoder: Encoder
+) -> Any:
     if isinstance(value, tuple) and value and isinstance(value[0], SubGraph):
         return ["graphs", *[_subgraph(graph, functions, encoder) for graph in value]]
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
@@ -101,7 +87,8 @@ def _attribute(op: Operation, name: str, value: Any, functions: Functions, encod
             return ["inner", *[[x.op.id, x.value_index] for x in value]]
     if callable(value) and not isinstance(value, type):
         if op.type in CALLS:
-            return ["function", functions.number(op)]
+            functions.append(op)
+            return ["function", len(functions) - 1]
         if name == "grad_fn":  # used while the graph is built only
             return None
     try:
@@ -110,7 +97,7 @@ def _attribute(op: Operation, name: str, value: Any, functions: Functions, encod
         raise TypeError(f"Operation {op.name!r} ({op.type}) has attr {name!r}: {error}") from None
 
 
-def _subgraph(graph: SubGraph, functions: Functions, encoder: Encoder) -> dict[str, Any]:
+def _subgraph(graph: SubGraph, functions: list[Operation], encoder: Encoder) -> dict[str, Any]:
     return {
         "operations": [_operation(op, functions, encoder) for op in graph.get_operations()],
         "parameters": [x.op.id for x in graph.parameters],

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from asyncmon.distributed.cluster_run import RemoteRun
 from asyncmon.distributed.error_data import error_data, error_of
-from asyncmon.distributed.graph_codec import Functions, graph_data
+from asyncmon.distributed.graph_codec import graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
 from asyncmon.distributed.job import off_loop
 from asyncmon.distributed.targets import start_server_of
@@ -115,7 +115,7 @@ class RemoteBackend:
         self._is_part = is_part
         self._writes_files = writes_files
         self._unsent: asyncio.Future[None] | None = None  # done when the last snapshot is requested
-        self._functions = Functions()
+        self._functions: list[Operation] = []  # that call functions, by number
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
         self._version = 0  # operations that the service has
         self._sending: asyncio.Task[None] | None = None

@@ -27,7 +27,7 @@ from asyncmon.errors import (
 )
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.executor import Executor
-from asyncmon.graph.session.backend import Backend, DirectBackend
+from asyncmon.graph.session.backend import Backend
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import outlast, running_loop
@@ -93,11 +93,10 @@ class Server:
         self._config.check()
         self._host, self._port = _address(self._def)
         self._starts = start
-        # All three are read by tests and tools.
-        self.service = SessionService(self.backend, self._part_of)
+        self.state = SharedState(self._config)  # its backends are those of parts of sessions, too
+        self.service = SessionService(self.backend, self.state.backend)
         self.service.add_method("reset", self._answer_reset)
         self.service.run_record.cluster = ClusterSpec(self._def.cluster)
-        self.state = SharedState(self._config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -197,7 +196,7 @@ class Server:
         placement = Placement(graph, cluster, self._def.job_name, self._def.task_index)
         if sum(map(cluster.num_tasks, cluster.jobs)) == 1:
             return self.state.backend(graph, config, placement.check)
-        own = self._part_of(graph, config)
+        own = self.state.backend(graph, config)
         isolated = config.isolate_session_state
         return PartitionedBackend(
             graph, own, self.service.run_record, placement,
@@ -248,10 +247,6 @@ class Server:
         return RemoteBackend(
             f"grpc://{address}", graph, config, channel, rpc.timeout_secs, is_part=True
         )  # fmt: skip
-
-    def _part_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
-        """Return what computes of a session here: the variables of the server, queues of its own."""
-        return self.state.backend(graph, config)
 
     @property
     def is_of_this_loop(self) -> bool:

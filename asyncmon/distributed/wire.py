@@ -127,16 +127,10 @@ def unframe(data: Buffer) -> Message:
 
 # --- encoding -------------------------------------------------------------------------------------
 class Encoder:
-    """Turns values into plain data and buffers. Plain data is what MessagePack has.
+    """Turns values into plain data and buffers. Plain data is what MessagePack has."""
 
-    Args:
-        special: called first for values that are not numbers, texts or structures; returns their plain
-            data, or None.
-    """
-
-    def __init__(self, special: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self) -> None:
         self.buffers: list[Buffer] = []
-        self._special = special
         self._short = bytearray()
         self._short_at: int | None = None
 
@@ -176,9 +170,6 @@ class Encoder:
         return self._other(value)
 
     def _other(self, value: Any) -> Any:
-        found = None if self._special is None else self._special(value)
-        if found is not None:
-            return found
         if isinstance(value, np.generic):
             return ["scalar", *self._array(np.asarray(value))[1:]]
         if isinstance(value, np.ndarray):
@@ -282,12 +273,10 @@ class Decoder:
 
     Args:
         message: the message.
-        special: called for lists that begin with a kind unknown to this module; returns the value.
     """
 
-    def __init__(self, message: Message, special: Callable[[list[Any]], Any] | None = None) -> None:
+    def __init__(self, message: Message) -> None:
         self._buffers = message.buffers
-        self._special = special
         try:
             self.content: Any = _read(message.header)
         except (ValueError, TypeError, RecursionError) as error:
@@ -327,9 +316,7 @@ class Decoder:
         try:
             read = _READ[data[0]]
         except (KeyError, IndexError, TypeError):
-            if self._special is None:
-                raise ValueError(f"no value is written as {data!r:.100}") from None
-            return self._special(data)
+            raise ValueError(f"no value is written as {data!r:.100}") from None
         return read(self, *data[1:])
 
     def _items(self, *items: Any) -> list[Any]:
