@@ -1,9 +1,9 @@
-"""The session service in an actor of a Ray cluster: the targets ``"ray"`` and ``"ray://ADDRESS/NAME"``.
+"""A server in an actor of a Ray cluster: the targets ``"ray"`` and ``"ray://ADDRESS/NAME"``.
 
 ``"ray"`` is an actor of the session's own in the cluster that runs; it ends with the session.
 ``"ray://ADDRESS/NAME"`` is the actor NAME of the cluster at ADDRESS (``host:port`` of its control
 process, or ``auto``), which all sessions with that target use: they share its variables. The first one
-starts it, and it stays.
+starts it, and it stays. Ray starts the actor, and tells its death; messages pass over gRPC.
 
 Ray's client blocks, also for seconds: it is called in threads, and only calls of actors are submitted
 and awaited in the event loop.
@@ -23,12 +23,10 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
-
-from asyncmon.distributed.remote_backend import RemoteBackend
-from asyncmon.distributed.service import SessionService
-from asyncmon.distributed.shared_state import SharedState
-from asyncmon.distributed.wire import Decoder, Encoder, Message, frame, unframe
+from asyncmon.distributed.remote_backend import Channel, RemoteBackend
+from asyncmon.distributed.server import Server
+from asyncmon.distributed.transport import transport
+from asyncmon.distributed.wire import Message
 from asyncmon.errors import (
     AbortedError,
     FailedPreconditionError,
@@ -39,8 +37,7 @@ from asyncmon.errors import (
     UnavailableError,
 )
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.session.backend import DirectBackend
-from asyncmon.session_config import SessionConfig
+from asyncmon.session_config import RPCOptions, SessionConfig
 from asyncmon.system.daemon_executor import DaemonExecutor
 
 T = TypeVar("T")
@@ -50,7 +47,6 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "asyncmon"
 """Of the names of actors in a cluster."""
 
-_INLINE = 90 << 10  # bytes: Ray sends more than 100 KiB through its object store
 START_SECS = 60.0
 """Seconds for the process of an actor to start, on a busy machine or a full cluster."""
 _WATCH_SECS = 2.0  # between connections to the control process
@@ -78,8 +74,9 @@ def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
             f"A target on Ray is 'ray' or 'ray://ADDRESS/NAME' with the HOST:PORT of the cluster's "
             f"control process, or 'auto', as ADDRESS; got {target!r}."
         )
-    channel = RayChannel(address, name) if address else RayChannel("auto", None)
-    return RemoteBackend(target, graph, config, channel, config.rpc_options.timeout_secs)
+    channel = RayChannel(address or "auto", name if address else None, config)
+    secs = config.rpc_options.timeout_secs
+    return RemoteBackend(target, graph, config, channel, secs, is_part=True)
 
 
 def in_thread(fn: Callable[..., T], *args: Any) -> Future[T]:
@@ -173,76 +170,53 @@ def translated(error: Exception) -> Exception:
     return error
 
 
-# --- the actor --------------------------------------------------------------------------------------
-class ServiceActor:
-    """The actor of the service. Restarted, it is empty; clients see a new incarnation."""
+class SessionActor:
+    """The actor of sessions: it has a server. Restarted, it is empty; clients see a new incarnation."""
 
     def __init__(self) -> None:
-        self._state: SharedState | None = None
-        self._service = SessionService(self._backend_of)
-        self._service.add_method("reset", self._reset)
+        self._server: Server | None = None
 
-    def _backend_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
-        """Return the backend of a session; all use the threads of the first one."""
-        if self._state is None:
-            shared = replace(config, isolate_session_state=False, operation_timeout_in_ms=0)
-            self._state = SharedState(shared)
-        return self._state.backend(graph, config)
+    async def serve(self, config: SessionConfig) -> tuple[str, RPCOptions]:
+        """Return the address and the options of the server. The first call starts it.
 
-    async def _reset(self, decoder: Decoder) -> Message:
-        if self._state is not None:
-            await self._state.reset(decoder.content["containers"])
-        await self._service.close()
-        return Encoder().message({})
+        Args:
+            config: the config of a session; all use the threads of the first one.
+        """
+        if self._server is None:
+            from ray import util
 
-    async def answer(self, request: Any) -> Any:
-        """Return the response to a message: bytes, or a list with the reference of a large one."""
-        answer = await self._service.answer(_message(request))
-        if answer.nbytes <= _INLINE:
-            data = b"".join(frame(answer))
-            answer.sent()
-            return data
-        ref = await asyncio.wrap_future(in_thread(_put, answer))
-        answer.sent()
-        return [ref]
+            ray_util: Any = util  # partly untyped
+            rpc = replace(
+                config.rpc_options, token=os.urandom(24).hex(), certificate=None, private_key=None,
+                authority=None,
+            )  # fmt: skip
+            config = replace(
+                config, isolate_session_state=False, operation_timeout_in_ms=0, rpc_options=rpc
+            )
+            self._server = Server({"ray": [f"{ray_util.get_node_ip_address()}:0"]}, config=config)
+        await self._server.start()
+        options = self._server.server_def.default_session_config.rpc_options
+        return self._server.target.removeprefix("grpc://"), options
 
 
-def _put(message: Message) -> Any:
-    """Put a large message into the object store, its buffers as arrays, and return the reference."""
-    import ray
-
-    arrays = [np.frombuffer(x, np.uint8) if len(x) else np.empty(0, np.uint8) for x in message.buffers]
-    return ray.put([message.header, *arrays])
-
-
-def _message(data: Any) -> Message:
-    if isinstance(data, bytes):
-        return unframe(bytearray(data))
-    return Message(data[0], [array.data for array in data[1:]])
-
-
-def _own(data: list[Any]) -> Message:
-    """Copy a message out of the object store, whose arrays are read-only."""
-    return Message(data[0], [array.copy().data for array in data[1:]])
-
-
-# --- the channel ------------------------------------------------------------------------------------
 class RayChannel:
-    """The channel to an actor, which the first message finds or starts.
+    """The channel to the server of an actor, which the first message finds or starts.
 
     Args:
         address: the address of the cluster.
         name: the name of the actor; None for an actor owned by this channel, which ends with it.
+        config: the config of the session.
     """
 
-    def __init__(self, address: str, name: str | None) -> None:
+    def __init__(self, address: str, name: str | None, config: SessionConfig) -> None:
         self._address = address
         self._is_own = name is None
         self._name = name or f"session-{os.urandom(4).hex()}"
+        self._config = config
         self._starting: Future[tuple[Any, str]] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._pending: set[asyncio.Future[Any]] = set()
-        self._is_ready = False
+        self._server = ""  # the address of the server
+        self._channel: Channel | None = None
         self._closed = False
 
     async def call(self, request: Message, timeout: float) -> Message:
@@ -252,48 +226,53 @@ class RayChannel:
             AbortedError: the actor has died.
             UnavailableError: no response in time, or the actor is being restarted.
         """
-        waits_for, secs = "the actor was not there", timeout
+        channel = self._channel or await self._connected(timeout, START_SECS)
         try:
-            async with asyncio.timeout(secs):
-                actor = await self._started()
-            if not self._is_ready:
-                waits_for, secs = "its process did not start", START_SECS
-                async with asyncio.timeout(secs):
-                    await self._result(actor.__ray_ready__.remote())
-                self._is_ready = True
-            waits_for, secs = "no answer came", timeout
-            async with asyncio.timeout(secs):
-                large = request.nbytes > _INLINE
-                data: Any = (
-                    b"".join(frame(request))
-                    if not large
-                    else await asyncio.wrap_future(in_thread(_put, request))
-                )
-                answer = await self._result(actor.answer.remote(data))
-                if isinstance(answer, bytes):
-                    return _message(answer)
-                return await asyncio.to_thread(_own, await self._result(answer[0]))
-        except TimeoutError:
-            raise UnavailableError(
-                f"{self._where}: {waits_for} within {secs:g} s. A cluster that has no free CPU for "
-                "the actor lets it wait."
-            ) from None
+            return await channel.call(request, timeout)
+        except UnavailableError as error:
+            if not self._closed:  # it may be dead, or elsewhere
+                with contextlib.suppress(UnavailableError):
+                    await self._connected(timeout, timeout / 3)
+            raise UnavailableError(f"{self._where}: no answer came: {error}") from None
 
     async def close(self) -> None:
-        """Cancel pending calls, and end the actor if this channel owns it."""
+        """Close the connection, and end the actor if this channel owns it."""
         if self._closed:
             return
         self._closed = True
-        for future in self._pending:
-            future.cancel()
         if self._watch is not None:
             self._watch.cancel()
         if self._starting is not None and self._is_own:
             self._starting.add_done_callback(_kill)
+        if self._channel is not None:
+            await self._channel.close()
 
     @property
     def _where(self) -> str:
         return f"Actor {self._name!r} of the Ray cluster at {self._address!r}"
+
+    async def _connected(self, secs: float, start_secs: float) -> Channel:
+        """Return the channel to the server that the actor has now."""
+        waits_for, limit = "the actor was not there", secs
+        try:
+            async with asyncio.timeout(limit):
+                actor = await self._started()
+            waits_for, limit = "its process did not start", start_secs
+            async with asyncio.timeout(limit):
+                server, options = await asyncio.wrap_future(actor.serve.remote(self._config).future())
+        except TimeoutError:
+            raise UnavailableError(
+                f"{self._where}: {waits_for} within {limit:g} s. A cluster that has no free CPU for "
+                "the actor lets it wait."
+            ) from None
+        except Exception as error:
+            raise translated(error) from error
+        if self._channel is None or server != self._server:
+            former, self._server = self._channel, server
+            self._channel = transport.get().connect(server, options)
+            if former is not None:
+                await former.close()
+        return self._channel
 
     async def _started(self) -> Any:
         """Return the actor. Cancellation leaves its start running for the next call."""
@@ -309,23 +288,6 @@ class RayChannel:
             self._watch = asyncio.create_task(watch(address), name="watch of Ray's control process")
         return actor
 
-    async def _result(self, ref: Any) -> Any:
-        """Await the result of a call, until this is closed."""
-        future = asyncio.wrap_future(ref.future())
-        self._pending.add(future)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            assert task is not None, "a coroutine runs in a task"
-            if self._closed and not task.cancelling():
-                raise UnavailableError(f"{self._where}: the channel was closed.") from None
-            raise
-        except Exception as error:
-            raise translated(error) from error
-        finally:
-            self._pending.discard(future)
-
 
 def _start(address: str, name: str, is_own: bool) -> tuple[Any, str]:
     """Find or start an actor, which may take a while. Return it and the address of the cluster.
@@ -335,9 +297,9 @@ def _start(address: str, name: str, is_own: bool) -> tuple[Any, str]:
     ray = connected(address)
     shared = {"get_if_exists": True, "lifetime": "detached", "max_restarts": -1}
     options = {"name": name, "namespace": NAMESPACE, "max_task_retries": 0}
-    actor = ray.remote(ServiceActor).options(**options, **({} if is_own else shared)).remote()
-    if not hasattr(actor, "answer"):
-        raise FailedPreconditionError(f"Actor {name!r} at {address!r} is no session service.")
+    actor = ray.remote(SessionActor).options(**options, **({} if is_own else shared)).remote()
+    if not hasattr(actor, "serve"):
+        raise FailedPreconditionError(f"Actor {name!r} at {address!r} is no server of sessions.")
     return actor, ray.get_runtime_context().gcs_address
 
 

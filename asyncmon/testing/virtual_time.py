@@ -99,9 +99,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             f"thread {thread.name!r}" for thread in threading.enumerate() if self._is_busy(thread)
         ]
         found += [
-            f"a connection or pipe (descriptor {descriptor})"
-            for descriptor in self._virtual_selector.get_map()
-            if descriptor not in self._own_descriptors and not _is_listening(descriptor)
+            f"a connection or pipe (descriptor {key.fd})"
+            for key in self._virtual_selector.get_map().values()
+            if key.fd not in self._own_descriptors and not _is_listening(key.fd)
         ]
         return found
 

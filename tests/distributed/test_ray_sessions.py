@@ -85,7 +85,7 @@ async def test_the_start_of_an_actor_has_a_deadline_of_its_own(address: str) -> 
 
 
 @pytest.mark.asyncio
-async def test_large_arrays_pass_through_the_object_store(address: str) -> None:
+async def test_large_arrays_pass_both_ways(address: str) -> None:
     x = g.placeholder(g.float32, [None])
     y, none = x * 2.0, g.placeholder(g.float32, [0])
     large = np.arange(1_000_000, dtype=np.float32)
@@ -186,7 +186,7 @@ async def test_an_actor_that_hangs_is_unavailable_in_time(named: str) -> None:
         pid = actor_pid(shared_actor())
         os.kill(pid, signal.SIGSTOP)
         try:
-            with pytest.raises(errors.UnavailableError, match=r"no answer came within 1\.5 s"):
+            with pytest.raises(errors.UnavailableError, match="no answer came"):
                 await sess.run(add)
         finally:
             os.kill(pid, signal.SIGCONT)
