@@ -85,7 +85,7 @@ class RunRecord:
         self._run: _Run | None = None
         self._stopped: dict[str, str] = {}
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
-        self._is_set = True  # no restore or initialisation is under way
+        self._is_set = True  # no restore or initialisation is in progress
         self._changed = asyncio.Event()
 
     def begin(self, number: str | None, directory: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class RunRecord:
         return {"ready": self._is_set}
 
     def restored(self, number: str | None, before: int | None, after: int | None) -> dict[str, Any]:
-        """Record that the variables were set, from one step to another, and tell all members."""
+        """Record that the variables were set, from one step to another, and notify all members."""
         run, self._is_set = self._run, True
         if run is None or run.number != number or after is None:
             return {}
@@ -156,27 +156,22 @@ class RunRecord:
         Raises:
             InvalidArgumentError: the task is not in the cluster, and its job is not elastic.
         """
-        run, may_leave = self._run, self._may_leave(task)
+        run, may_leave = self._run, {"may_leave": self._may_leave(task)}
         if number is not None and number in self._stopped:
-            stop = self._stopped[number]
-            return {"run": number, "stop": stop, "restores": 0, "may_leave": may_leave}
+            return {"run": number, "stop": self._stopped[number], "restores": 0, **may_leave}
+        is_late = False
         if run is None:
             run = self._new(number)
         elif run.number != number and run.stop is not None:
-            if not is_chief and run.expects(task):
-                return self._joined(run, may_leave)
-            run = self._new(None)
-        run.members[name] = _Member(task, is_chief, clock.monotonic())
-        run.left.discard(task)
-        if is_chief:
-            run.has_chief, run.chief_left, self._unfinished = True, False, directory
-        self._changed.set()
-        return self._joined(run, may_leave)
-
-    def _joined(self, run: _Run, may_leave: bool) -> dict[str, Any]:
-        return {
-            "run": run.number, "stop": run.stop, "restores": run.restores, "may_leave": may_leave,
-        }  # fmt: skip
+            is_late = not is_chief and run.expects(task)
+            run = run if is_late else self._new(None)
+        if not is_late:
+            run.members[name] = _Member(task, is_chief, clock.monotonic())
+            run.left.discard(task)
+            if is_chief:
+                run.has_chief, run.chief_left, self._unfinished = True, False, directory
+            self._changed.set()
+        return {"run": run.number, "stop": run.stop, "restores": run.restores, **may_leave}
 
     def _may_leave(self, task: str) -> bool:
         try:

@@ -202,7 +202,7 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
 
 
 class _Room:
-    """A bound for the bytes of the large requests under way. One that is larger is served alone.
+    """A bound for the bytes of the large requests in progress. One that is larger is served alone.
 
     Args:
         limit: the bytes.

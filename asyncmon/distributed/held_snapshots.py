@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -67,22 +68,15 @@ def _release(loop: asyncio.AbstractEventLoop, ask: Ask, number: int) -> None:
 _releases: set[asyncio.Task[None]] = set()
 
 
+@dataclass(frozen=True)
 class _Held:
     """The other process, a :class:`~asyncmon.system.snapshot.Holder` of one snapshot."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        ask: Ask,
-        number: int,
-        values: Mapping[str, Any],
-        step: int | None,
-    ) -> None:
-        self._loop = loop
-        self._ask = ask
-        self._number = number
-        self._values = values
-        self._step = step
+    _loop: asyncio.AbstractEventLoop
+    _ask: Ask
+    _number: int
+    _values: Mapping[str, Any]
+    _step: int | None
 
     def write_file(
         self, path: str, header: bytes, arrays: Mapping[str, Any], control: Control

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import logging
 import os
+from asyncio import wrap_future
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
@@ -134,7 +135,7 @@ async def launch(
         config.rpc_options.token = os.urandom(24).hex()
     needs = {job: _needs(job, resources) for job in ("ps", "worker")}
     tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(least)]
-    ray = await asyncio.wrap_future(in_thread(connected, address))
+    ray = await wrap_future(in_thread(connected, address))
     cluster = _Cluster(ray, tasks, needs, config, log_dir, max_restarts, stop_grace_period_secs)
     if isinstance(workers, tuple):
         cluster.added = partial(cluster.add_workers, least, most, wanted or (lambda: most))
@@ -201,7 +202,7 @@ class _Cluster:
         """Reserve the resources of the tasks."""
         bundles = [self._needs[job] for job, _ in self._tasks]
         group = self._group = await _reserved(bundles, strategy)
-        ready = asyncio.ensure_future(_done(group.ready().future()))
+        ready = wrap_future(group.ready().future())
         done, _ = await asyncio.wait((ready,), timeout=min(secs, 10.0))
         if not done and secs > 10.0:
             logger.warning("The Ray cluster has no room yet for %s; waiting.", bundles)
@@ -216,7 +217,7 @@ class _Cluster:
 
     async def run(self, fn: Any) -> Any:
         """Run a function in the workers, and return the chief's result."""
-        self._fn = await _done(in_thread(self._ray.put, fn))
+        self._fn = await wrap_future(in_thread(self._ray.put, fn))
         rounds = 0
         while True:
             try:
@@ -306,7 +307,7 @@ class _Cluster:
             )  # fmt: skip
             return made.remote(*task, self._log_dir)
 
-        return await _done(in_thread(start))
+        return await wrap_future(in_thread(start))
 
     async def _serve(self, task: tuple[str, int], spec: ClusterSpec) -> None:
         try:
@@ -322,7 +323,7 @@ class _Cluster:
             actor = self._actors[task]
             job = actor.join.remote() if task[0] == "ps" else actor.run.remote(self._fn)
             try:
-                result = await _done(job.future())
+                result = await wrap_future(job.future())
                 self._over.set()
                 return result
             except exceptions.RayTaskError as error:
@@ -340,13 +341,8 @@ class _Cluster:
                 raise AbortedError(
                     f"{_name(task)} died, and was restarted {most} times already: {error}"
                 ) from error
-            logger.warning(
-                "%s died; restart %d of %s. %s",
-                _name(task),
-                number,
-                most if most >= 0 else "any",
-                error,
-            )
+            limit = most if most >= 0 else "any"
+            logger.warning("%s died; restart %d of %s. %s", _name(task), number, limit, error)
             await self._kill(task)
             try:
                 self._actors[task] = await self._new_actor(task, self._group, self._tasks.index(task))
@@ -409,7 +405,7 @@ class _Cluster:
         task = "worker", index
         group = await _reserved([self._needs["worker"]], "PACK")
         try:
-            await _done(group.ready().future())
+            await wrap_future(group.ready().future())
             self._actors[task] = await self._new_actor(task, group, 0)
             host, port = await self._call(task, "place", 0)
             spec = self._spec
@@ -417,7 +413,7 @@ class _Cluster:
             jobs = {**spec.as_dict(), "worker": {**others, index: f"{host}:{port}"}}
             await self._serve(task, ClusterSpec(jobs, elastic=spec.elastic))
             logger.info("%s was added.", _name(task))
-            await _done(self._actors[task].run.remote(self._fn).future())
+            await wrap_future(self._actors[task].run.remote(self._fn).future())
             if index not in self._leaving:
                 self._over.set()
         except exceptions.RayTaskError as error:
@@ -433,7 +429,8 @@ class _Cluster:
 
         try:
             async with asyncio.timeout(START_SECS):
-                return await _done(getattr(self._actors[task], method).remote(*arguments).future())
+                called = getattr(self._actors[task], method).remote(*arguments)
+                return await wrap_future(called.future())
         except exceptions.RayTaskError as error:
             raise _cause(error, task) from error
         except exceptions.RayError as error:
@@ -467,7 +464,7 @@ class _Cluster:
     async def _kill(self, task: tuple[str, int]) -> None:
         actor = self._actors.pop(task, None)
         if actor is not None:
-            await _done(in_thread(self._ray.kill, actor))
+            await wrap_future(in_thread(self._ray.kill, actor))
 
 
 def _name(task: tuple[str, int]) -> str:
@@ -478,17 +475,13 @@ async def _reserved(bundles: list[dict[str, float]], strategy: str) -> Any:
     """Ask Ray for the resources of tasks, and return their placement group."""
     from ray.util import placement_group
 
-    return await _done(in_thread(lambda: placement_group(bundles, strategy=strategy)))
+    return await wrap_future(in_thread(lambda: placement_group(bundles, strategy=strategy)))
 
 
 async def _released(group: Any) -> None:
     from ray.util import remove_placement_group
 
-    await _done(in_thread(remove_placement_group, group))
-
-
-async def _done(future: Any) -> Any:
-    return await asyncio.wrap_future(future)
+    await wrap_future(in_thread(remove_placement_group, group))
 
 
 def _cause(error: Any, task: tuple[str, int]) -> BaseException:

@@ -276,15 +276,11 @@ class RemoteBackend:
             encoder: has the buffers.
             sent: completed when the job is sent; other jobs wait for that of the last snapshot.
         """
-        self.check_open()
-        if sent is None and self._unsent is not None and not self._unsent.done():
-            await asyncio.wait((self._unsent,))
-        await self._send_graph()
-        return await self._job(request, encoder, sent)
-
-    async def _job(
-        self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
-    ) -> dict[str, Any]:
+        if request["job"] != "extend":
+            self.check_open()
+            if sent is None and self._unsent is not None and not self._unsent.done():
+                await asyncio.wait((self._unsent,))
+            await self._send_graph()
         self._sequence += 1
         sequence = self._sequence
         self._under_way.add(sequence)
@@ -393,7 +389,7 @@ class RemoteBackend:
         version, encoder = self._graph.version, Encoder()
         data = await asyncio.to_thread(graph_data, self._graph, self._version, self._functions, encoder)
         try:
-            await self._job({"job": "extend", "graph": data}, encoder)
+            await self.job({"job": "extend", "graph": data}, encoder)
         except OpError:
             if not self._version:  # the next attempt opens another session
                 close, self._session = Encoder().plain({"do": "close", **self._session}), {}

@@ -120,15 +120,16 @@ def check(content: Any) -> str:
     fields = _FIELDS.get(do) if isinstance(do, str) else None
     if fields is None:
         raise InvalidArgumentError(f"There is no request {do!r}; expected one of {sorted(_FIELDS)}.")
+    job = content.get("job")
+    if fields is _Job and isinstance(job, str):
+        fields = _OF_JOBS.get(job, _Job)
     try:
         found = msgspec.convert(content, fields)
-        if isinstance(found, _Job):
-            if found.answered > found.sequence:
-                raise InvalidArgumentError(
-                    f"Request {found.sequence} says that requests below {found.answered} were answered."
-                )
-            msgspec.convert(content, _OF_JOBS.get(found.job, _Job))
     except msgspec.ValidationError as error:
         raise InvalidArgumentError(f"The request {do!r} is malformed: {error}.") from None
+    if isinstance(found, _Job) and found.answered > found.sequence:
+        raise InvalidArgumentError(
+            f"Request {found.sequence} says that requests below {found.answered} were answered."
+        )
     assert isinstance(do, str), "one of the names above"
     return do

@@ -293,7 +293,7 @@ class Server:
             if self._ready.done():
                 raise
             self._ready.set_exception(error)
-            self._ready.exception()  # logged by whoever waits for it
+            self._ready.exception()  # its waiters raise it
             logger.error("Server %s cannot start: %s", self._target, error)
         except asyncio.CancelledError:
             logger.debug("Server %s: the event loop ends before stop().", self._target)

@@ -63,20 +63,19 @@ async def check_gradients(
         AssertionError: a gradient is wrong. The message has the x, the element and both numbers.
         ValueError: tensors are given without a session, or there is no x of floats.
     """
+    options = delta, rtol, atol, max_elements, np.random.default_rng(seed)
     if callable(ys):
         with Graph().as_default():
             arrays = [np.asarray(x) for x in xs]
             inputs = [placeholder(a.dtype, a.shape, name=f"x{i}") for i, a in enumerate(arrays)]
-            feeds = dict(zip(inputs, arrays, strict=True))
             floats = [x for x in inputs if x.dtype.is_floating]
             async with Session() as own:
-                check = _Check(own, feeds, delta, rtol, atol, max_elements, np.random.default_rng(seed))
+                check = _Check(own, dict(zip(inputs, arrays, strict=True)), *options)
                 return await check.worst(ys(*inputs), floats, order)
     if session is None:
         raise ValueError("check_gradients() of tensors needs the session to evaluate them in.")
-    feeds, rng = dict(feed_dict or {}), np.random.default_rng(seed)
     with session.graph.as_default():
-        check = _Check(session, feeds, delta, rtol, atol, max_elements, rng)
+        check = _Check(session, dict(feed_dict or {}), *options)
         return await check.worst(ys, list(xs), order)
 
 
