@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from asyncmon.distributed.wire import Decoder, Encoder, is_of_engine
+from asyncmon.distributed.wire import MALFORMED, Decoder, Encoder, is_of_engine
 from asyncmon.errors import InvalidArgumentError, NotFoundError
 from asyncmon.graph.control.subgraph import SubGraph
 from asyncmon.graph.core.graph import Graph
@@ -146,14 +146,7 @@ class GraphReader:
                     operations[data["step"][0]].outputs[0]
                 ]
             graph.random_ops = int(data["random"])
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
+        except MALFORMED as error:
             raise InvalidArgumentError(f"The data of a graph is malformed: {error!r}.") from error
 
     def _operation(

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 from asyncmon.distributed.error_data import failure
@@ -22,13 +23,8 @@ from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, S
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.wire import Message
 from asyncmon.errors import ResourceExhaustedError
-from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.execution.executor import Executor
-from asyncmon.graph.execution.state import StateStore
-from asyncmon.graph.session.backend import DirectBackend
-from asyncmon.session_config import SessionConfig
+from asyncmon.graph.session.backend import backend_for
 from asyncmon.system import portable
-from asyncmon.system.clock import random_seed
 from asyncmon.system.daemon_executor import at_start_of_threads
 
 _SWITCH_SECS = 0.0005  # for which a step may keep Python's lock while a peek waits
@@ -56,7 +52,7 @@ def _end_with_parent() -> None:
 
 
 async def _serve(given: dict[str, Any]) -> None:
-    service = SessionService(_backend)
+    service = SessionService(partial(backend_for, ""))
     for name, job in HeldSnapshots().jobs.items():
         service.add_job(name, job)
     lost = asyncio.Event()
@@ -77,10 +73,6 @@ async def _serve(given: dict[str, Any]) -> None:
     stream.write(READY, 0, Message(b""))
     await lost.wait()
     os._exit(0)  # nothing here is needed after the parent has closed
-
-
-def _backend(graph: Graph, config: SessionConfig) -> DirectBackend:
-    return DirectBackend(graph, Executor(StateStore(random_seed()), config))
 
 
 async def _answer(service: SessionService, stream: Stream, number: int, request: Message) -> None:

@@ -88,7 +88,9 @@ def _call(fn: Callable[..., T], *args: Any) -> T:
     try:
         return fn(*args)
     except Exception as error:
-        raise translated(error) from error
+        if (known := translated(error)) is error:
+            raise
+        raise known from error
 
 
 def connected(address: str) -> Any:
@@ -215,7 +217,7 @@ class RayChannel:
         self._config = config
         self._starting: Future[tuple[Any, str]] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._server = ""  # the address of the server
+        self._server: tuple[str, RPCOptions] | None = None  # that the channel is connected to
         self._channel: Channel | None = None
         self._closed = False
 
@@ -247,6 +249,10 @@ class RayChannel:
         if self._channel is not None:
             await self._channel.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError(f"{self._where}: the channel is closed.")
+
     @property
     def _where(self) -> str:
         return f"Actor {self._name!r} of the Ray cluster at {self._address!r}"
@@ -259,25 +265,27 @@ class RayChannel:
                 actor = await self._started()
             waits_for, limit = "its process did not start", start_secs
             async with asyncio.timeout(limit):
-                server, options = await asyncio.wrap_future(actor.serve.remote(self._config).future())
+                server = await asyncio.wrap_future(actor.serve.remote(self._config).future())
         except TimeoutError:
             raise UnavailableError(
                 f"{self._where}: {waits_for} within {limit:g} s. A cluster that has no free CPU for "
                 "the actor lets it wait."
             ) from None
         except Exception as error:
-            raise translated(error) from error
+            if (known := translated(error)) is error:
+                raise
+            raise known from error
+        self._check_open()
         if self._channel is None or server != self._server:
             former, self._server = self._channel, server
-            self._channel = transport.get().connect(server, options)
+            self._channel = transport.get().connect(*server)
             if former is not None:
                 await former.close()
         return self._channel
 
     async def _started(self) -> Any:
         """Return the actor. Cancellation leaves its start running for the next call."""
-        if self._closed:
-            raise UnavailableError(f"{self._where}: the channel is closed.")
+        self._check_open()
         starting = self._starting
         if starting is None or (starting.done() and starting.exception() is not None):
             self._starting = starting = in_thread(_start, self._address, self._name, self._is_own)

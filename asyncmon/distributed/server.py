@@ -96,7 +96,7 @@ class Server:
         self.state = SharedState(self._config)  # its backends are those of parts of sessions, too
         self.service = SessionService(self.backend, self.state.backend)
         self.service.add_method("reset", self._answer_reset)
-        self.service.run_record.cluster = ClusterSpec(self._def.cluster)
+        self._cluster = self.service.run_record.cluster = ClusterSpec(self._def.cluster)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -192,7 +192,7 @@ class Server:
 
     def backend(self, graph: Graph, config: SessionConfig) -> Backend:
         """Return the backend of a session: of this task, and of the tasks of its devices."""
-        cluster = ClusterSpec(self._def.cluster)
+        cluster = self._cluster
         placement = Placement(graph, cluster, self._def.job_name, self._def.task_index)
         if sum(map(cluster.num_tasks, cluster.jobs)) == 1:
             return self.state.backend(graph, config, placement.check)
@@ -213,7 +213,7 @@ class Server:
             UnavailableError: a task cannot be reached. The others are cleared.
         """
         await self._reset_here(containers)
-        own, cluster = (self._def.job_name, self._def.task_index), ClusterSpec(self._def.cluster)
+        own, cluster = (self._def.job_name, self._def.task_index), self._cluster
         places = [(job, task) for job in cluster.jobs for task in cluster.task_indices(job)]
         addresses = [cluster.task_address(*place) for place in places if place != own]
         others = [self._connected(Graph(), address, False) for address in addresses]

@@ -45,9 +45,10 @@ _read = msgpack.Decoder(ext_hook=_refused).decode
 _INTEGERS = range(-(1 << 63), 1 << 64)  # that MessagePack has
 _ALIGNED = 64
 _DIGITS = 1 << 10
-_MALFORMED = (
+MALFORMED = (
     ValueError, TypeError, LookupError, AttributeError, ImportError, OverflowError, RecursionError,
 )  # fmt: skip
+"""The errors of reading malformed data."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -302,7 +303,7 @@ class Decoder:
         """
         try:
             return self._decode(data)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise InvalidArgumentError(f"A message is malformed: {error!r}.") from error
 
     def _decode(self, data: Any) -> Any:
