@@ -3,7 +3,7 @@
 ``"ray"`` is an actor of the session's own in the cluster that runs; it ends with the session.
 ``"ray://ADDRESS/NAME"`` is the actor NAME of the cluster at ADDRESS (``host:port`` of its control
 process, or ``auto``), which all sessions with that target use: they share its variables. The first one
-starts it, and it stays. Ray starts the actor, and tells its death; messages pass over gRPC.
+starts it, and it stays. Ray starts the actor and reports its death; messages pass over gRPC.
 
 Ray's client blocks, also for seconds: it is called in threads, and only calls of actors are submitted
 and awaited in the event loop.
