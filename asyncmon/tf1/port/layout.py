@@ -12,7 +12,8 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 def realigned(old: str, new: str) -> str:
     """Return the new text with continuation lines aligned to their brackets as in the old text.
 
-    A continuation line that starts at its bracket, or right of it, moves with it. Other lines stay.
+    A continuation line that starts at its bracket, or right of it, moves with it. One that starts left
+    of it moves with the line that opens the bracket.
     """
     before, after = _tokens(old), _tokens(new)
     same = difflib.SequenceMatcher(None, [t.string for t in before], [t.string for t in after])
@@ -22,19 +23,21 @@ def realigned(old: str, new: str) -> str:
         origin.update(zip(range(block.b, block.b + block.size), found, strict=True))
     lines = new.split("\n")  # as tokenize, which takes form feeds as spaces
     shifts = dict.fromkeys(range(1, len(lines) + 1), 0)
-    stack: list[tuple[int, int]] = []
-    """Columns of open brackets, in the old text (-1 if it is new) and in the result."""
+    stack: list[tuple[int, int, int]] = []
+    """Open brackets: columns in the old text (-1 if it is new) and in the result, and the line."""
     row = inside = 0
     for index, token in enumerate(after):
         line, column = token.start
         was = origin.get(index)
         if line != row and line > inside and stack and token.type != tokenize.NL:
-            past, now = stack[-1]
+            past, now, above = stack[-1]
             if was is not None and 0 <= past <= was.start[1]:
                 shifts[line] = max(now + was.start[1] - past - column, -column)
+            elif was is not None and past >= 0:
+                shifts[line] = max(shifts[above], -column)
         row, inside = line, max(inside, token.end[0] if token.end[0] > line else 0)
         if token.type == tokenize.OP and token.string in _OPEN:
-            stack.append((-1 if was is None else was.start[1], column + shifts[line]))
+            stack.append((-1 if was is None else was.start[1], column + shifts[line], line))
         elif token.type == tokenize.OP and token.string in _CLOSE and stack:
             stack.pop()
     return "\n".join(_shifted(line, shifts[number]) for number, line in enumerate(lines, 1))

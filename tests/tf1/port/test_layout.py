@@ -28,6 +28,18 @@ HEAD = "import tensorflow as tf\ndef f(sess, x, y):\n"
             '    sess.run(x); a = ("""\n  text""",\n                      y)\n',
             '    await sess.run(x); a = ("""\n  text""",\n                            y)\n',
         ),
+        (
+            "    a = sess.run([x],\n                 feed_dict={\n                     x: y\n"
+            "                 })\n",
+            "    a = await sess.run([x],\n                       feed_dict={\n"
+            "                           x: y\n                       })\n",
+        ),
+        (
+            "    a, = sess.run([x],\n                  feed_dict={\n                x: y\n"
+            "            })\n",
+            "    a, = await sess.run([x],\n                        feed_dict={\n"
+            "                      x: y\n                  })\n",
+        ),
     ],
 )
 def test_lines_move_with_their_bracket(before: str, after: str) -> None:
