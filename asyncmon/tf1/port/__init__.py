@@ -4,7 +4,8 @@ The modules, bottom up: ``kinds`` (possible values of an expression), ``blocking
 a thread), ``catalogue`` (the classes of asyncmon), ``scopes`` (the parsed file), ``python2`` (its
 names), ``imports``, ``siblings`` (other files of the program), ``store``, ``calls``, ``flow`` (the
 kinds of every expression), ``plan`` (calls to await and functions to make async), ``threads``,
-``entry`` (``asyncio.run``), ``remarks`` (notes on code that is left unchanged), ``layout``
+``program`` (the plans for all files), ``entry`` (``asyncio.run``), ``interrupts`` (Ctrl-C), ``absent``
+(names that Python and numpy lack), ``remarks`` (notes on code that is left unchanged), ``layout``
 (continuation lines), ``rewrite`` (the new text), ``porting`` (the whole port), ``output`` (write
 files), ``package`` (a folder), ``command`` (options, exit status).
 """

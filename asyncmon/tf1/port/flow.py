@@ -73,13 +73,14 @@ class Flow(Store):
         tree = self.tree
         if isinstance(node, cst.Import | cst.ImportFrom):
             for name, kinds in imports.bound(node):
-                self.bind(tree.scope(node), name, kinds)
+                self.bind(tree.scope(node), name, union(map(self._resolved, kinds)))
             if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
                 path = "." * len(node.relative) + dotted(node.module)
                 path += "" if node.module is None else "."
                 for name in self.siblings.star(node):
                     tree.scope(node).names.add(name)
-                    self.bind(tree.scope(node), name, one(Foreign(f"{path}{name}", known=False)))
+                    kind = Foreign(f"{path}{name}", known=False)
+                    self.bind(tree.scope(node), name, self._resolved(kind))
         elif isinstance(node, cst.FunctionDef):
             self.bind(tree.scope(node), node.name.value, one(Func(node)))
             self._learn_parameters(node)
@@ -108,6 +109,11 @@ class Flow(Store):
             self.yields[tree.holder(node)] |= kinds
         elif isinstance(node, cst.Call):
             bind_call(self, node)
+
+    def _resolved(self, kind: Kind) -> Kinds:
+        """Return the object of asyncmon that another file has by a dotted name, or the name's kind."""
+        value = self.siblings.value(kind.path) if isinstance(kind, Foreign) else None
+        return one(kind if value is None else Real(value))
 
     def assign(self, target: cst.CSTNode, kinds: Kinds) -> None:
         if isinstance(target, cst.Name):
@@ -243,7 +249,7 @@ class Flow(Store):
             path = f"{owner.path}.{name}"
             return one(Foreign(path, known=False)) if self.siblings.knows(path) else NOTHING
         if isinstance(owner, Foreign):
-            return one(Foreign(f"{owner.path}.{name}", owner.known))
+            return self._resolved(Foreign(f"{owner.path}.{name}", owner.known))
         if isinstance(owner, Symbol):
             runner = catalogue.RENAMED.get(name, name) == "create_tasks"  # from a collection
             return one(Method(catalogue.CLASSES["QueueRunner"], "create_tasks")) if runner else SYMBOL

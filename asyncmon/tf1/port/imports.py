@@ -47,8 +47,17 @@ _PRIVATE = {
     "compat": "util.compat",
     "python_io": "lib.io.tf_record lib.io.python_io",
 }
+_PROTOBUFS = {
+    "": "framework.summary_pb2 framework.graph_pb2 framework.node_def_pb2 framework.attr_value_pb2 "
+    "util.event_pb2 protobuf.config_pb2",
+    "train": "example.example_pb2 example.feature_pb2 protobuf.cluster_pb2 protobuf.saver_pb2 "
+    "protobuf.tensorflow_server_pb2",
+}
 PRIVATE = {
-    f"tensorflow.python.{name}": ours for ours, names in _PRIVATE.items() for name in names.split()
+    f"tensorflow.{root}.{name}": ours
+    for root, table in (("python", _PRIVATE), ("core", _PROTOBUFS))
+    for ours, names in table.items()
+    for name in names.split()
 }
 """TensorFlow's private modules, each with the namespace below ``tf.`` that has its public names."""
 
@@ -63,7 +72,9 @@ _KNOWN = frozenset(
 WHY_NOT = {
     "tensorflow.examples": "asyncmon has no example data; load your own arrays",
     "tensorflow.contrib": "of tf.contrib asyncmon has only a few names",
+    "tensorflow.python.lib.io.file_io": "tf.gfile has its functions, by other names",
     "tensorflow.python": "this module is TensorFlow's own inside",
+    "tensorflow.core": "this module is TensorFlow's own inside",
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from asyncmon.tf1.port.output import refusal, write
 from asyncmon.tf1.port.porting import port
-from asyncmon.tf1.port.siblings import Facts
+from asyncmon.tf1.port.program import Program
 
 _SKIPPED = frozenset({"__pycache__", "venv", "env", "node_modules", "build", "dist"})
 """Folders that hold no source, besides hidden ones."""
@@ -31,9 +31,12 @@ def port_folder(old: Path, new: Path, report: Callable[[str], object]) -> int:
     """
     base, place = old.resolve(), new.resolve()
     files = list(_files(base, place, report))
-    known: dict[Path, Facts] = {}
+    program = Program()
     made: dict[Path, bytes | None] = {}
     left = 0
+    for path in files:
+        if path.suffix == ".py":
+            program.read(path)
     for path in files:
         made[path] = None
         if path.suffix != ".py":
@@ -41,7 +44,7 @@ def port_folder(old: Path, new: Path, report: Callable[[str], object]) -> int:
         source = path.read_bytes()
         shown = old / path.relative_to(base)
         try:
-            ported = port(source, path.parent, known)
+            ported = port(source, path.parent, program, path)
         except SyntaxError as error:
             report(f"{shown}:{error.lineno or 1}: copied: {refusal(error)}\n")
             left += 1

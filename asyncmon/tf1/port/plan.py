@@ -5,6 +5,7 @@ An async function makes its calls awaited, and their callers async: the plan is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -27,7 +28,7 @@ from asyncmon.tf1.port.kinds import (
     one,
     union,
 )
-from asyncmon.tf1.port.scopes import PROPERTY, Holder, decorators
+from asyncmon.tf1.port.scopes import PROPERTY, Holder, decorators, dotted
 from asyncmon.tf1.port.store import Store
 
 DISTINCT = frozenset(
@@ -45,6 +46,7 @@ CAN_BE_ASYNC = frozenset(
     ["__init__", "__enter__", "__exit__", "__call__", "__aenter__", "__aexit__", "__anext__", "__new__"]
 )
 
+SESSIONS = tuple(owner for name, owner in catalogue.CLASSES.items() if name.endswith("Session"))
 
 ENTERING = frozenset(["__enter__", "__exit__"])
 
@@ -192,6 +194,11 @@ class Planner:
             if function.name.value in names and self.tree.is_method(function) in family:
                 self.plan.functions.add(function)
 
+    def awaiting(self) -> set[cst.CSTNode]:
+        """Return the nodes that await."""
+        plan = self.plan
+        return plan.awaited | plan.loops | plan.withs | plan.collected | plan.started
+
     # -- awaited calls
 
     def _is_due(self, call: cst.Call) -> bool:
@@ -258,15 +265,29 @@ class Planner:
             return bool(words & RUN_WORDS) or any(
                 isinstance(kind, Symbol) for arg in call.args for kind in self.flow.kinds(arg.value)
             )
-        mine = [f for f in self.tree.functions if f.name.value == name and self.tree.is_method(f)]
-        assert isinstance(call.func, cst.Attribute), "it has a name"
-        unknown = not self.flow.kinds(call.func.value)
-        return unknown and bool(mine) and all(self.is_coroutine(function) for function in mine)
+        owners = self.owners(name)
+        return all(owners.values()) and self.fits(call, owners)
 
-    def may_be_async(self, name: str) -> bool:
-        """Return whether some method of this name becomes async, here or in another file."""
-        mine = (f for f in self.tree.functions if f.name.value == name and self.tree.is_method(f))
-        return any(map(self.is_coroutine, mine)) or self.flow.siblings.may_await(name)
+    def owners(self, name: str) -> dict[str, bool]:
+        """Return the classes with a method of a name, here or in another file, and if it is async."""
+        found = self.flow.siblings.owners(name)
+        for function in self.tree.functions:
+            owner = self.tree.is_method(function)
+            if owner is not None and function.name.value == name:
+                found[owner.name.value] = self.is_coroutine(function)
+        return found
+
+    def fits(self, call: cst.Call, owners: Iterable[str]) -> bool:
+        """Return whether an object of unknown kind has the name of a class, or gets a session."""
+        assert isinstance(call.func, cst.Attribute), "it has a name"
+        if self.flow.kinds(call.func.value) or not owners:
+            return False
+        given = union(self.flow.kinds(arg.value) for arg in call.args)
+        if any(isinstance(kind, Instance) and kind.of in SESSIONS for kind in given):
+            return True
+        name = dotted(call.func.value).rpartition(".")[2].lower().strip("_0123456789")
+        words = {name, name.rpartition("_")[2]}
+        return any(len(word) > 2 and word in owner.lower() for word in words for owner in owners)
 
     def is_on_loop(self, node: cst.CSTNode) -> bool:
         """Return whether code runs on the event loop: in an async function, or called by one."""
@@ -282,9 +303,7 @@ class Planner:
         found: set[cst.CSTNode] = {*self.plan.functions, *self.plan.lambdas}
         callees: dict[cst.CSTNode, set[cst.CSTNode]] = {}
         for call in self.calls:
-            targets = (local_target(self.flow, kind) for kind in self.flow.kinds(call.func))
-            holder = self.tree.holder(call)
-            callees.setdefault(holder, set()).update(one[0] for one in targets if one is not None)
+            callees.setdefault(self.tree.holder(call), set()).update(self.targets(call))
         pending = [*found, *([self.tree.module] if self.plan.sites else [])]
         while pending:
             fresh = callees.get(pending.pop(), set()) - found
@@ -292,6 +311,11 @@ class Planner:
             pending += fresh
         self._loop_key, self._loop_functions = key, found
         return found
+
+    def targets(self, call: cst.Call) -> list[cst.FunctionDef | cst.Lambda]:
+        """Return the functions of the file that a call may run."""
+        found = (local_target(self.flow, kind) for kind in self.flow.kinds(call.func))
+        return [one[0] for one in found if one is not None]
 
     def is_coroutine(self, function: cst.CSTNode) -> bool:
         """Return whether a function of the file becomes a coroutine function."""

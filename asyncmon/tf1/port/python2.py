@@ -55,7 +55,7 @@ def why(tree: Tree, node: cst.CSTNode) -> str:
         found = node.value
     elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.RightShift):
         found = "print >>" if isinstance(node.left, cst.Name) and node.left.value == "print" else ""
-    if not found or _is_conditional(tree, node):
+    if not found or is_conditional(tree, node):
         return ""
     return f"`{found}` is Python 2: {FIRST}"
 
@@ -71,7 +71,7 @@ def _is_used(tree: Tree, node: cst.Name) -> bool:
     )
 
 
-def _is_conditional(tree: Tree, node: cst.CSTNode) -> bool:
+def is_conditional(tree: Tree, node: cst.CSTNode) -> bool:
     """Return whether a ``try`` with handlers, or a test of the version, is around a node."""
     above = tree.parent(node)
     while above is not None:

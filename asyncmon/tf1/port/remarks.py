@@ -8,10 +8,9 @@ from types import ModuleType
 import libcst as cst
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.port import blocking, catalogue, imports, python2
-from asyncmon.tf1.port.calls import local_target
+from asyncmon.tf1.port import absent, blocking, catalogue, imports, python2
 from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Method, Real
-from asyncmon.tf1.port.plan import ENTERING, Planner
+from asyncmon.tf1.port.plan import ENTERING, SESSIONS, Planner
 from asyncmon.tf1.port.scopes import decorators, dotted
 
 CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
@@ -28,14 +27,14 @@ BASES = {
 
 LOCKS = ("threading.", "multiprocessing.")
 
-SESSIONS = tuple(owner for name, owner in catalogue.CLASSES.items() if name.endswith("Session"))
-
 KNOWN_DECORATORS = frozenset(
     [
         "staticmethod", "classmethod", "abstractmethod", "contextmanager", "asynccontextmanager",
         "wraps", "override", "no_type_check",
     ]
 )  # fmt: skip
+
+PLAIN_METHODS = frozenset(n for kind in (bytes, dict, list, set, str) for n in dir(kind))
 
 DYNAMIC = frozenset({"eval", "exec", "getattr"})
 
@@ -53,6 +52,7 @@ def add_remarks(planner: Planner) -> None:
                 planner.note(node, text)
         elif isinstance(node, cst.Attribute) and not planner.tree.in_import(node):
             _missing(planner, node)
+            _flags(planner, node)
             _property(planner, node)
         elif isinstance(node, cst.ClassDef):
             _overrides(planner, node)
@@ -62,7 +62,7 @@ def add_remarks(planner: Planner) -> None:
             _call(planner, node)
         elif isinstance(node, cst.With) and node not in planner.plan.withs:
             _lock(planner, node)
-        if text := python2.why(planner.tree, node):
+        if text := python2.why(planner.tree, node) or absent.why(planner.flow, node):
             planner.note(node, text)
 
 
@@ -102,10 +102,17 @@ def _missing(planner: Planner, node: cst.Attribute) -> None:
                     planner.note(node, f"`{dotted(node)}`: {error}")
 
 
+def _flags(planner: Planner, node: cst.Attribute) -> None:
+    """Note uses of ``FLAGS.__flags``, which had the values of flags in the first releases of TF1."""
+    if node.attr.value == "__flags" and dotted(node.value).rpartition(".")[2] == "FLAGS":
+        text = "has objects of absl: the values are in flag_values_dict()"
+        planner.note(node, f"`{dotted(node)}` {text}")
+
+
 def _call(planner: Planner, call: cst.Call) -> None:
     flow, plan = planner.flow, planner.plan
     kinds = flow.kinds(call.func)
-    targets = [t[0] for t in (local_target(flow, kind) for kind in kinds) if t is not None]
+    targets = planner.targets(call)
     if targets and len({planner.is_coroutine(target) for target in targets}) == 2:
         planner.note(call, f"`{_text(call.func)}` may be async or not here: make them all async")
     name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
@@ -128,14 +135,25 @@ def _call(planner: Planner, call: cst.Call) -> None:
         pass  # awaited, listed with the reason, or a method of a known class
     elif (hint := blocking.why(kinds, call)) and planner.is_on_loop(call):
         planner.note(call, f"`{_text(call.func)}` holds the event loop: {hint}")
+    elif _blocks_elsewhere(planner, call, name, paths) and planner.is_on_loop(call):
+        text = "it blocks in its file: await asyncio.to_thread"
+        planner.note(call, f"`{_text(call.func)}` holds the event loop: {text}")
     elif not kinds and name in catalogue.ASYNC_NAMES and name != "run":
         planner.note(call, f"`{_text(call.func)}` is not known: await it if {_owners(name)} has it")
-    elif not kinds and name and planner.may_be_async(name):
+    elif not kinds and name and any(planner.owners(name).values()) and not _is_plain(call):
         planner.note(call, f"`{_text(call.func)}` is not known: await it if it has become async")
     if not awaits and name in ENTERING and not isinstance(planner.tree.holder(call), cst.ClassDef):
         _entered_by_hand(planner, call)
     if builtin := {path.removeprefix("builtins.") for path in paths} & DYNAMIC:
         _dynamic(planner, call, *builtin)
+
+
+def _blocks_elsewhere(planner: Planner, call: cst.Call, name: str, paths: list[str]) -> bool:
+    """Return whether a call runs a function or a method of another file that blocks."""
+    siblings = planner.flow.siblings
+    if paths or not name:
+        return any(map(siblings.blocks, paths))
+    return planner.fits(call, siblings.blockers(name))
 
 
 def _entered_by_hand(planner: Planner, call: cst.Call) -> None:
@@ -176,6 +194,12 @@ def _property(planner: Planner, node: cst.Attribute) -> None:
         if not kinds or any(isinstance(kind, Instance) and kind.of in family for kind in kinds):
             text = f"`{_text(node)}` runs a session: `await {_text(node)}()` of an async method"
             planner.note(node, text)
+
+
+def _is_plain(call: cst.Call) -> bool:
+    """Return whether a call is probably that of a string or container: ``x[0].decode()``."""
+    assert isinstance(call.func, cst.Attribute), "it has a name"
+    return call.func.attr.value in PLAIN_METHODS and not dotted(call.func.value)
 
 
 def _inherits(planner: Planner, call: cst.Call) -> bool:
@@ -230,9 +254,8 @@ def _enters(planner: Planner, call: cst.Call) -> bool:
 def _lock(planner: Planner, node: cst.With) -> None:
     if node.asynchronous is not None:
         return
-    plan = planner.plan
     if any(_is_lock(planner, item.item) for item in node.items) and any(
-        _is_inside(planner, one, node) for one in plan.awaited | plan.loops | plan.withs
+        planner.tree.is_inside(one, node) for one in planner.awaiting()
     ):
         planner.note(node, "a lock is held across an await: use asyncio.Lock and `async with`")
 
@@ -245,12 +268,6 @@ def _is_lock(planner: Planner, node: cst.BaseExpression) -> bool:
     return name.endswith(("lock", "mutex", "semaphore", "condition")) and not any(
         isinstance(k, Foreign) and k.path.startswith("asyncio.") for k in kinds
     )
-
-
-def _is_inside(planner: Planner, node: cst.CSTNode | None, outer: cst.CSTNode) -> bool:
-    while node is not None and node is not outer:
-        node = planner.tree.parent(node)
-    return node is outer
 
 
 def _text(node: cst.BaseExpression) -> str:

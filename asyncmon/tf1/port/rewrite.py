@@ -8,7 +8,7 @@ from typing import Any
 import libcst as cst
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.port import blocking, catalogue, imports
+from asyncmon.tf1.port import blocking, catalogue, imports, interrupts
 from asyncmon.tf1.port.entry import Blank, Entry
 from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Kind, Method, Real, Symbol
 from asyncmon.tf1.port.plan import ENTERING, Planner, is_manager
@@ -227,6 +227,14 @@ class Rewriter(cst.CSTTransformer):
             body = cst.IndentedBlock(body=[made])
         made = cst.ensure_type(made.visit(Blank()), cst.With)
         return made.with_changes(leading_lines=updated.leading_lines)
+
+    def leave_ExceptHandler(
+        self, original: cst.ExceptHandler, updated: cst.ExceptHandler
+    ) -> cst.ExceptHandler:
+        if not interrupts.catches(self.planner, self.entry, original):
+            return updated
+        self.needed.add("asyncio")
+        return interrupts.with_cancellation(updated)
 
     def leave_FunctionDef(self, original: cst.FunctionDef, updated: cst.FunctionDef) -> Any:
         if original not in self.plan.functions or original.asynchronous is not None:

@@ -107,6 +107,12 @@ class Tree:
             above = self.parent(above)
         return isinstance(above, cst.ImportAlias | cst.ImportFrom)
 
+    def is_inside(self, node: cst.CSTNode | None, outer: cst.CSTNode) -> bool:
+        """Return whether a node is another one, or below it."""
+        while node is not None and node is not outer:
+            node = self.parent(node)
+        return node is outer
+
     def is_method(self, function: cst.CSTNode) -> cst.ClassDef | None:
         """Return the class of a method, or None for another function."""
         holder = self.holder(function)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import libcst as cst
 
@@ -26,8 +27,37 @@ class Facts:
     """Async methods by class; ``("Agent", "")`` where the class itself is awaited."""
     names: frozenset[str] = frozenset()
     """All functions and classes, and methods as ``Class.method``."""
+    blocking: frozenset[str] = frozenset()
+    """Plain functions and methods, as in ``names``, that block a thread."""
     bases: tuple[tuple[str, type], ...] = ()
     """Classes of the file, each with a class of asyncmon that it derives from."""
+    values: tuple[tuple[str, Any], ...] = ()
+    """Modules, classes and functions of asyncmon, by the name that the file gives them."""
+
+    def of(self, name: str, new: str) -> Facts:
+        """Return the facts of one function or class, for a file that imports it by a new name."""
+        return Facts(
+            functions=frozenset({new} if name in self.functions else ()),
+            methods=frozenset((new, method) for owner, method in self.methods if owner == name),
+            names=_renamed(self.names, name, new),
+            blocking=_renamed(self.blocking, name, new),
+            bases=tuple((new, base) for owner, base in self.bases if owner == name),
+        )
+
+    def __or__(self, other: Facts) -> Facts:
+        return Facts(
+            self.functions | other.functions,
+            self.methods | other.methods,
+            self.names | other.names,
+            self.blocking | other.blocking,
+            self.bases + other.bases,
+            self.values + other.values,
+        )
+
+
+def _renamed(names: frozenset[str], old: str, new: str) -> frozenset[str]:
+    """Return the names that are, or are below, an old one, with the new one in its place."""
+    return frozenset(new + n.removeprefix(old) for n in names if n == old or n.startswith(f"{old}."))
 
 
 class Siblings:
@@ -36,20 +66,23 @@ class Siblings:
     Args:
         folder: the folder of the file; None to read no other file.
         read: returns the facts of a file.
+        files: the facts of all files that were read.
     """
 
-    def __init__(self, folder: Path | None, read: Callable[[Path], Facts]) -> None:
+    def __init__(
+        self, folder: Path | None, read: Callable[[Path], Facts], files: Mapping[Path, Facts]
+    ) -> None:
         self._folder = folder
         self._read = read
-        self._known: dict[str, Facts | None] = {}
+        self._files = files
+        self._places: dict[str, Path | None] = {}
 
     def facts(self, module: str) -> Facts | None:
         """Return the facts of a module by its name in an import; None if it is no file here."""
-        if module not in self._known:
-            self._known[module] = None  # for circular imports
-            path = self._find(module)
-            self._known[module] = None if path is None else self._read(path)
-        return self._known[module]
+        if module not in self._places:
+            self._places[module] = self._find(module)
+        path = self._places[module]
+        return None if path is None else self._read(path)
 
     def _find(self, module: str) -> Path | None:
         name = module.lstrip(".")
@@ -59,9 +92,10 @@ class Siblings:
         if ups := len(module) - len(name):
             folders = folders[ups - 1 : ups]
         for folder in folders:
-            path = folder.joinpath(*name.split(".")).with_suffix(".py")
-            if path.is_file():
-                return path
+            place = folder.joinpath(*name.split("."))
+            for path in (place.with_suffix(".py"), place / "__init__.py"):
+                if path.is_file():
+                    return path
         return None
 
     def knows(self, path: str) -> bool:
@@ -85,15 +119,44 @@ class Siblings:
         owner, _, method = name.rpartition(".")
         return name in facts.functions or (owner or name, method if owner else "") in facts.methods
 
+    def blocks(self, path: str) -> bool:
+        """Return whether a dotted name is a plain function or method of a file that blocks."""
+        module, name = _split(path)
+        facts = self.facts(module)
+        return facts is not None and name in facts.blocking
+
+    def blockers(self, name: str) -> list[str]:
+        """Return the classes of all files that were read with a method of a name that blocks."""
+        found = (one.partition(".") for facts in self._files.values() for one in facts.blocking)
+        return [owner for owner, _, method in found if method == name]
+
     def star(self, node: cst.ImportFrom) -> list[str]:
         """Return the names that ``from module import *`` binds, if the module is a file here."""
         facts = self.facts("." * len(node.relative) + dotted(node.module))
-        return [] if facts is None else [name for name in facts.names if name.isidentifier()]
+        if facts is None:
+            return []
+        return [name for name in (*facts.names, *dict(facts.values)) if name.isidentifier()]
 
-    def may_await(self, name: str) -> bool:
-        """Return whether a method of this name is awaited in any file that was read."""
-        found = (facts.methods for facts in self._known.values() if facts is not None)
-        return any(method == name for methods in found for _, method in methods)
+    def value(self, path: str) -> Any:
+        """Return the object of asyncmon that a file here has by a dotted name, or None."""
+        module, name = _split(path)
+        facts = self.facts(module)
+        return None if facts is None else dict(facts.values).get(name)
+
+    def imported(self, path: str, name: str) -> Facts:
+        """Return the facts that a file has by its import of a dotted name of another file."""
+        module, old = _split(path)
+        facts = self.facts(module)
+        return Facts() if facts is None else facts.of(old, name)
+
+    def owners(self, name: str) -> dict[str, bool]:
+        """Return the classes with a method of a name in files that were read, and if it is async."""
+        found: dict[str, bool] = {}
+        for facts in self._files.values():
+            for owner, _, method in (one.partition(".") for one in facts.names):
+                if method == name:
+                    found[owner] = found.get(owner, True) and (owner, name) in facts.methods
+        return found
 
     def bases(self, path: str) -> list[type]:
         """Return the classes of asyncmon that a class of another file derives from."""

@@ -53,6 +53,12 @@ def notes(text: str) -> list[tuple[int, str]]:
          3, "IsolatedAsyncioTestCase"),
         ("tf.Session().run(1)\ndef main(_): pass\ntf.app.run(main)", 4, "loop of its own"),
         ("def gen(sess):\n  yield sess.run(1)\ndef f(s):\n  return zip(gen(s), 'ab')", 5, "`zip` of"),
+        ("import numpy as np\nnp.asscalar(3)", 3, "`numpy.asscalar` is not in numpy"),
+        ("from collections import Mapping", 2, "`collections.Mapping` is not in Python 3."),
+        ("import time as t\nt.clock()", 3, "`time.clock` is not in Python 3."),
+        ("flags = tf.app.flags\nfor k in flags.FLAGS.__flags: pass", 3, "flag_values_dict()"),
+        ("from tensorflow.core.debug import debug_service_pb2", 2, "TensorFlow's own inside"),
+        ("from tensorflow.python.lib.io import file_io", 2, "tf.gfile has its functions"),
         ("import StringIO", 2, "`StringIO` is Python 2: run 2to3 first"),
         ("from urllib2 import urlopen", 2, "`urllib2` is Python 2"),
         ("import numpy, cPickle as pickle", 2, "`cPickle` is Python 2"),
@@ -85,6 +91,20 @@ def notes(text: str) -> list[tuple[int, str]]:
 def test_what_is_left_is_listed(text: str, line: int, words: str) -> None:
     found = notes(f"import tensorflow as tf\n{text}\n")
     assert [number for number, why in found if words in why] == [line], found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time\ntry:\n  now = time.perf_counter\nexcept AttributeError:\n  now = time.clock",
+        "import concurrent, os.path as p\nconcurrent.futures, p.join, os.path",
+        "import numpy as np\nnp.float32, np.random.rand, np.linalg.norm",
+        "import logging\nlogging.mine = 3",
+        "class A(object):\n  def decode(self, sess):\n    sess.run(1)\nfor x in y:\n  x[0].decode()",
+    ],
+)
+def test_names_that_are_there_are_not_listed(text: str) -> None:
+    assert notes(f"import tensorflow as tf\n{text}\n") == []
 
 
 def test_every_async_method_of_every_class_of_an_unknown_object_is_awaited_or_listed() -> None:

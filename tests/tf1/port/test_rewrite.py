@@ -62,6 +62,15 @@ def whole(text: str) -> str:
             "import asyncmon.tf1 as tf\nx = tf.add(tf.zeros([2]), 1)\ntf.train.add_queue_runner(None)",
         ),
         (
+            "import tensorflow as tf\nfrom tensorflow.core.framework import summary_pb2\n"
+            "import tensorflow.core.util.event_pb2 as ev\nev.Event(summary_pb2.Summary())",
+            "import asyncmon.tf1 as tf\ntf.Event(tf.Summary())",
+        ),
+        (
+            "from tensorflow.core.example.example_pb2 import Example",
+            "from asyncmon.tf1.train import Example",
+        ),
+        (
             "import tensorflow as tf\nfrom tensorflow.python.ops import math_ops\nf(math_ops)",
             "import asyncmon.tf1 as tf\nimport asyncmon.tf1 as math_ops\nf(math_ops)",
         ),

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 
+from asyncmon.tf1.port.package import port_folder
 from asyncmon.tf1.port.porting import port
 
 if TYPE_CHECKING:
@@ -116,3 +117,57 @@ def test_a_file_that_cannot_be_read_is_as_one_of_another_package(tmp_path: Path)
     (tmp_path / "old.py").write_text("print 'Python 2'\n")
     ported = port("import tensorflow as tf\nimport old\ndef f(sess):\n    old.go(sess)\n", tmp_path)
     assert [note.line for note in ported.notes] == [4]
+
+
+PACKAGE = {
+    "nets/__init__.py": "from .base import Net\nfrom nets.ops import *\n",
+    "nets/base.py": "class Net(object):\n    def step(self, sess): return sess.run(1)\n",
+    "nets/ops.py": "import tensorflow as tf\nslim = tf.contrib.slim\n",
+    "data.py": "import queue\nq = queue.Queue()\nclass Feeder(object):\n    def take(self):\n"
+    "        return wait()\n    def size(self):\n        return q.qsize()\n"
+    "def wait():\n    return q.get()\n",
+    "loop.py": "def loop(sess, net, feeder, env):\n    while env.step(net.step(sess)):\n"
+    "        feeder.take(), feeder.size()\n",
+    "train.py": "from nets import *\nimport data\nfrom loop import loop\n"
+    "def main(env):\n    with tf.Session() as sess:\n        tf.no_such(slim.no_such)\n"
+    "        loop(sess, Net(), data.Feeder(), env)\n        data.wait()\n",
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name, text in PACKAGE.items():
+        (tmp_path / "old" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "old" / name).write_text(text)
+    return tmp_path / "old"
+
+
+def test_the_plans_of_all_files_of_a_folder_agree(package: Path) -> None:
+    listed: list[str] = []
+    assert port_folder(package, package.with_name("new"), listed.append) == 1
+    loop = (package.with_name("new") / "loop.py").read_text()
+    assert loop.startswith("async def loop(")
+    assert "env.step(await net.step(sess))" in loop  # by the name of the class, Net
+    train = (package.with_name("new") / "train.py").read_text()
+    assert "    async with tf.Session() as sess:\n" in train
+    assert "        await loop(sess, Net(), data.Feeder(), env)\n" in train
+    found = [line.removeprefix(f"{package}/").partition(": ")[::2] for line in listed]
+    assert [(place, why.split(": ")[0][:40]) for place, why in found] == [
+        ("loop.py:2", "`env.step` is not known"),
+        ("loop.py:3", "`feeder.take` holds the event loop"),
+        ("train.py:6", "`slim.no_such`"),
+        ("train.py:6", "`tf.no_such`"),
+        ("train.py:8", "`data.wait` holds the event loop"),
+    ]
+
+
+def test_a_method_of_an_unknown_object_is_awaited_by_the_name_of_its_class_or_a_session() -> None:
+    text = "class BigModel(object):\n    def act(self, sess):\n        return sess.run(1)\n"
+    text += "def f(sess, %s):\n"
+    for name, args, awaited in [
+        ("model", "1", True), ("big_model2", "1", True), ("x", "sess", True), ("env", "1", False),
+        ("x", "1", False), ("mo", "1", False),
+    ]:  # fmt: skip
+        ported = port(f"import tensorflow as tf\n{text % name}    {name}.act({args})\n")
+        assert (f"await {name}.act({args})" in ported.source.decode()) == awaited, name
+        assert [note.line for note in ported.notes] == ([] if awaited else [6])
