@@ -57,12 +57,14 @@ VERSION = "1.15.0"
 __version__ = VERSION
 
 _small = _small_namespaces(_sys.modules[__name__])
-debugging, dtypes, initializers, linalg, manip, math, random, sparse, strings = _small
+debugging, dtypes, initializers, vars(io)["gfile"], linalg, manip, math, random, sparse, strings = (
+    _small
+)
 
 for _module in (
     _sys.modules[__name__], app, compat, contrib, contrib.framework, contrib.layers, contrib.rnn,
-    contrib.seq2seq, contrib.slim, contrib.training, gfile, image, io, layers, logging, losses, metrics,
-    nn, python_io, _rnn_cell, summary, train, *_small,
+    contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile, image, io,
+    layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train, *_small,
 ):  # fmt: skip
     _open_namespace(_module)
 

@@ -9,6 +9,7 @@ with pillow: ``pip install asyncmon[images]``.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.tf1.old_names import saturate_cast
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 
 # --- flips ----------------------------------------------------------------------------------------
@@ -230,6 +232,22 @@ def resize_images(
         return tensor
     attrs = {"method": int(method), "align": bool(align_corners)}
     return g.create_op("ResizeImages", (tensor, wanted), attrs, name)
+
+
+def _resizing(name: str, method: int) -> Callable[..., g.Tensor]:
+    def resize(images: Any, size: Any, align_corners: bool, name: str | None) -> g.Tensor:
+        found = resize_images(images, size, method, align_corners, name)
+        return found if method == ResizeMethod.NEAREST_NEIGHBOR else g.cast(found, g.float32)
+
+    doc = "As :func:`resize_images` by one method, with its dtype at any size. TF1: same name."
+    given = {"images": REQUIRED, "size": REQUIRED, "align_corners": False, "name": None}
+    return function_of(name, doc, given, resize)
+
+
+resize_area = _resizing("resize_area", ResizeMethod.AREA)
+resize_bicubic = _resizing("resize_bicubic", ResizeMethod.BICUBIC)
+resize_bilinear = _resizing("resize_bilinear", ResizeMethod.BILINEAR)
+resize_nearest_neighbor = _resizing("resize_nearest_neighbor", ResizeMethod.NEAREST_NEIGHBOR)
 
 
 def _resize(images: Any, size: Any, *, method: int, align: bool) -> Any:

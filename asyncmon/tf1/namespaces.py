@@ -20,6 +20,11 @@ _SMALL = {
         tables_initializer uniform_unit_scaling=uniform_unit_scaling_initializer
         variables=variables_initializer
     """,
+    "io.gfile": """
+        GFile=gfile.GFile copy=gfile.Copy exists=gfile.Exists glob=gfile.Glob isdir=gfile.IsDirectory
+        listdir=gfile.ListDirectory makedirs=gfile.MakeDirs mkdir=gfile.MkDir remove=gfile.Remove
+        rename=gfile.Rename rmtree=gfile.DeleteRecursively stat=gfile.Stat walk=gfile.Walk
+    """,
     "linalg": """
         einsum eye global_norm l2_normalize=nn.l2_normalize matmul norm tensor_diag=diag
         tensor_diag_part=diag_part tensordot

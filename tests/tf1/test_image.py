@@ -147,6 +147,13 @@ async def test_resizing() -> None:
     assert (await run(small) == ONE[[0, 1, 3]][:, [0, 2, 4]]).all()
     assert tf.image.resize_images(ONE, [5, 7]).dtype is tf.uint8
     assert tf.image.resize_images(ONE, [10, 10]).dtype is tf.float32
+    assert (await run(tf.image.resize_nearest_neighbor(ONE, [3, 3])) == await run(small)).all()
+    for name in ("area", "bicubic", "bilinear"):
+        resize = getattr(tf.image, f"resize_{name}")
+        method = getattr(tf.image.ResizeMethod, name.upper())
+        both = resize(ONE, [4, 9], True), tf.image.resize_images(ONE, [4, 9], method, True)
+        np.testing.assert_array_equal(*await run(both))
+        assert resize(ONE, [5, 7]).dtype is tf.float32
 
 
 async def test_files_of_images() -> None:
@@ -197,6 +204,6 @@ async def test_what_is_no_image_or_does_not_fit_is_refused(make: Any, match: str
 
 
 async def test_the_rest_of_tf_image_is_out_with_a_hint() -> None:
-    for name in ("resize_bicubic", "pad_to_bounding_box", "rot90", "resize_bilinear"):
+    for name in ("adjust_hue", "pad_to_bounding_box", "rot90", "psnr"):
         with pytest.raises(AttributeError, match=f"{name}.*(use|slice|transform) "):
             getattr(tf.image, name)

@@ -36,7 +36,8 @@ def test_tf_initializers_has_those_of_the_graph_and_the_ops_that_initialize() ->
 
 NAMESPACES = [
     tf, tf.app, tf.compat, tf.contrib, tf.contrib.layers, tf.contrib.rnn, tf.contrib.seq2seq,
-    tf.contrib.training, tf.debugging, tf.dtypes, tf.gfile, tf.image, tf.initializers, tf.io, tf.layers,
+    tf.contrib.framework, tf.contrib.slim, tf.contrib.slim.prefetch_queue, tf.contrib.training,
+    tf.debugging, tf.dtypes, tf.gfile, tf.image, tf.initializers, tf.io, tf.io.gfile, tf.layers,
     tf.linalg, tf.logging, tf.losses, tf.manip, tf.math, tf.metrics, tf.nn, tf.nn.rnn_cell,
     tf.python_io, tf.random, tf.strings, tf.summary, tf.train,
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""TF1: ``tf.contrib.framework``: arg_scope and the global step."""
+"""TF1: ``tf.contrib.framework``: arg_scope, the global step, and variables by scope."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
 
+from asyncmon import graph
 from asyncmon.graph import *
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -50,3 +51,68 @@ def arg_scope(list_ops_or_scope: Sequence[Any] | _Scope, **kwargs: Any) -> Itera
         yield merged
     finally:
         _current.reset(token)
+
+
+@add_arg_scope
+def variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    collections: Sequence[str] | None = None,
+    caching_device: Any = None,
+    device: Any = None,
+    **options: Any,
+) -> graph.Variable:
+    """As ``tf.get_variable``, on a device. TF1: same name."""
+    keys = [graph.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*dict.fromkeys(collections)]
+    given = name, shape, dtype, initializer, regularizer, trainable, keys, caching_device
+    with graph.device(device or ""):
+        made: graph.Variable = graph.get_variable(*given, **options)
+        return made
+
+
+@add_arg_scope
+def model_variable(name: str, *args: Any, **kwargs: Any) -> graph.Variable:
+    """As :func:`variable`, in the collection ``MODEL_VARIABLES``, too. TF1: same name."""
+    keys = graph.GraphKeys.GLOBAL_VARIABLES, graph.GraphKeys.MODEL_VARIABLES
+    kwargs["collections"] = [*(kwargs.get("collections") or ()), *keys]
+    return variable(name, *args, **kwargs)
+
+
+def get_variables(
+    scope: Any = None, suffix: str | None = None, collection: str = graph.GraphKeys.GLOBAL_VARIABLES
+) -> list[graph.Variable]:
+    """Return the variables of a scope, or with a last name. TF1: same name.
+
+    ``scope`` is a ``tf.VariableScope``, or an expression that matches the beginning of a name.
+    """
+    pattern = scope.name if isinstance(scope, graph.VariableScope) else scope
+    if suffix is not None:
+        pattern = f"{pattern or ''}.*{suffix}{'' if ':' in suffix else ':'}"
+    return graph.get_collection(collection, pattern)
+
+
+def _variables_of(kind: str) -> Callable[..., list[graph.Variable]]:
+    def found(scope: Any = None, suffix: str | None = None) -> list[graph.Variable]:
+        return get_variables(scope, suffix, getattr(graph.GraphKeys, f"{kind.upper()}_VARIABLES"))
+
+    found.__doc__ = f"As :func:`get_variables`, for {kind} variables. TF1: same name."
+    found.__name__ = found.__qualname__ = f"get_{kind}_variables"
+    return found
+
+
+get_model_variables, get_local_variables, get_trainable_variables = map(
+    _variables_of, ("model", "local", "trainable")
+)
+
+
+def get_variables_to_restore(
+    include: Sequence[Any] | None = None, exclude: Sequence[Any] | None = None
+) -> list[graph.Variable]:
+    """Return the variables of some scopes, by default all, but for those of others. TF1: same name."""
+    out = {one for scope in exclude or () for one in get_variables(scope)}
+    found = [one for scope in ([None] if include is None else include) for one in get_variables(scope)]
+    return [one for one in found if one not in out]

@@ -85,6 +85,17 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = No
 
 
 @add_arg_scope
+def one_hot_encoding(
+    labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0,
+    outputs_collections: Any = None, scope: str | None = None,
+) -> tf.Tensor:
+    """As ``tf.one_hot``. TF1: same name. The scope is "OneHotEncoding"."""
+    with tf.name_scope(scope, "OneHotEncoding"):
+        found = tf.one_hot(labels, num_classes, on_value, off_value)
+        return _collected(found, outputs_collections)
+
+
+@add_arg_scope
 def dropout(
     inputs: Any, keep_prob: Any = 0.5, noise_shape: Any = None, is_training: Any = True,
     outputs_collections: Any = None, scope: Any = None, seed: int | None = None,
