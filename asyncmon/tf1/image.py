@@ -17,6 +17,7 @@ import numpy as np
 from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.tf1.old_names import saturate_cast
+from asyncmon.tf1.ops import resizing
 from asyncmon.tf1.signatures import REQUIRED, function_of
 
 
@@ -209,7 +210,8 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 class ResizeMethod:
     """TF1: ``tf.image.ResizeMethod``."""
 
-    BILINEAR, NEAREST_NEIGHBOR, BICUBIC, AREA = 0, 1, 2, 3
+    BILINEAR, NEAREST_NEIGHBOR = resizing.BILINEAR, resizing.NEAREST
+    BICUBIC, AREA = resizing.BICUBIC, resizing.AREA
 
 
 def resize_images(
@@ -248,62 +250,6 @@ resize_area = _resizing("resize_area", ResizeMethod.AREA)
 resize_bicubic = _resizing("resize_bicubic", ResizeMethod.BICUBIC)
 resize_bilinear = _resizing("resize_bilinear", ResizeMethod.BILINEAR)
 resize_nearest_neighbor = _resizing("resize_nearest_neighbor", ResizeMethod.NEAREST_NEIGHBOR)
-
-
-def _resize(images: Any, size: Any, *, method: int, align: bool) -> Any:
-    bilinear = method == ResizeMethod.BILINEAR
-    result = images if method == ResizeMethod.NEAREST_NEIGHBOR else images.astype(np.float32)
-    for axis, new in ((-3, int(size[0])), (-2, int(size[1]))):
-        old = images.shape[axis]
-        scale = (old - 1) / (new - 1) if align and new > 1 else old / new
-        if method in _WEIGHTS:
-            weights = np.zeros((new, old), np.float32)
-            rows, columns, values = _WEIGHTS[method](np.arange(new)[:, None], scale)
-            np.add.at(weights, (rows, np.clip(columns, 0, old - 1)), values)
-            result = np.moveaxis(np.tensordot(weights, result, (1, axis)), 0, axis)
-            continue
-        places = np.arange(new, dtype=np.float32) * np.float32(scale)
-        below = np.floor(places if bilinear or not align else places + np.float32(0.5))
-        low = result.take(np.minimum(below, old - 1).astype(np.intp), axis)
-        if bilinear:
-            high = result.take(np.minimum(below + 1, old - 1).astype(np.intp), axis)
-            low = low + (high - low) * (places - below).reshape(-1, *[1] * (-1 - axis))
-        result = low
-    return result
-
-
-def _cubic(rows: Any, scale: float) -> tuple[Any, Any, Any]:
-    """Return the weights of four pixels, of a table of 1024 distances as in TF1."""
-    places = rows.astype(np.float32) * np.float32(scale)
-    below = np.floor(places)
-    x = abs(np.rint((places - below) * 1024) / 1024 - [-1, 0, 1, 2])
-    near, far = (1.25 * x - 2.25) * x * x + 1, ((-0.75 * x + 3.75) * x - 6) * x + 3
-    return rows, np.add(below, [-1, 0, 1, 2]).astype(np.intp), np.where(x <= 1, near, far)
-
-
-def _area(rows: Any, scale: float) -> tuple[Any, Any, Any]:
-    """Return the parts of a row of pixels that a new pixel covers."""
-    columns = np.floor(rows * scale).astype(np.intp) + np.arange(int(np.ceil(scale)) + 1)
-    covered = np.minimum(columns + 1, (rows + 1) * scale) - np.maximum(columns, rows * scale)
-    return rows, columns, np.maximum(covered, 0) / scale
-
-
-_WEIGHTS = {ResizeMethod.BICUBIC: _cubic, ResizeMethod.AREA: _area}
-
-
-def _resize_rule(images: g.Spec, size: g.Spec, *, method: int, align: bool) -> g.Spec:
-    if not size.dtype.is_integer:
-        raise ValueError(f"'size' must be integers, got {size.dtype.name}.")
-    if size.shape not in (None, (2,), (None,)):
-        raise ValueError(f"'size' must be a 1-D Tensor of 2 elements, got shape {size.shape}.")
-    new = size.known_dims() or (None, None)
-    if any(extent is not None and extent < 1 for extent in new):
-        raise ValueError(f"output dimensions must be positive, got {list(new)}.")
-    found = None if images.shape is None else (*images.shape[:-3], *new, images.shape[-1])
-    return g.Spec(images.dtype if method == ResizeMethod.NEAREST_NEIGHBOR else g.float32, found)
-
-
-g.register(g.OpDef("ResizeImages", _resize, _resize_rule))
 
 
 def _image_tensor(image: Any) -> g.Tensor:

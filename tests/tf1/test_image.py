@@ -23,6 +23,19 @@ async def run(fetches: Any) -> Any:
         return await sess.run(fetches)
 
 
+@pytest.mark.parametrize("method", range(4))
+@pytest.mark.parametrize("size", [[3, 9], [12, 2], [1, 1]])
+@pytest.mark.parametrize("align", [False, True])
+async def test_the_gradient_of_a_resize_is_its_transpose(method: int, size: Any, align: bool) -> None:
+    images = tf.constant(REALS)
+    new = tf.image.resize_images(images, size, method, align)
+    weights = rng.normal(size=(2, *size, 3)).astype(np.float32)
+    (back,) = tf.gradients(new, images, weights)
+    forward, backward = await run([tf.reduce_sum(new * weights), tf.reduce_sum(back * images)])
+    assert back.shape == images.shape
+    np.testing.assert_allclose(forward, backward, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("x", [ONE, BATCH])
 async def test_flips(x: Any) -> None:
     assert (await run(tf.image.flip_left_right(x)) == x[..., ::-1, :]).all()
