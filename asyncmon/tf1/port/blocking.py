@@ -40,6 +40,12 @@ _CLASSES = {
         "Process": _PROCESS,
         "Pool": _POOL,
     },
+    "multiprocessing.dummy": {"Pool": _POOL},
+    "multiprocessing.pool": {"ThreadPool": _POOL, "AsyncResult": frozenset({"get", "wait"})},
+    "concurrent.futures": {
+        "Future": frozenset({"result", "exception"}),
+        **dict.fromkeys(["ThreadPoolExecutor", "ProcessPoolExecutor"], frozenset({"shutdown"})),
+    },
     "subprocess": {"Popen": _PROCESS},
     "socket": dict.fromkeys(["socket", "create_connection", "create_server"], _SOCKET),
     "requests": dict.fromkeys(["Session", "session"], _HTTP),
@@ -51,11 +57,19 @@ CLASSES = {f"{module}.{name}": names for module, of in _CLASSES.items() for name
 
 FINITE = frozenset(
     ["builtins.input", "os.system", "os.wait", "os.waitpid", "select.select", "urllib.request.urlopen"]
+    + [f"sys.stdin.{name}" for name in ("read", "readline", "readlines")]
     + [f"subprocess.{n}" for n in ("call", "check_call", "check_output", "getoutput", "run")]
     + ["urllib.request.urlretrieve", "socket.create_connection", "concurrent.futures.wait"]
     + [f"requests.{name}" for name in _HTTP]
 )
 """Functions of other packages that are run in a worker thread."""
+
+_STARTS = {
+    "submit": "concurrent.futures.Future",
+    "apply_async": "multiprocessing.pool.AsyncResult",
+    "map_async": "multiprocessing.pool.AsyncResult",
+}
+"""Methods of pools and executors, each with the class of its result."""
 
 LISTED = {
     "signal.pause": "await an asyncio.Event that a signal handler sets",
@@ -74,6 +88,9 @@ def made(path: str, call: cst.Call) -> str:
     path = canonical(path)
     if path.startswith("queue.") and not call.args:
         return "queue.Unbounded"
+    owner, _, name = path.rpartition("().")
+    if owner in CLASSES and name in _STARTS:
+        return _STARTS[name]
     return path if path in CLASSES else ""
 
 
@@ -109,7 +126,7 @@ def why(kinds: Kinds, call: cst.Call) -> str:
         if path in LISTED:
             return LISTED[path]
         if (path in FINITE or name in CLASSES.get(owner, ())) and not _is_immediate(call, name):
-            return "await asyncio.to_thread" if name not in _LOCK else _lock_hint(owner)
+            return _lock_hint(owner) if CLASSES.get(owner) is _LOCK else "await asyncio.to_thread"
     if not kinds and isinstance(call.func, cst.Attribute):
         name = call.func.attr.value
         words = {arg.keyword.value for arg in call.args if arg.keyword is not None}

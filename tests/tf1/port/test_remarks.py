@@ -53,6 +53,12 @@ def notes(text: str) -> list[tuple[int, str]]:
          3, "IsolatedAsyncioTestCase"),
         ("tf.Session().run(1)\ndef main(_): pass\ntf.app.run(main)", 4, "loop of its own"),
         ("def gen(sess):\n  yield sess.run(1)\ndef f(s):\n  return zip(gen(s), 'ab')", 5, "`zip` of"),
+        ("import subprocess\np = subprocess.Popen('a')\ndef f(sess):\n  sess.run(1)\n  p.wait()", 6,
+         "`p.wait` holds the event loop: await asyncio.to_thread"),
+        ("from concurrent.futures import ThreadPoolExecutor as T\nasync def f():\n  with T() as pool:\n"
+         "    done = pool.submit(len, 'a')\n    done.result()", 6, "`done.result` holds"),
+        ("import multiprocessing.pool as m\nasync def f():\n  m.ThreadPool(2).apply_async(f).get()", 4,
+         "get` holds"),
         ("import numpy as np\nnp.asscalar(3)", 3, "`numpy.asscalar` is not in numpy"),
         ("from collections import Mapping", 2, "`collections.Mapping` is not in Python 3."),
         ("import time as t\nt.clock()", 3, "`time.clock` is not in Python 3."),
@@ -136,13 +142,14 @@ def test_every_async_method_of_every_class_of_an_unknown_object_is_awaited_or_li
         ("x = q.get(timeout=3)", "x = await asyncio.to_thread(q.get, timeout=3)"),
         ("e.wait(2.0)", "await asyncio.to_thread(e.wait, 2.0)"),
         ("time.sleep(1)", "await asyncio.sleep(1)"),
+        ("sys.stdin.readline()", "await asyncio.to_thread(sys.stdin.readline)"),
         ("q.get(False)", "q.get(False)"),
         ("lock.acquire(blocking=False)", "lock.acquire(blocking=False)"),
         ("queue.Queue().put(3)", "queue.Queue().put(3)"),
     ],
 )
 def test_a_blocking_call_with_an_async_form_is_replaced(before: str, after: str) -> None:
-    head = "import asyncio, queue, subprocess, threading, time\nimport asyncmon.tf1 as tf\n"
+    head = "import asyncio, queue, subprocess, sys, threading, time\nimport asyncmon.tf1 as tf\n"
     head += "q, e, lock = queue.Queue(), threading.Event(), threading.Lock()\n"
     text = f"{head}def f(sess):\n    sess.run(1)\n    {before}\n"
     ported = port(text.encode())
