@@ -10,7 +10,7 @@ from asyncmon.tf1.port import blocking
 from asyncmon.tf1.port.calls import local_target
 from asyncmon.tf1.port.kinds import Func
 from asyncmon.tf1.port.plan import Planner
-from asyncmon.tf1.port.scopes import bound_names, dotted
+from asyncmon.tf1.port.scopes import bound_names, dotted, is_guard
 
 _NAMES = ("main", "async_main", "run_main", "main_")
 
@@ -40,19 +40,14 @@ class Entry:
         if self.run is not None:
             return
         guard = self.body[self.first]
-        if len(tops) == 1 and isinstance(guard, cst.If) and _is_guard(guard) and guard.orelse is None:
+        if len(tops) == 1 and isinstance(guard, cst.If) and is_guard(guard) and guard.orelse is None:
             self.guard = guard
         taken = self.tree.scopes[self.tree.module].names
         self.name = next(name for name in _NAMES if name not in taken)
         self._check()
 
     def _holds(self, top: cst.CSTNode) -> bool:
-        return any(self._top(site) is top for site in self.sites)
-
-    def _top(self, node: cst.CSTNode) -> cst.CSTNode:
-        while (above := self.tree.parent(node)) is not None and above is not self.tree.module:
-            node = above
-        return node
+        return any(self.tree.top(site) is top for site in self.sites)
 
     def _single_call(self) -> cst.CSTNode | None:
         """Return the only site if it is a call of a function of the file, outside of loops."""
@@ -77,7 +72,7 @@ class Entry:
     def _check(self) -> None:
         moved = set(self._moved())
         for node in self.tree.nodes:
-            if self._top(node) not in moved:
+            if self.tree.top(node) not in moved:
                 continue
             if isinstance(node, cst.ImportStar):
                 self.planner.note(node, f"`import *` is inside of `{self.name}` now: name what is used")
@@ -136,7 +131,7 @@ class Entry:
         others: set[str] = set()
         rebound: set[str] = set()
         for node in tree.nodes:
-            inside = self._top(node) in moved
+            inside = self.tree.top(node) in moved
             if isinstance(tree.holder(node), cst.Module):
                 names = bound_names(node) if not isinstance(node, cst.CompFor) else []
                 if isinstance(node, cst.FunctionDef | cst.ClassDef):
@@ -156,7 +151,7 @@ class Entry:
         """Return whether the moved statements use a name only inside of loops over it."""
         root = self.tree.scopes[self.tree.module]
         for node in self.tree.nodes:
-            if not isinstance(node, cst.Name) or node.value != name or self._top(node) not in moved:
+            if not isinstance(node, cst.Name) or node.value != name or self.tree.top(node) not in moved:
                 continue
             if self.tree.binder(node) is root and not self._in_loop_over(name, node):
                 return False
@@ -186,12 +181,3 @@ def _two_blank(lines: list[cst.EmptyLine], *, first: bool) -> list[cst.EmptyLine
         lines.pop(0)
     blank = [] if first else [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
     return [*blank, *lines]
-
-
-def _is_guard(node: cst.If) -> bool:
-    test = node.test
-    return (
-        isinstance(test, cst.Comparison)
-        and isinstance(test.left, cst.Name)
-        and test.left.value == "__name__"
-    )

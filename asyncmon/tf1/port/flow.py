@@ -111,9 +111,9 @@ class Flow(Store):
             bind_call(self, node)
 
     def _resolved(self, kind: Kind) -> Kinds:
-        """Return the object of asyncmon that another file has by a dotted name, or the name's kind."""
-        value = self.siblings.value(kind.path) if isinstance(kind, Foreign) else None
-        return one(kind if value is None else Real(value))
+        """Return the kinds of an object that another file has by a dotted name, or the name's kind."""
+        found = self.siblings.kinds(kind.path) if isinstance(kind, Foreign) else NOTHING
+        return found or one(kind)
 
     def assign(self, target: cst.CSTNode, kinds: Kinds) -> None:
         if isinstance(target, cst.Name):

@@ -10,9 +10,9 @@ import libcst as cst
 
 from asyncmon.tf1.port import blocking
 from asyncmon.tf1.port.flow import Flow
-from asyncmon.tf1.port.kinds import Foreign, Kind, Real
+from asyncmon.tf1.port.kinds import Foreign, Instance, Kind, Real, Symbol
 from asyncmon.tf1.port.plan import Planner
-from asyncmon.tf1.port.scopes import Tree
+from asyncmon.tf1.port.scopes import Tree, is_guard
 from asyncmon.tf1.port.siblings import Facts, Siblings
 from asyncmon.tf1.port.threads import Threads
 
@@ -118,7 +118,8 @@ def _facts(planner: Planner) -> Facts:
         blocking=frozenset(f.name.value for f in functions if f in blocks)
         | frozenset(f"{c.name.value}.{f.name.value}" for c, f in methods if f in blocks),
         bases=tuple((c.name.value, base) for c in tree.classes for base in flow.real_bases(c)),
-        values=tuple((name, kind.value) for name, kind in _globals(planner) if isinstance(kind, Real)),
+        values=tuple((name, seen) for name, kind in _globals(planner) if (seen := _outside(kind))),
+        runs=any(not is_guard(tree.top(site)) for site in planner.plan.sites),
     )
     for name, kind in _globals(planner):
         if isinstance(kind, Foreign):
@@ -144,6 +145,13 @@ def _blocks(planner: Planner, call: cst.Call, found: set[cst.CSTNode]) -> bool:
     if kinds and (blocking.why(kinds, call) or any(map(siblings.blocks, paths))):
         return True
     return any(target in found for target in planner.targets(call))
+
+
+def _outside(kind: Kind) -> Kind | None:
+    """Return the kind that an object of a file has in other files; None if they do not follow it."""
+    if isinstance(kind, Instance) and isinstance(kind.of, cst.ClassDef):
+        return Foreign(f"{kind.of.name.value}()", known=False)
+    return kind if isinstance(kind, Real | Instance | Symbol) else None
 
 
 def _globals(planner: Planner) -> list[tuple[str, Kind]]:

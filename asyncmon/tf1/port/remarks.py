@@ -50,6 +50,7 @@ def add_remarks(planner: Planner) -> None:
             _, notes = imports.rewritten(node)
             for text in notes:
                 planner.note(node, text)
+            _imported(planner, node)
         elif isinstance(node, cst.Attribute) and not planner.tree.in_import(node):
             _missing(planner, node)
             _flags(planner, node)
@@ -64,6 +65,18 @@ def add_remarks(planner: Planner) -> None:
             _lock(planner, node)
         if text := python2.why(planner.tree, node) or absent.why(planner.flow, node):
             planner.note(node, text)
+
+
+def _imported(planner: Planner, node: cst.Import | cst.ImportFrom) -> None:
+    """Note imports of files that run a session when they are imported."""
+    names = [] if isinstance(node.names, cst.ImportStar) else [dotted(a.name) for a in node.names]
+    if isinstance(node, cst.ImportFrom):
+        base = "." * len(node.relative) + dotted(node.module)
+        names = [base, *(f"{base}{'' if node.module is None else '.'}{name}" for name in names)]
+    for name in names:
+        if planner.flow.siblings.runs(name):
+            text = "runs a session when it is imported: make that a function, and await it here"
+            planner.note(node, f"`{name}` {text}")
 
 
 def _overrides(planner: Planner, node: cst.ClassDef) -> None:

@@ -107,6 +107,12 @@ class Tree:
             above = self.parent(above)
         return isinstance(above, cst.ImportAlias | cst.ImportFrom)
 
+    def top(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the statement of the module that holds a node."""
+        while (above := self.parent(node)) is not None and above is not self.module:
+            node = above
+        return node
+
     def is_inside(self, node: cst.CSTNode | None, outer: cst.CSTNode) -> bool:
         """Return whether a node is another one, or below it."""
         while node is not None and node is not outer:
@@ -185,6 +191,12 @@ def dotted(node: cst.CSTNode | None) -> str:
         before = dotted(node.value)
         return f"{before}.{node.attr.value}" if before else ""
     return ""
+
+
+def is_guard(node: cst.CSTNode) -> bool:
+    """Return whether a statement is ``if __name__ == "__main__":``."""
+    test = node.test if isinstance(node, cst.If) else None
+    return isinstance(test, cst.Comparison) and dotted(test.left) == "__name__"
 
 
 PROPERTY = frozenset({"property", "cached_property", "setter"})

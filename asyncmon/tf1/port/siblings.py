@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import libcst as cst
 
+from asyncmon.tf1.port.kinds import Foreign, Kind, Kinds
 from asyncmon.tf1.port.scopes import dotted
 
 _UP = 3
@@ -31,8 +31,11 @@ class Facts:
     """Plain functions and methods, as in ``names``, that block a thread."""
     bases: tuple[tuple[str, type], ...] = ()
     """Classes of the file, each with a class of asyncmon that it derives from."""
-    values: tuple[tuple[str, Any], ...] = ()
-    """Modules, classes and functions of asyncmon, by the name that the file gives them."""
+    values: tuple[tuple[str, Kind], ...] = ()
+    """Names of asyncmon and objects, each by the name that the file gives it; ``Foreign("Agent()")``
+    for an object of the file's class ``Agent``."""
+    runs: bool = False
+    """Whether the file awaits when it is imported."""
 
     def of(self, name: str, new: str) -> Facts:
         """Return the facts of one function or class, for a file that imports it by a new name."""
@@ -52,6 +55,7 @@ class Facts:
             self.blocking | other.blocking,
             self.bases + other.bases,
             self.values + other.values,
+            self.runs or other.runs,
         )
 
 
@@ -137,11 +141,20 @@ class Siblings:
             return []
         return [name for name in (*facts.names, *dict(facts.values)) if name.isidentifier()]
 
-    def value(self, path: str) -> Any:
-        """Return the object of asyncmon that a file here has by a dotted name, or None."""
+    def kinds(self, path: str) -> Kinds:
+        """Return the kinds of an object that a file here has by a dotted name, or nothing."""
         module, name = _split(path)
         facts = self.facts(module)
-        return None if facts is None else dict(facts.values).get(name)
+        found = [] if facts is None else [kind for one, kind in facts.values if one == name]
+        return frozenset(
+            Foreign(f"{module}.{kind.path}", known=False) if isinstance(kind, Foreign) else kind
+            for kind in found
+        )
+
+    def runs(self, module: str) -> bool:
+        """Return whether a module is a file here that awaits when it is imported."""
+        facts = self.facts(module)
+        return facts is not None and facts.runs
 
     def imported(self, path: str, name: str) -> Facts:
         """Return the facts that a file has by its import of a dotted name of another file."""

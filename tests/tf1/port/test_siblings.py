@@ -171,3 +171,22 @@ def test_a_method_of_an_unknown_object_is_awaited_by_the_name_of_its_class_or_a_
         ported = port(f"import tensorflow as tf\n{text % name}    {name}.act({args})\n")
         assert (f"await {name}.act({args})" in ported.source.decode()) == awaited, name
         assert [note.line for note in ported.notes] == ([] if awaited else [6])
+
+
+def test_objects_of_other_files_are_followed_and_sessions_at_import_listed(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import tensorflow as tf\nclass Agent(object):\n    def act(self):\n"
+        "        return sess.run(x)\n"
+        "x, agent = tf.constant(3.0), Agent()\nsess = tf.Session()\n"
+        "if __name__ == '__main__':\n    agent.act()\n"
+    )
+    for head, before in (("import net", "net."), ("from net import *", "")):
+        calls = [f"{before}{call}" for call in ("sess.run(1)", "x.eval()", "agent.act()")]
+        ported = port("\n".join([head, *calls, ""]), tmp_path)
+        assert ported.notes == ()
+        assert all(f"await {call}" in ported.source.decode() for call in calls)
+    with (tmp_path / "net.py").open("a") as file:
+        file.write("agent.act()\n")
+    for line in ("import net", "from net import sess", "from . import net"):
+        (note,) = port(f"{line}\n", tmp_path).notes
+        assert (note.line, note.text.startswith(("`net` runs", "`.net` runs"))) == (1, True)
