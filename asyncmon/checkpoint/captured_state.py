@@ -66,7 +66,7 @@ class CapturedState:
         self._members = members_of(SaveableSessionMembers, raw)
         self.number, self.wall_time = next(_numbers), clock.wall()
         self.program = describe(raw)
-        self._snapshot: asyncio.Future[Mapping[str, Any]]
+        self._snapshot: asyncio.Future[Mapping[str, Any]] | None  # None once it is discarded
         if snapshot is not None:
             self._pack()
             self._snapshot = asyncio.get_running_loop().create_future()
@@ -82,16 +82,18 @@ class CapturedState:
 
     async def snapshot(self, *, pull: bool) -> Mapping[str, Any]:
         """Return the snapshot; with ``pull``, fetch the arrays that other processes hold."""
+        assert self._snapshot is not None, "not discarded yet"
         snapshot = await self._snapshot
         holder = members_of(SnapshotMembers, snapshot).holder
         return await holder.pull() if pull and holder is not None else snapshot
 
     def discard(self) -> None:
         """Release the snapshot now or once it is taken. May be called twice."""
-        if self._snapshot.done():
-            _release(self._snapshot)
-        else:
-            self._snapshot.add_done_callback(_release)
+        ordered, self._snapshot = self._snapshot, None
+        if ordered is not None and ordered.done():
+            _release(ordered)
+        elif ordered is not None:
+            ordered.add_done_callback(_release)
 
     def _pack(self) -> None:
         objects, own = stateful_of(self.session), self._own_objects

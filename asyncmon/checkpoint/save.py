@@ -69,6 +69,8 @@ class SaveHandle:
         """Whether the snapshot is taken, so that the session may be closed."""
         self.superseded_by: SaveHandle | None = None
         """The later save that replaced this one while it was pending."""
+        self.follow_up: object = None
+        """What a hook has yet to do for the save, whose queue lists it until this is None again."""
         self.awaited = False
         """Whether any task has awaited the save."""
         self._outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -238,7 +240,9 @@ class Save:
 
 
 class SaveQueue:
-    """Runs the saves of one saver in the order of their submission, one at a time.
+    """The saves of one saver: they run in the order of submission, one at a time.
+
+    A save is listed until it is done, and reported by the hook that follows it, if there is one.
 
     Args:
         write: writes the checkpoint of a save and returns its prefix.
@@ -256,6 +260,10 @@ class SaveQueue:
         """Whether a save is running or pending."""
         return any(not save.task.done() for save in self._saves)
 
+    def followed(self) -> list[SaveHandle]:
+        """Return the saves that a hook has to report, done or not, in order."""
+        return [save.handle for save in self._saves if save.handle.follow_up is not None]
+
     def submit(self, save: Save, *, coalesce: bool = False) -> None:
         """Start a save once all earlier ones are done.
 
@@ -266,7 +274,8 @@ class SaveQueue:
             if pending is not None and self._drop(pending):
                 pending.handle.supersede(save.handle)
         save.task = asyncio.create_task(self._run(save), name=f"save {save.handle.path}")
-        self._saves = [*(one for one in self._saves if not one.task.done()), save]
+        listed = [one for one in self._saves if not one.task.done() or one.handle.follow_up is not None]
+        self._saves = [*listed, save]
 
     async def cancel(self, save: Save) -> None:
         """Cancel a save and wait for the end of its task."""
@@ -285,7 +294,7 @@ class SaveQueue:
         """Wait for all saves without pauses, then call :meth:`raise_if_failed`."""
         self.unthrottle()
         while self.busy:
-            await asyncio.wait([save.task for save in self._saves])
+            await asyncio.wait([save.task for save in self._saves if not save.task.done()])
         self.raise_if_failed()
 
     def raise_if_failed(self) -> None:

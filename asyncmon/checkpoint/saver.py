@@ -263,6 +263,10 @@ class Saver:
         """Whether a save is running or pending."""
         return self._queue.busy
 
+    def followed_saves(self) -> list[SaveHandle]:
+        """Return the saves, done or not, that have a ``follow_up`` of a hook, in order."""
+        return self._queue.followed()
+
     def raise_if_failed(self) -> None:
         """Raise once the error of a failed save that was not awaited."""
         self._queue.raise_if_failed()

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncmon.checkpoint import SaveHandle
+from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.errors import PREEMPTION
 from asyncmon.hooks.hook_support import created_session, log_errors
 from asyncmon.runtime import Coordinator, Session, SessionRunHook
@@ -78,13 +78,13 @@ def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverLis
     return checked
 
 
-class PendingSaves:
-    """The saves in progress, in order, until each is logged and all listeners were called.
+class SaveFollowUp:
+    """Reports the outcome of a hook's saves, in order: log line, event, listeners, errors.
 
-    A recovery cancels the tasks of the replaced session, but no save: the next session takes over
-    pending saves. If such a save fails with an error that sessions recover from, or before its
-    snapshot was taken, its state is lost and a WARNING is logged. No listener is called twice for one
-    checkpoint.
+    The saver's queue lists the saves. One that is not reported when a recovery cancels the tasks of the
+    replaced session is followed up in the next session. If it fails with an error that sessions recover
+    from, or before its snapshot was taken, its state is lost and a WARNING is logged. No listener is
+    called twice for one checkpoint.
 
     ``on_error`` of the hook applies to errors in tasks: with ``"detach"``, :meth:`raise_if_failed`
     raises the error in a method of the hook.
@@ -104,30 +104,30 @@ class PendingSaves:
         self.before_secs = 0.0
         """The duration of the listeners' last ``before_save`` calls."""
         self._seconds: deque[float] = deque(maxlen=5)
-        self._pending: list[_PendingSave] = []
         self._last: asyncio.Task[Any] | None = None
         self._error: Exception | None = None
+        self._saver: Saver | None = None
         self._session: Session
         self._coord: Coordinator
         self._observers: Observers
 
-    def take_over(self, session: Session, coord: Coordinator) -> None:
-        """Take over the pending saves for a new session."""
-        self._session, self._coord, self._last = session, coord, None
+    def take_over(self, saver: Saver, session: Session, coord: Coordinator) -> None:
+        """Follow up the saves of a new session, and those of the previous one."""
+        self._saver, self._session, self._coord, self._last = saver, session, coord, None
         self._observers = created_session(coord).observers
-        for save in self._pending:
-            self._create_task(save)
+        for handle, todo in self._unreported():
+            self._create_task(handle, todo)
 
     async def finish(self, handle: SaveHandle) -> None:
         """Wait for the commit of a save, log it, and call the listeners."""
-        await self._finish(self._add(handle), None)
+        await self._finish(handle, self._add(handle), None)
 
     def follow(self, handle: SaveHandle) -> None:
         """:meth:`finish` in a background task, after the previous saves."""
-        self._create_task(self._add(handle))
+        self._create_task(handle, self._add(handle))
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait until no save is pending, or for ``timeout`` seconds."""
+        """Wait until all saves are reported, or for ``timeout`` seconds."""
         if self._last is not None and not self._last.done():
             await asyncio.wait([self._last], timeout=timeout)
 
@@ -138,30 +138,36 @@ class PendingSaves:
             raise error
 
     def record_committed(self) -> None:
-        """Log the committed pending saves of a closed session, without calls of listeners."""
-        for save in self._pending:
-            if save.handle.done and save.handle.error is None and not save.recorded:
-                with self._span(save) as span:
-                    _describe(save.handle, span)
-                self._record(save)
-        self._pending.clear()
+        """Log the committed saves of a closed session, without calls of listeners."""
+        for handle, todo in self._unreported():
+            if handle.done and handle.error is None and not todo.recorded:
+                with self._span(handle, todo) as span:
+                    _describe(handle, span)
+                self._record(handle, todo)
+            handle.follow_up = None
 
-    def _add(self, handle: SaveHandle) -> _PendingSave:
-        save = _PendingSave(handle, self._session, iter(self._listeners))
-        self._pending.append(save)
-        return save
+    def _add(self, handle: SaveHandle) -> _ToDo:
+        todo = handle.follow_up = _ToDo(self, self._session, iter(self._listeners))
+        return todo
 
-    def _create_task(self, save: _PendingSave) -> None:
-        name = f"CheckpointSaverHook, step {save.handle.step}"
-        self._last = self._coord.create_task(self._finish_in_task, save, self._last, name=name)
+    def _unreported(self) -> list[tuple[SaveHandle, _ToDo]]:
+        found = [] if self._saver is None else self._saver.followed_saves()
+        pairs = [(handle, handle.follow_up) for handle in found]
+        return [(h, todo) for h, todo in pairs if isinstance(todo, _ToDo) and todo.owner is self]
 
-    async def _finish_in_task(self, save: _PendingSave, before: asyncio.Task[Any] | None) -> None:
-        step = save.handle.step
+    def _create_task(self, handle: SaveHandle, todo: _ToDo) -> None:
+        name = f"CheckpointSaverHook, step {handle.step}"
+        self._last = self._coord.create_task(self._finish_in_task, handle, todo, self._last, name=name)
+
+    async def _finish_in_task(
+        self, handle: SaveHandle, todo: _ToDo, before: asyncio.Task[Any] | None
+    ) -> None:
+        step = handle.step
         with log_errors(self._hook, f"the checkpoint of step {step}"):
             try:
-                await self._finish(save, before)
+                await self._finish(handle, todo, before)
             except PREEMPTION as error:
-                if save.handle.error is None or not self._coord.should_stop():
+                if handle.error is None or not self._coord.should_stop():
                     raise
                 # There is no recovery after a stop, and the last checkpoint follows.
                 logger.warning("The checkpoint of step %s failed: %s", step, text_of(error))
@@ -173,57 +179,55 @@ class PendingSaves:
                 )
                 self._error = error
 
-    async def _finish(self, save: _PendingSave, before: asyncio.Task[Any] | None) -> None:
+    async def _finish(self, handle: SaveHandle, todo: _ToDo, before: asyncio.Task[Any] | None) -> None:
         try:
-            if not save.recorded:
-                with self._span(save) as span:
+            if not todo.recorded:
+                with self._span(handle, todo) as span:
                     if before is not None:
                         await asyncio.wait([before])
-                    await save.handle
-                    _describe(save.handle, span)
-            if self._record(save):
-                await self._call_after_save(save)
+                    await handle
+                    _describe(handle, span)
+            if self._record(handle, todo):
+                await self._call_after_save(handle, todo)
         except asyncio.CancelledError:
-            raise  # the save stays pending for the next session
+            raise  # the next session follows the save up
         except BaseException as error:
-            self._pending.remove(save)
+            handle.follow_up = None
             is_lost = isinstance(error, PREEMPTION) or (
-                isinstance(error, Exception) and not save.handle.captured
+                isinstance(error, Exception) and not handle.captured
             )
-            if not is_lost or save.session is self._session:
+            if not is_lost or todo.session is self._session:
                 raise
-            step, why = save.handle.step, text_of(error)  # of a session that was replaced
+            step, why = handle.step, text_of(error)  # of a session that was replaced
             logger.warning("The checkpoint of step %s was lost with its session: %s", step, why)
-            return
-        self._pending.remove(save)
+        handle.follow_up = None
 
-    async def _call_after_save(self, save: _PendingSave) -> None:
-        step = save.handle.step
+    async def _call_after_save(self, handle: SaveHandle, todo: _ToDo) -> None:
+        step = handle.step
         assert step is not None, "known once the save is committed"
         logger.info("Calling checkpoint listeners after saving checkpoint %d...", step)
-        for listener in save.listeners:
+        for listener in todo.listeners:
             with log_errors(self._hook, f"after_save of {listener!r}"):
                 if await listener.after_save(self._session, step):
                     line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
                     logger.info(line, listener)
                     self._coord.request_stop(reason=line % (listener,))
 
-    def _span(self, save: _PendingSave) -> AbstractContextManager[Span]:
-        name = save.handle.path or type(self._hook).__name__
-        attributes = {"step": save.handle.step, "bytes": None}
-        return self._observers.span("save", name, attributes, save.started)
+    def _span(self, handle: SaveHandle, todo: _ToDo) -> AbstractContextManager[Span]:
+        name = handle.path or type(self._hook).__name__
+        attributes = {"step": handle.step, "bytes": None}
+        return self._observers.span("save", name, attributes, todo.started)
 
-    def _record(self, save: _PendingSave) -> bool:
+    def _record(self, handle: SaveHandle, todo: _ToDo) -> bool:
         # Returns False without a checkpoint: the save was superseded or has not ended.
-        handle = save.handle
         if handle.superseded_by is not None or handle.seconds is None:
             return False
-        if not save.recorded:
-            save.recorded = True
+        if not todo.recorded:
+            todo.recorded = True
             logger.info("Saved checkpoint %s in %.3f s.", handle.path, handle.seconds)
             self._seconds.append(self.before_secs + handle.seconds)
             self._hook.end_secs = 2 * max(self._seconds)  # the last save may wait for a previous one
-            if save.session is self._session:  # an evaluated state may be older than the last one
+            if todo.session is self._session:  # an evaluated state may be older than the last one
                 self._hook.saved_step = max(handle.step or 0, self._hook.saved_step or 0)
             event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=handle.path or "")
             self._output.add_session_log(event, handle.step)
@@ -231,10 +235,10 @@ class PendingSaves:
 
 
 @dataclass(slots=True, eq=False)
-class _PendingSave:
-    """A save and the state of its follow-up."""
+class _ToDo:
+    """What is left to do for a save, its ``follow_up``."""
 
-    handle: SaveHandle
+    owner: SaveFollowUp
     session: Session
     """The session whose state is saved."""
     listeners: Iterator[CheckpointSaverListener]

@@ -13,9 +13,10 @@ from typing import Any, cast
 from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory_lock import DirectoryLock
+from asyncmon.checkpoint.saver import WhenBusy
 from asyncmon.errors import PREEMPTION
 from asyncmon.graph import Graph
-from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, PendingSaves, check_listeners
+from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, SaveFollowUp, check_listeners
 from asyncmon.hooks.eval_hook import Evaluations, Metrics
 from asyncmon.hooks.hook_support import created_session, current_graph, log_errors, next_sample
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
@@ -126,7 +127,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._wait_secs = wait_secs
         # an event file cannot lie in an object store
         self._output = SharedWriter(None if "://" in self._directory else self._directory, None)
-        self._saves = PendingSaves(self, self._output, self._listeners)
+        self._saves = SaveFollowUp(self, self._output, self._listeners)
         self._handle: SaveHandle | None = None  # of the last save; None after a restore
         self._saver: Saver
         self._boundary: StepBoundary
@@ -154,7 +155,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._boundary, self._measured = created_session(coord).boundary, None
         if self._evaluation is not None:
             self._save_states_of(self._evaluation)
-        self._saves.take_over(session, coord)
+        self._saves.take_over(self._saver, session, coord)
         self._output.start(step)
         graph = self._graph if self._output.writes and self._save_graph_def else None
         if graph is not None and (writer := self._output.file_writer) is not None:
@@ -220,20 +221,16 @@ class CheckpointSaverHook(SessionRunHook):
         Raises:
             RuntimeError: saves are vetoed.
         """
-        path, last = None, self._handle
+        last = self._handle
         if global_step_of(self, session) == self._schedule.last_step:
-            if last is None:
-                path = self._saver.restored_path
-            elif last.error is None:
-                path = await last
-        while path is None:
-            handle = await self._save_between_steps(session)
-            if handle is None:
-                raise RuntimeError(f"The state is not to be saved: {self._boundary.vetoed}.")
-            path = await handle
-            if path is None:  # skipped because the saver was busy
-                await self._saves.wait()
-        return path
+            if last is None and self._saver.restored_path is not None:
+                return self._saver.restored_path
+            if last is not None and last.error is None and (path := await last) is not None:
+                return path
+        handle = await self._save_between_steps(session, when_busy="wait")
+        if handle is None:
+            raise RuntimeError(f"The state is not to be saved: {self._boundary.vetoed}.")
+        return await handle or self._saver.last_checkpoints[-1]  # None: a later state was saved first
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Wait for pending saves, and release the event file and the directory."""
@@ -252,7 +249,9 @@ class CheckpointSaverHook(SessionRunHook):
         if step != self._schedule.last_step:
             await self._save_between_steps(session)
 
-    async def _save_between_steps(self, session: Session) -> SaveHandle | None:
+    async def _save_between_steps(
+        self, session: Session, when_busy: WhenBusy | None = None
+    ) -> SaveHandle | None:
         if self._is_vetoed():
             return None
         await self._call_before_save(session, global_step_of(self, session))
@@ -265,7 +264,7 @@ class CheckpointSaverHook(SessionRunHook):
         if self._is_vetoed():
             state.discard()
             return None
-        handle = self._start_save(session, state)
+        handle = self._start_save(session, state, when_busy)
         self._saves.follow(handle)
         return handle
 
@@ -282,13 +281,18 @@ class CheckpointSaverHook(SessionRunHook):
             await listener.before_save(session, step)
         self._saves.before_secs = time.perf_counter() - began
 
-    def _start_save(self, session: Session, state: CapturedState | None = None) -> SaveHandle:
+    def _start_save(
+        self,
+        session: Session,
+        state: CapturedState | None = None,
+        when_busy: WhenBusy | None = None,
+    ) -> SaveHandle:
         step = None if state is None else state.step
         if step is None:
             step = global_step_of(self, session)
         metrics = self._metrics_of(step)
         handle = self._saver.start_save(
-            session, self._prefix, global_step=step, metrics=metrics, state=state
+            session, self._prefix, global_step=step, metrics=metrics, state=state, when_busy=when_busy
         )
         self._handle = handle
         self._schedule.done(step)
