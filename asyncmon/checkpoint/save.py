@@ -66,7 +66,8 @@ class SaveHandle:
         self.nbytes: int | None = None
         """The size of the checkpoint's tensor files; None until it is done."""
         self.captured = False
-        """Whether the snapshot is taken, so that the session may be closed."""
+        """Whether the snapshot is taken, and its arrays are here or written, so that the session may be
+        closed."""
         self.superseded_by: SaveHandle | None = None
         """The later save that replaced this one while it was pending."""
         self.follow_up: object = None

@@ -19,7 +19,12 @@ from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.restoring import find_targets, load_entries, no_checkpoint
 from asyncmon.checkpoint.retention import Decision, KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
-from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
+from asyncmon.checkpoint.saveable_session import (
+    SaveableSessionMembers,
+    SnapshotMembers,
+    raw_session,
+    state_spec,
+)
 from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states
 from asyncmon.checkpoint.throttle import Control
@@ -466,8 +471,9 @@ class Saver:
 
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.state.snapshot(pull=not self._claims.has_plain_files(save.directory))
-        save.handle.captured = True
+        save.handle.captured = members_of(SnapshotMembers, snapshot).holder is None
         committed = await in_thread(self._commit, save, snapshot, on_cancel=save.control.stop)
+        save.handle.captured = True
         save.state.discard()  # the arrays are written, so the session may modify them in place
         if committed is None:
             return None

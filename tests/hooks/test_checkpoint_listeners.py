@@ -7,17 +7,21 @@ import contextlib
 import errno
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import google_crc32c
+import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state
-from asyncmon.errors import AbortedError, CancelledError, OpError
+from asyncmon.errors import AbortedError, CancelledError, InvalidArgumentError, OpError
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
 from asyncmon.runtime import ChiefSessionCreator, Scaffold
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import Event, SessionLog, summary_iterator
 from asyncmon.system.files import FileCalls
+from asyncmon.system.snapshot import HeldArray, Snapshot
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
@@ -28,7 +32,6 @@ from asyncmon.testing import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from asyncmon.runtime.protocols import Session
     from tests.hooks.conftest import Train
@@ -423,6 +426,57 @@ async def test_a_save_whose_snapshot_is_lost_with_its_session_is_a_warning(
         assert sess.global_step == 3
     assert any("was lost with its session" in line for line in lines("checkpoint_listeners"))
     assert await saved(tmp_path) == [0, 2, 3]
+
+
+class Elsewhere(ScriptedSession):
+    """Its arrays are in another process, which ends when the session is closed."""
+
+    def __init__(self, script: list[Any], ended: Exception) -> None:
+        super().__init__(script)
+        self.ended, self.is_gone = ended, threading.Event()
+
+    async def snapshot_to_write(self) -> Snapshot:
+        held = {"weights": HeldArray("weights", np.dtype(np.float32), (1 << 20,))}
+        return Snapshot({"global_step": np.asarray(self.global_step), **held}, None, None, self)
+
+    def write_file(
+        self, path: str, header: bytes, arrays: dict[str, Any], control: Any
+    ) -> dict[str, int]:
+        if self.global_step >= 2:
+            assert self.is_gone.wait(60)
+            raise self.ended
+        found = {**arrays, "weights": np.zeros(1 << 20, np.float32)}
+        content = {name: found[name].tobytes() for name in arrays}
+        Path(path).write_bytes(header + b"".join(content.values()))
+        return {name: google_crc32c.value(data) for name, data in content.items()}
+
+    async def close(self) -> None:
+        self.is_gone.set()
+        await super().close()
+
+
+@pytest.mark.parametrize(
+    "ended", [CancelledError("Session has been closed."), InvalidArgumentError("There is no snapshot.")]
+)
+async def test_a_save_whose_arrays_are_lost_with_their_process_is_a_warning(
+    tmp_path: Path, ended: Exception, lines: Lines
+) -> None:
+    """Whatever error the session has for it, also after the snapshot was ordered there."""
+
+    class Program(Preempted):
+        def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
+            script, self.script = self.script, None
+            return ScriptedSession() if script is None else Elsewhere(script, ended)
+
+    scaffold = Scaffold(saver=Saver(max_to_keep=None))
+    creator = ChiefSessionCreator(scaffold, program=Program())
+    hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold, wait_secs=0)
+    async with MonitoredSession(creator, [hook]) as sess:
+        for _ in range(6):
+            await sess.run("train")
+        assert sess.global_step == 3
+    assert any("was lost with its session" in line for line in lines("checkpoint_listeners"))
+    assert (await saved(tmp_path))[-1] == 3
 
 
 async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: Path) -> None:
