@@ -20,12 +20,10 @@ is committed last), :mod:`~asyncmon.checkpoint.tensor_file`
 # isort: off
 from asyncmon.checkpoint.directory import checkpoint_exists, latest_checkpoint, load_checkpoint
 from asyncmon.checkpoint.management import (
-    Inspected, checkpoints_iterator, get_checkpoint_mtimes, list_variables, load_variable,
-    remove_checkpoint, verify, wait_for_new_checkpoint,
+    Inspected, Pruned, checkpoints_iterator, get_checkpoint_mtimes, init_from_checkpoint,
+    list_variables, load_variable, prune, remove_checkpoint, verify, wait_for_new_checkpoint,
 )
-from asyncmon.checkpoint.prune import Pruned, prune
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.restoring import init_from_checkpoint
 from asyncmon.checkpoint.retention import KeepBest
 from asyncmon.checkpoint.save import SaveHandle
 from asyncmon.checkpoint.saveable_session import SaveableSession

@@ -26,25 +26,22 @@ _numbers = itertools.count(1)
 class CapturedState:
     """A snapshot of a session, and the states of its hooks, data sources and other objects.
 
-    :meth:`Saver.capture` returns it. Both are ordered by the constructor. If hooks have not seen the
-    last step yet, their states are taken at the end of its run. If a step is being applied, the
-    snapshot has the state after that step, but the stateful objects returned theirs from before it. In
-    this case both are taken again until their steps agree.
+    Both are ordered by the constructor. If hooks have not seen the last step yet, their states are
+    taken at the end of its run. If a step is being applied, the snapshot has the state after that step,
+    but the stateful objects returned theirs from before it. In this case both are taken again until
+    their steps agree.
 
     Args:
         raw: the raw session.
         own_objects: the stateful objects of the saver.
         session_states: whether to include those of the session.
-        snapshot: an existing snapshot of the current step.
 
     Attributes:
-        session: the raw session.
         number: increases with each capture in this process.
-        wall_time: the time of the capture, in seconds since 1970.
-        program: a description of the program, as JSON values.
         step: the global step when the states were taken, or None.
         states: the states as JSON values, by name; ``arrays`` are the arrays in them. All three are set
             once :meth:`snapshot` returns.
+        is_here: whether no array of the snapshot is in another process, once it is taken.
 
     Raises:
         ValueError: the saver and the session have objects of one name.
@@ -55,36 +52,27 @@ class CapturedState:
     states: Mapping[str, Any] = MappingProxyType({})
     arrays: Mapping[str, Array] = MappingProxyType({})
 
-    def __init__(
-        self,
-        raw: Any,
-        own_objects: StatefulObjects,
-        session_states: bool,
-        snapshot: Mapping[str, Any] | None = None,
-    ) -> None:
+    is_here = False
+
+    def __init__(self, raw: Any, own_objects: StatefulObjects, session_states: bool) -> None:
         self.session, self._own_objects, self._session_states = raw, own_objects, session_states
         self._members = members_of(SaveableSessionMembers, raw)
         self.number, self.wall_time = next(_numbers), clock.wall()
         self.program = describe(raw)
-        self._snapshot: asyncio.Future[Mapping[str, Any]] | None  # None once it is discarded
-        if snapshot is not None:
-            self._pack()
-            self._snapshot = asyncio.get_running_loop().create_future()
-            self._snapshot.set_result(snapshot)
-            return
         ordered, packed = asyncio.ensure_future(order_snapshot(raw)), self._packed()
         may_differ = self.states or stateful_of(raw).boundary is not None
         if packed is not None or (
             may_differ and self.step is not None and not self._members.shares_state
         ):
             ordered = asyncio.ensure_future(self._matching(ordered, packed))
-        self._snapshot = ordered
+        self._snapshot: asyncio.Future[Mapping[str, Any]] | None = ordered  # None once discarded
 
     async def snapshot(self, *, pull: bool) -> Mapping[str, Any]:
         """Return the snapshot; with ``pull``, fetch the arrays that other processes hold."""
         assert self._snapshot is not None, "not discarded yet"
         snapshot = await self._snapshot
         holder = members_of(SnapshotMembers, snapshot).holder
+        self.is_here = holder is None
         return await holder.pull() if pull and holder is not None else snapshot
 
     def discard(self) -> None:

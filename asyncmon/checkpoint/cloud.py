@@ -48,10 +48,7 @@ class ObjectStore:
     def __init__(self, directory: str) -> None:
         self.directory = directory.rstrip("/")
         self._store, self._prefix = resolve(self.directory)
-
-    @property
-    def lock(self) -> DirectoryLock:
-        return DirectoryLock.of(self.directory)
+        self._readers = DirectoryLock.of(self.directory).readers
 
     def content(self, name: str, begins: bytes = b"") -> bytes:
         with _os_errors():
@@ -76,10 +73,10 @@ class ObjectStore:
         return f"{self.directory!r} is in an object store ({self._store})"
 
     def open(self, name: str) -> ObjectFile:
-        return ObjectFile(self._store, self._at(name), self._head(name)["size"], self.lock)
+        return ObjectFile(self._store, self._at(name), self._head(name)["size"], self._readers)
 
     def is_read(self, name: str) -> bool:
-        return self._at(name) in list(self.lock.readers.values())
+        return self._at(name) in list(self._readers.values())
 
     def make(self) -> None:
         """Do nothing: a prefix comes into being with its first object."""
@@ -117,12 +114,12 @@ class ObjectStore:
 class ObjectFile:
     """A tensor file in an object store, read by byte ranges into memory."""
 
-    def __init__(self, store: Any, path: str, size: int, lock: DirectoryLock) -> None:
+    def __init__(self, store: Any, path: str, size: int, readers: dict[object, str]) -> None:
         self.name = path.rpartition("/")[2]
         self.size = size
         self._store = store
         self._path = path
-        self._readers = lock.readers
+        self._readers = readers
         self._key = object()
         self._readers[self._key] = path
 

@@ -85,7 +85,7 @@ def write(store: Store, draft: Draft) -> Manifest:
     """
     name = manifest_name(draft.basename)
     journal = beside(name)
-    lock = store.lock
+    lock = DirectoryLock.of(store.directory)
     parts = tensor_file.plan(draft.arrays, draft.basename, draft.shard_bytes)
     draft.control.left = sum(part.nbytes for part in parts)
     names: list[str] = []
@@ -133,7 +133,7 @@ def write(store: Store, draft: Draft) -> Manifest:
 def remove(store: Store, basename: str) -> bool:
     """Delete a checkpoint. Return False if a reader has it open. Blocking."""
     name = manifest_name(basename)
-    with store.lock.mutex:
+    with DirectoryLock.of(store.directory).mutex:
         files = _files(_manifest(store, name))
         if any(store.is_read(file) for file in files):
             return False
@@ -193,8 +193,9 @@ class Claims:
         store = self.open(directory)
         with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
             store.make()
-            store.lock.acquire(self._holder, self._calls, lambda: clean_up(store))
-        self._locks.add(store.lock)
+            lock = DirectoryLock.of(store.directory)
+            lock.acquire(self._holder, self._calls, lambda: clean_up(store))
+        self._locks.add(lock)
 
     def release(self) -> None:
         """Unlock all directories."""

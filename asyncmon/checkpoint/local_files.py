@@ -7,14 +7,13 @@ files and directories survive a crash of the machine.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import numpy as np
 
-from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.os_errors import describe
 from asyncmon.checkpoint.store import Piece
 from asyncmon.system.files import FileCalls, in_thread, is_file_name
@@ -30,13 +29,11 @@ class LocalFiles:
         self._path = Path(directory)
         self._calls = calls
 
-    @property
-    def lock(self) -> DirectoryLock:
-        return DirectoryLock.of(self.directory)
-
     def content(self, name: str, begins: bytes = b"") -> bytes:
-        with _no_such_file():
+        try:
             return self._calls.content(self._path / name, begins)
+        except NotADirectoryError as error:
+            raise FileNotFoundError(*error.args) from error
 
     def names(self) -> list[str]:
         try:
@@ -97,15 +94,6 @@ class LocalFiles:
         if not is_file_name(name):
             raise ValueError(f"{name!r} is no name of a file in {self.directory!r}.")
         return self._path / name
-
-
-@contextlib.contextmanager
-def _no_such_file() -> Iterator[None]:
-    """Raise FileNotFoundError if the directory is a file."""
-    try:
-        yield
-    except NotADirectoryError as error:
-        raise FileNotFoundError(*error.args) from error
 
 
 class MappedFile:

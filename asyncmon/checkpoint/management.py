@@ -1,14 +1,16 @@
-"""List, await, inspect, verify and remove checkpoints."""
+"""List, await, inspect, verify, load, remove and prune checkpoints."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from asyncmon.checkpoint.commit import remove
+from asyncmon.checkpoint.commit import Claims, remove
+from asyncmon.checkpoint.contents import Facts
 from asyncmon.checkpoint.directory import (
     Finder,
     candidates,
@@ -19,15 +21,25 @@ from asyncmon.checkpoint.directory import (
     main_file,
 )
 from asyncmon.checkpoint.dtypes import Array
-from asyncmon.checkpoint.manifest_reader import Facts
+from asyncmon.checkpoint.locations import own_path, split
 from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.restoring import entry_for, load_entries
+from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.safetensors_file import is_plain
-from asyncmon.checkpoint.saveable_session import RESERVED, SaverMembers
-from asyncmon.checkpoint.state_file import get_checkpoint_state
+from asyncmon.checkpoint.saveable_session import RESERVED, SaverMembers, raw_session, state_spec
+from asyncmon.checkpoint.state_file import (
+    STATE_NAME,
+    get_checkpoint_state,
+    read_state,
+    state_of,
+    write_state,
+)
+from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
-from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.checkpoint.variable_selection import name_of
+from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError
 from asyncmon.system import clock
-from asyncmon.system.files import in_thread
+from asyncmon.system.files import FileCalls, in_thread
 from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
 
@@ -164,6 +176,62 @@ async def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> 
         return await reader.get_tensor(name.removesuffix(":0"))
 
 
+async def init_from_checkpoint(
+    sess: Any,
+    ckpt_dir_or_file: str | os.PathLike[str],
+    assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
+) -> list[str]:
+    """Load the variables in a map from a checkpoint into a session, all or none.
+
+    TF1: same name, but for the default graph and without a session. Call it in a scaffold's
+    ``init_fn``, which runs after the initializers, and only if no checkpoint was restored.
+
+    Args:
+        sess: the session.
+        ckpt_dir_or_file: a checkpoint, or a directory for its newest one; may be TensorFlow's.
+        assignment_map: names in the checkpoint to variables in the session or their names, or a list
+            of such pairs. Names that end with ``/`` are scopes; ``"/"`` is the root scope.
+
+    Returns:
+        The names of the loaded variables.
+
+    Raises:
+        ValueError: the map has no variable, the checkpoint lacks some, or shapes or dtypes differ.
+
+    Example::
+
+        async def init_fn(scaffold, session):
+            await init_from_checkpoint(session, "runs/pretrained", {"encoder/": "model/encoder/"})
+    """
+    raw = raw_session(sess)
+    given = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
+    pairs = [
+        (entry, target if isinstance(target, str) and target.endswith("/") else name_of(target))
+        for entry, target in given
+    ]
+    spec = await state_spec(raw)
+    entries = {name: entry_for(name, pairs) for name in spec.known}
+    targets = {name: (entry, spec.known[name]) for name, entry in entries.items() if entry}
+    unmatched = [target for _, target in pairs if not target.endswith("/") and target not in spec.known]
+    if unmatched or (pairs and not targets):
+        raise ValueError(
+            f"assignment_map {pairs!r} names {unmatched or 'no variable of the session'}; the"
+            f" session has: {', '.join(map(repr, sorted(spec.known)[:20]))}."
+        )
+    async with await load_checkpoint(ckpt_dir_or_file) as reader:
+        shapes = reader.get_variable_to_shape_map()
+        missing = sorted(
+            f"{name} ({entry!r})" for name, (entry, _) in targets.items() if entry not in shapes
+        )
+        if missing:
+            raise ValueError(f"{', '.join(missing)} is not found in {reader.path!r} checkpoint")
+        try:
+            await load_entries(raw, reader, targets, ignore_missing=False, reshape=False)
+        except InvalidArgumentError as error:
+            raise ValueError(error.message) from error
+    return list(targets)
+
+
 class Inspected(NamedTuple):
     """The result of :func:`verify` for one checkpoint."""
 
@@ -243,3 +311,94 @@ async def restore_newest(
     elif state is not None:
         await saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
     return path
+
+
+class Pruned(NamedTuple):
+    """The result of :func:`prune`: checkpoints, oldest first."""
+
+    kept: list[str]
+    deleted: list[str]
+    damaged: list[Inspected]
+    """Damaged checkpoints, which are neither counted nor deleted."""
+
+
+async def prune(
+    checkpoint_dir: str | os.PathLike[str],
+    max_to_keep: int = 5,
+    *,
+    keep_best: KeepBest | None = None,
+    dry_run: bool = False,
+    calls: FileCalls | None = None,
+) -> Pruned:
+    """Keep the newest checkpoints of a directory, and the best ones; delete the others.
+
+    All checkpoints that verify count, including permanent ones (``keep_checkpoint_every_n_hours``). The
+    state file is updated before the first deletion. Checkpoints that a reader has open stay. A
+    cancellation leaves no checkpoint partly deleted.
+
+    Args:
+        checkpoint_dir: a path or URL.
+        max_to_keep: the number of newest checkpoints to keep, at least 1.
+        keep_best: also keep the best checkpoints by a metric.
+        dry_run: only return the checkpoints to delete.
+        calls: the system calls to write with, for tests of crashes.
+
+    Raises:
+        NotFoundError: no checkpoint in the directory verifies.
+        FailedPreconditionError: another process saves there.
+        ValueError: ``max_to_keep`` is below 1, or no checkpoint has the metric of ``keep_best``.
+    """
+    if max_to_keep < 1:
+        raise ValueError(f"max_to_keep is a number of checkpoints, at least 1, got {max_to_keep!r}.")
+    directory = os.fspath(checkpoint_dir)
+    claims = Claims(calls)
+    found = await in_thread(_of_directory, await verify(directory), directory)
+    whole = [
+        Kept(one.path, one.facts.wall_time, one.facts.metrics)
+        for one in found
+        if one.problem is None and one.facts is not None and one.facts.wall_time is not None
+    ]
+    damaged = [one for one in reversed(found) if one.problem is not None]
+    if not whole:
+        others = " but those of TensorFlow" if len(damaged) < len(found) else ""
+        raise NotFoundError(
+            f"There is no valid checkpoint in {directory!r}{others}: nothing is deleted."
+        )
+    metrics = sorted({name for one in whole for name in one.metrics})
+    if keep_best is not None and keep_best.metric not in metrics:
+        raise ValueError(
+            f"No checkpoint in {directory!r} has the metric {keep_best.metric!r}: nothing is deleted."
+            f" The metrics that there are: {', '.join(metrics) or 'none'}."
+        )
+    retention = Retention(max_to_keep, 0.0, math.inf, keep_best)
+    stay, excess, _ = retention.decide(sorted(whole, key=lambda one: one.time))
+    left: list[Kept] = []
+    if excess and not dry_run:
+        try:
+            await in_thread(claims.claim, directory)
+            store = claims.open(directory)
+            await in_thread(_write_state, store, stay, excess)
+            # those that a reader has open
+            left = await in_thread(
+                lambda: [one for one in excess if not remove(store, split(one.path)[1])]
+            )
+        finally:
+            await in_thread(claims.release)
+    deleted = [one.path for one in excess if one not in left]
+    return Pruned([one.path for one in (*left, *stay)], deleted, damaged)
+
+
+def _of_directory(found: Iterable[Inspected], directory: str) -> list[Inspected]:
+    # The state file of a copied directory may list the checkpoints of the original.
+    inside: dict[str | None, Inspected] = {}
+    for one in found:
+        inside.setdefault(own_path(directory, one.path), one)
+    inside.pop(None, None)
+    return list(inside.values())
+
+
+def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> None:
+    before = read_state(store, STATE_NAME)
+    preserved = None if before is None else before.last_preserved_timestamp
+    state = state_of(stay[-1].path, stay, excess, preserved)
+    write_state(store, state, STATE_NAME)

@@ -65,9 +65,7 @@ def read_errors(what: str) -> Iterator[None]:
         raise ResourceExhaustedError(f"{what} cannot be read: there is not enough memory.") from error
     except OSError as error:
         cls = error_class(error) if is_environment(error) else DataLossError
-        name = errno.errorcode.get(error.errno or 0, type(error).__name__)
-        at = f" at {os.fspath(error.filename)!r}" if error.filename is not None else ""
-        raise cls(f"{what} cannot be read: {error.strerror or error} ({name}){at}.") from error
+        raise cls(f"{what} cannot be read: {_text(error)}.") from error
     except Exception as error:
         raise DataLossError(f"{what} is damaged: {error!r}.") from error
 
@@ -88,13 +86,16 @@ def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cls = error_class(error)
-        name = errno.errorcode.get(error.errno or 0, type(error).__name__)
-        at = f" at {os.fspath(error.filename)!r}" if error.filename is not None else ""
-        raise cls(
-            f"{what}: {error.strerror or error} ({name}){at}. It needs a directory in which this"
-            f" process can create, rename and delete files; {found()}."
+        raise error_class(error)(
+            f"{what}: {_text(error)}. It needs a directory in which this process can create, rename and"
+            f" delete files; {found()}."
         ) from error
+
+
+def _text(error: OSError) -> str:
+    name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+    at = f" at {os.fspath(error.filename)!r}" if error.filename is not None else ""
+    return f"{error.strerror or error} ({name}){at}"
 
 
 def describe(path: Path) -> str:

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.contents import Contents, Facts
 from asyncmon.checkpoint.dtypes import Array
-from asyncmon.checkpoint.manifest_reader import Contents, Facts, ManifestContents
+from asyncmon.checkpoint.manifest_reader import ManifestContents
 from asyncmon.checkpoint.os_errors import read_errors
 from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
 from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from asyncmon.checkpoint.directory import load_checkpoint
 from asyncmon.checkpoint.dtypes import Array, is_text
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec, raw_session, state_spec
-from asyncmon.checkpoint.variable_selection import Selection, name_of
+from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec
+from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import InvalidArgumentError, NotFoundError, OpError
 from asyncmon.system.error_text import add_note
 from asyncmon.system.files import in_thread
@@ -121,62 +119,6 @@ def _mismatch_error(path: str, missing: list[str], problems: list[str]) -> OpErr
         "variables, or rename={...} where names have changed. A training session begins in another "
         "checkpoint_dir, and init_from_checkpoint() takes over values."
     )
-
-
-async def init_from_checkpoint(
-    sess: Any,
-    ckpt_dir_or_file: str | os.PathLike[str],
-    assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
-) -> list[str]:
-    """Load the variables in a map from a checkpoint into a session, all or none.
-
-    TF1: same name, but for the default graph and without a session. Call it in a scaffold's
-    ``init_fn``, which runs after the initializers, and only if no checkpoint was restored.
-
-    Args:
-        sess: the session.
-        ckpt_dir_or_file: a checkpoint, or a directory for its newest one; may be TensorFlow's.
-        assignment_map: names in the checkpoint to variables in the session or their names, or a list
-            of such pairs. Names that end with ``/`` are scopes; ``"/"`` is the root scope.
-
-    Returns:
-        The names of the loaded variables.
-
-    Raises:
-        ValueError: the map has no variable, the checkpoint lacks some, or shapes or dtypes differ.
-
-    Example::
-
-        async def init_fn(scaffold, session):
-            await init_from_checkpoint(session, "runs/pretrained", {"encoder/": "model/encoder/"})
-    """
-    raw = raw_session(sess)
-    given = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
-    pairs = [
-        (entry, target if isinstance(target, str) and target.endswith("/") else name_of(target))
-        for entry, target in given
-    ]
-    spec = await state_spec(raw)
-    entries = {name: entry_for(name, pairs) for name in spec.known}
-    targets = {name: (entry, spec.known[name]) for name, entry in entries.items() if entry}
-    unmatched = [target for _, target in pairs if not target.endswith("/") and target not in spec.known]
-    if unmatched or (pairs and not targets):
-        raise ValueError(
-            f"assignment_map {pairs!r} names {unmatched or 'no variable of the session'}; the"
-            f" session has: {', '.join(map(repr, sorted(spec.known)[:20]))}."
-        )
-    async with await load_checkpoint(ckpt_dir_or_file) as reader:
-        shapes = reader.get_variable_to_shape_map()
-        missing = sorted(
-            f"{name} ({entry!r})" for name, (entry, _) in targets.items() if entry not in shapes
-        )
-        if missing:
-            raise ValueError(f"{', '.join(missing)} is not found in {reader.path!r} checkpoint")
-        try:
-            await load_entries(raw, reader, targets, ignore_missing=False, reshape=False)
-        except InvalidArgumentError as error:
-            raise ValueError(error.message) from error
-    return list(targets)
 
 
 def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import safetensors
 
+from asyncmon.checkpoint.contents import Contents, Facts
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
-from asyncmon.checkpoint.manifest_reader import Contents, Facts
 from asyncmon.errors import DataLossError
 from asyncmon.system.files import FileCalls, in_thread
 

@@ -19,12 +19,7 @@ from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.restoring import find_targets, load_entries, no_checkpoint
 from asyncmon.checkpoint.retention import Decision, KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
-from asyncmon.checkpoint.saveable_session import (
-    SaveableSessionMembers,
-    SnapshotMembers,
-    raw_session,
-    state_spec,
-)
+from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states
 from asyncmon.checkpoint.throttle import Control
@@ -212,7 +207,6 @@ class Saver:
         *,
         write_state: bool = True,
         metrics: Mapping[str, float] | None = None,
-        snapshot: Mapping[str, Any] | None = None,
         state: CapturedState | None = None,
         when_busy: WhenBusy | None = None,
     ) -> SaveHandle:
@@ -223,10 +217,10 @@ class Saver:
         next one, which is expected after the time since the last call. With ``when_busy="coalesce"`` at
         most two snapshots exist.
 
-        A given ``snapshot`` of the current step is saved instead of a new one, or a given ``state`` of
-        :meth:`capture`, unless it would be deleted at once, as newer checkpoints exist. In this case
-        the handle gives None. ``when_busy`` is that of the saver by default. Errors are raised by
-        awaiting the handle, or else by the next :meth:`raise_if_failed` or :meth:`drain`.
+        A given ``state`` of :meth:`capture` is saved instead of a new one, unless it would be deleted
+        at once, as newer checkpoints exist. In this case the handle gives None. ``when_busy`` is that
+        of the saver by default. Errors are raised by awaiting the handle, or else by the next
+        :meth:`raise_if_failed` or :meth:`drain`.
         """
         when_busy = when_busy or self._when_busy
         if when_busy == "skip" and self._queue.busy:
@@ -239,24 +233,20 @@ class Saver:
         due = self._last_start + _WRITE_SHARE * (self._last_start - before) if before else None
         self.build()
         given = save_path, global_step, latest_filename, write_state, metrics
-
-        def capture() -> CapturedState:
-            return self.capture(sess, snapshot) if state is None else state
-
-        save = Save(raw_session(sess), *given, self._options, capture, Control(due))
+        save = Save(
+            raw_session(sess), *given, self._options, lambda: state or self.capture(sess), Control(due)
+        )
         self._queue.submit(save, coalesce=when_busy == "coalesce")
         return save.handle
 
-    def capture(self, sess: Any, snapshot: Mapping[str, Any] | None = None) -> CapturedState:
+    def capture(self, sess: Any) -> CapturedState:
         """Order a snapshot and the states of hooks and data, for a later :meth:`start_save`.
-
-        A given ``snapshot`` of the current step is used instead of a new one.
 
         Raises:
             TypeError: ``sess`` is no session, or a state cannot be saved.
             ValueError: the saver and the session have stateful objects of one name.
         """
-        return CapturedState(raw_session(sess), self._own_objects, self._session_states, snapshot)
+        return CapturedState(raw_session(sess), self._own_objects, self._session_states)
 
     @property
     def keep_best(self) -> KeepBest | None:
@@ -471,7 +461,7 @@ class Saver:
 
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.state.snapshot(pull=not self._claims.has_plain_files(save.directory))
-        save.handle.captured = members_of(SnapshotMembers, snapshot).holder is None
+        save.handle.captured = save.state.is_here
         committed = await in_thread(self._commit, save, snapshot, on_cancel=save.control.stop)
         save.handle.captured = True
         save.state.discard()  # the arrays are written, so the session may modify them in place

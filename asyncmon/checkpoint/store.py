@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from asyncmon.checkpoint.directory_lock import DirectoryLock
-from asyncmon.checkpoint.dtypes import Array
+import numpy as np
+from numpy.typing import NDArray
 
 
 class Piece(NamedTuple):
     """Bytes of a file and the checksum of the bytes that were read."""
 
-    data: Array
+    data: NDArray[np.uint8]
     crc32c: str
 
 
@@ -38,10 +38,6 @@ class Store(Protocol):
     """
 
     directory: str
-
-    @property
-    def lock(self) -> DirectoryLock:
-        """The lock of the directory, shared by all savers of this process."""
 
     def content(self, name: str, begins: bytes = b"") -> bytes:
         """Return the content of a small file, or the first bytes of one that begins differently.

@@ -22,8 +22,8 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from asyncmon.checkpoint.contents import Contents, Facts, close_files, open_files, read_main_file
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.manifest_reader import Contents, Facts, close_files, open_files, read_main_file
 from asyncmon.checkpoint.os_errors import is_environment
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, read_bundle

@@ -21,7 +21,7 @@ from asyncmon.protobuf.tf_types import masked
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asyncmon.checkpoint.manifest_reader import Contents
+    from asyncmon.checkpoint.contents import Contents
 
 DATA = Path(__file__).parent / "data"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_bytes())
