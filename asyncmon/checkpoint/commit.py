@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import google_crc32c
+import msgspec
 
 from asyncmon.checkpoint import locations, tensor_file
 from asyncmon.checkpoint.directory_lock import DirectoryLock
@@ -54,13 +55,7 @@ _STATE = "asyncmon.state_file"
 
 
 class Draft(NamedTuple):
-    """A checkpoint to write: its arrays, and a manifest without files and tensors.
-
-    Attributes:
-        path: the prefix of the checkpoint, ``basename`` in the directory of the store.
-        state: name and content of the state file to commit with it; may be empty.
-        holder: writes the tensor files with arrays that other processes hold.
-    """
+    """A checkpoint to write: its arrays, and a manifest without files and tensors."""
 
     path: str
     basename: str
@@ -68,8 +63,8 @@ class Draft(NamedTuple):
     manifest: Manifest
     shard_bytes: int
     control: Control
-    state: Mapping[str, bytes] = MappingProxyType({})
-    holder: Holder | None = None
+    state: Mapping[str, bytes] = MappingProxyType({})  # name and content of the state file, if any
+    holder: Holder | None = None  # writes the files with arrays of other processes
 
 
 def write(store: Store, draft: Draft) -> Manifest:
@@ -184,12 +179,7 @@ class Claims:
         return not locations.is_url(directory) and type(self._calls) is FileCalls
 
     def claim(self, directory: str) -> None:
-        """Make and lock a directory, and clean up after a crash. Blocking.
-
-        Raises:
-            FailedPreconditionError: another process saves there.
-            OpError: the directory cannot be made or written.
-        """
+        """Make and lock a directory, and clean up after a crash. Blocking. Raises OpError."""
         store = self.open(directory)
         with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
             store.make()
@@ -242,12 +232,7 @@ def chunks(
 
 
 def write_part(path: str, part: tensor_file.Part, control: Control) -> dict[str, int]:
-    """Write a tensor file for a saver in another process; return the checksums of its arrays.
-
-    Raises:
-        OpError: the file was not written, and was removed.
-        CancelledError: ``control`` was stopped.
-    """
+    """Write a tensor file for a saver in another process; return the checksums of its arrays."""
     checksums: dict[str, int] = {}
     control.left = part.nbytes
     with op_errors(f"{path!r} was not written", lambda: describe(Path(path).parent)):
@@ -266,7 +251,8 @@ def _complete(
     entries: dict[str, TensorEntry] = {}
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         entries.update(part.entries(number, checksums[name]))
-    return draft.manifest._replace(
+    return msgspec.structs.replace(
+        draft.manifest,
         files=tuple(part.describe(name) for part, name in zip(parts, names, strict=True)),
         tensors={name: entries[name] for name in draft.arrays},
         replaces=tuple(sorted(_files(old))),

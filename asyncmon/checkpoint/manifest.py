@@ -42,13 +42,14 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import google_crc32c
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
 
 from asyncmon.checkpoint.dtypes import Array, Element, element_named
 from asyncmon.errors import DataLossError
@@ -59,7 +60,7 @@ ENDING = ".safetensors"
 """The ending of the names of tensor files."""
 VERSION = 1
 
-_TEXT_DTYPE = r"object|[<|][US]\d+"
+_Size = Annotated[int, Meta(ge=0)]
 OPENING = b'{"crc32c": "'
 """The first bytes of each manifest."""
 _CLOSING = b'", '
@@ -71,21 +72,21 @@ def manifest_name(basename: str) -> str:
     return f"{basename}.json"
 
 
-class TensorFile(NamedTuple):
+class TensorFile(Struct, frozen=True):
     """A tensor file of a checkpoint: its name in the directory, its size and header checksum."""
 
     name: str
-    bytes: int
+    bytes: _Size
     header_crc32c: str
 
 
-class TensorEntry(NamedTuple):
+class TensorEntry(Struct, frozen=True):
     """The position of an array: ``data_offsets`` count from the start of file number ``file``."""
 
     dtype: str
-    shape: tuple[int, ...]
-    file: int
-    data_offsets: tuple[int, int]
+    shape: tuple[_Size, ...]
+    file: _Size
+    data_offsets: tuple[_Size, _Size]
     crc32c: str
 
     @property
@@ -99,22 +100,22 @@ class TensorEntry(NamedTuple):
         return self.data_offsets[1] - self.data_offsets[0]
 
 
-class ShardedEntry(NamedTuple):
+class ShardedEntry(Struct, frozen=True):
     """An array in pieces: names of :attr:`Manifest.tensors`, with their offsets in the array."""
 
-    shape: tuple[int, ...]
-    pieces: Mapping[str, tuple[int, ...]]
+    shape: tuple[_Size, ...]
+    pieces: Mapping[str, tuple[_Size, ...]]
 
 
-class TextEntry(NamedTuple):
+class TextEntry(Struct, frozen=True):
     """An array of strings, kept in the manifest itself."""
 
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: Annotated[str, Meta(pattern=r"^(object|[<|][US]\d+)$")]
+    shape: tuple[_Size, ...]
     values: tuple[Any, ...]
 
 
-class Manifest(NamedTuple):
+class Manifest(Struct, frozen=True):
     """The content of a manifest. The module describes each member."""
 
     checkpoint: str | None = None
@@ -122,11 +123,11 @@ class Manifest(NamedTuple):
     wall_time: float = 0.0
     program: Any = None
     files: tuple[TensorFile, ...] = ()
-    tensors: Mapping[str, TensorEntry] = MappingProxyType({})
-    sharded: Mapping[str, ShardedEntry] = MappingProxyType({})
-    texts: Mapping[str, TextEntry] = MappingProxyType({})
-    stateful: Mapping[str, Any] = MappingProxyType({})
-    metrics: Mapping[str, float] = MappingProxyType({})
+    tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
+    sharded: Mapping[str, ShardedEntry] = field(default_factory=dict)
+    texts: Mapping[str, TextEntry] = field(default_factory=dict)
+    stateful: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     replaces: tuple[str, ...] = ()
 
     @property
@@ -140,28 +141,18 @@ class Manifest(NamedTuple):
         members = {
             "format": FORMAT,
             "version": VERSION,
-            "checkpoint": self.checkpoint,
-            "step": self.step,
-            "wall_time": self.wall_time,
-            "program": self.program,
-            "files": [file._asdict() for file in self.files],
-            "tensors": {name: entry._asdict() for name, entry in self.tensors.items()},
-            "sharded": {name: entry._asdict() for name, entry in self.sharded.items()},
-            "texts": {name: entry._asdict() for name, entry in self.texts.items()},
-            "stateful": dict(self.stateful),
+            **asdict(self),
+            "files": [asdict(file) for file in self.files],
             "metrics": metrics,
-            "replaces": self.replaces,
         }
+        for kind in ("tensors", "sharded", "texts"):
+            members[kind] = {name: asdict(entry) for name, entry in members[kind].items()}
         body = json.dumps(members, allow_nan=False)[1:].encode() + b"\n"
         return b"%b%08x%b%b" % (OPENING, google_crc32c.value(body), _CLOSING, body)
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Manifest:
-        """Return the manifest of a file with this content.
-
-        Args:
-            data: the content.
-            path: the path of the checkpoint, which ends with the name that it must have.
+        """Return the manifest of a file with this content; ``path`` ends with the name it must have.
 
         Raises:
             DataLossError: the content is damaged, of another format or version, or that of a checkpoint
@@ -193,88 +184,50 @@ class Manifest(NamedTuple):
     def _from_members(cls, members: dict[str, Any], basename: str) -> Manifest:
         if (members["format"], members["version"]) != (FORMAT, VERSION):
             raise ValueError(f"it is of format {members['format']!r} version {members['version']!r}")
-        files = tuple(TensorFile(**file) for file in members["files"])
-        for name in (*(file.name for file in files), *members["replaces"]):
+        members.setdefault("stateful", members.get("travellers"))  # in earlier manifests
+        if missing := set(cls.__struct_fields__) - {"checkpoint", "sharded"} - members.keys():
+            raise ValueError(f"it lacks {sorted(missing)}")
+        members["metrics"] = {name: float(value) for name, value in members["metrics"].items()}
+        found = msgspec.convert(members, cls)
+        for name in (*(file.name for file in found.files), *found.replaces):
             if not (is_file_name(name) and name.startswith(basename) and name.endswith(ENDING)):
                 raise ValueError(f"{name!r} is no name of a tensor file of {basename!r}")
-        step, wall_time = members["step"], float(members["wall_time"])
-        if not (step is None or type(step) is int) or not math.isfinite(wall_time):
-            raise ValueError(f"step {step!r} and wall_time {wall_time!r} are no step and time")
-        if not all(type(file.bytes) is int and file.bytes >= 0 for file in files):
-            raise ValueError("a file has no size")
-        tensors = {name: _tensor(entry, files) for name, entry in members["tensors"].items()}
-        sharded = members.get("sharded", {})  # earlier manifests have no such member
-        return cls(
-            checkpoint=members.get("checkpoint"),
-            step=step,
-            wall_time=wall_time,
-            program=members["program"],
-            files=files,
-            tensors=tensors,
-            sharded={name: _sharded(entry, tensors) for name, entry in sharded.items()},
-            texts={name: _text(entry) for name, entry in members["texts"].items()},
-            stateful=dict(members["stateful"] if "stateful" in members else members["travellers"]),
-            metrics={name: float(value) for name, value in members["metrics"].items()},
-            replaces=tuple(members["replaces"]),
-        )
+        if not math.isfinite(found.wall_time):
+            raise ValueError(f"wall_time {found.wall_time!r} is no time")
+        for tensor in found.tensors.values():
+            _check_tensor(tensor, found.files)
+        for sharded in found.sharded.values():
+            _check_pieces(sharded, found.tensors)
+        return found
 
 
-def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntry:
-    start, end = member["data_offsets"]
-    entry = TensorEntry(
-        dtype=member["dtype"],
-        shape=tuple(int(length) for length in member["shape"]),
-        file=member["file"],
-        data_offsets=(int(start), int(end)),
-        crc32c=member["crc32c"],
-    )
-    nbytes = math.prod(entry.shape) * entry.element.size
-    if min(entry.shape, default=0) < 0 or nbytes != entry.nbytes:
+def _check_tensor(entry: TensorEntry, files: Sequence[TensorFile]) -> None:
+    if math.prod(entry.shape) * entry.element.size != entry.nbytes:
         raise ValueError(f"{entry} does not have the bytes that its shape takes")
-    if not 0 <= entry.file < len(files) or not 0 <= start <= end <= files[entry.file].bytes:
+    if entry.file >= len(files) or entry.data_offsets[1] > files[entry.file].bytes:
         raise ValueError(f"{entry} does not lie within its file")
-    return entry
 
 
-def _sharded(member: dict[str, Any], tensors: Mapping[str, TensorEntry]) -> ShardedEntry:
-    shape = tuple(int(length) for length in member["shape"])
-    entry = ShardedEntry(
-        shape, {name: tuple(int(x) for x in offset) for name, offset in member["pieces"].items()}
-    )
-    pieces = [tensors[name] for name in entry.pieces]
+def _check_pieces(entry: ShardedEntry, tensors: Mapping[str, TensorEntry]) -> None:
+    shape, pieces = entry.shape, [tensors[name] for name in entry.pieces]
     fit = all(
         len(piece.shape) == len(shape) == len(offset)
-        and all(0 <= x <= x + n <= m for x, n, m in zip(offset, piece.shape, shape, strict=True))
+        and all(x + n <= m for x, n, m in zip(offset, piece.shape, shape, strict=True))
         for piece, offset in zip(pieces, entry.pieces.values(), strict=True)
     )
     covered = sum(math.prod(piece.shape) for piece in pieces)
     if not fit or len({piece.dtype for piece in pieces}) != 1 or covered != math.prod(shape):
         raise ValueError(f"{entry} is not made of its pieces")
-    return entry
-
-
-def _text(member: dict[str, Any]) -> TextEntry:
-    if not re.fullmatch(_TEXT_DTYPE, member["dtype"]):
-        raise ValueError(f"{member['dtype']!r} is no type of strings")
-    return TextEntry(str(member["dtype"]), tuple(member["shape"]), tuple(member["values"]))
 
 
 def encode_text(array: Array) -> TextEntry:
-    """Return an array of ``str`` or ``bytes`` (dtype object, ``str_`` or ``bytes_``) as an entry.
-
-    Raises:
-        TypeError: an element is neither.
-    """
+    """Return an array of ``str`` or ``bytes`` (dtype object, ``str_`` or ``bytes_``) as an entry."""
     dtype = "object" if array.dtype.kind == "O" else array.dtype.newbyteorder("<").str
     return TextEntry(dtype, array.shape, tuple(_encode(value) for value in array.reshape(-1).tolist()))
 
 
 def decode_text(entry: TextEntry) -> Array:
-    """Return the array of an entry.
-
-    Raises:
-        ValueError: the entry is invalid.
-    """
+    """Return the array of an entry. Raises ValueError for an invalid one."""
     if len(entry.values) != math.prod(entry.shape):
         raise ValueError(f"{len(entry.values)} strings do not fill the shape {list(entry.shape)}")
     dtype = np.dtype(entry.dtype)

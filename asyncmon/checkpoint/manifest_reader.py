@@ -59,12 +59,7 @@ class ManifestContents(Contents):
 
     @classmethod
     async def open(cls, store: Store, basename: str, path: str) -> ManifestContents:
-        """Open a checkpoint and all of its files.
-
-        Raises:
-            NotFoundError: there is no such checkpoint.
-            DataLossError: the manifest is damaged, or a file is missing or of another size.
-        """
+        """Open a checkpoint and all of its files. Raises as :meth:`.CheckpointReader.open`."""
         name = manifest_name(basename)
         data = await read_main_file(store, name, path, OPENING)
         while True:
@@ -118,10 +113,9 @@ class ManifestContents(Contents):
         return {name: found[name] for name in asked}
 
     def _whole(self, name: str, found: Mapping[str, Array]) -> Array:
-        shape, offsets = self._manifest.sharded[name]
-        whole = assembled(
-            shape, self.facts.dtypes[name], {offsets[piece]: found[piece] for piece in offsets}
-        )
+        entry = self._manifest.sharded[name]
+        pieces = {offset: found[piece] for piece, offset in entry.pieces.items()}
+        whole = assembled(entry.shape, self.facts.dtypes[name], pieces)
         whole.flags.writeable = False
         return whole
 
