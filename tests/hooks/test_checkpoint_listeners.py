@@ -307,13 +307,13 @@ async def turns() -> None:
 class Preempted(ScriptedProgram):
     """Sessions of which the first is gone at its fourth run."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Callable[[list[Any]], ScriptedSession] = ScriptedSession) -> None:
         super().__init__()
-        self.script: list[Any] | None = [None, None, None, AbortedError("gone")]
+        self.first: ScriptedSession | None = first([None, None, None, AbortedError("gone")])
 
     def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
-        script, self.script = self.script, None
-        return ScriptedSession(script)
+        first, self.first = self.first, None
+        return first or ScriptedSession()
 
 
 async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | None = None) -> None:
@@ -412,20 +412,19 @@ async def test_a_save_whose_snapshot_is_lost_with_its_session_is_a_warning(
                 self.waiting.set_exception(error)
             await super().close()
 
-    class Program(Preempted):
-        def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
-            script, self.script = self.script, None
-            return ScriptedSession() if script is None else Waiting(script)
+    await lose_a_save(Preempted(Waiting), tmp_path, lines)
 
+
+async def lose_a_save(program: Preempted, folder: Path, lines: Lines) -> None:
     scaffold = Scaffold(saver=Saver(max_to_keep=None))
-    creator = ChiefSessionCreator(scaffold, program=Program(), checkpoint_dir=tmp_path)
-    hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold, wait_secs=0)
+    creator = ChiefSessionCreator(scaffold, program=program, checkpoint_dir=folder)
+    hook = CheckpointSaverHook(folder, save_steps=2, scaffold=scaffold, wait_secs=0)
     async with MonitoredSession(creator, [hook]) as sess:
         for _ in range(6):
             await sess.run("train")
         assert sess.global_step == 3
     assert any("was lost with its session" in line for line in lines("checkpoint_listeners"))
-    assert await saved(tmp_path) == [0, 2, 3]
+    assert await saved(folder) == [0, 2, 3]
 
 
 class Elsewhere(ScriptedSession):
@@ -436,16 +435,14 @@ class Elsewhere(ScriptedSession):
         self.ended, self.is_gone = ended, threading.Event()
 
     async def snapshot_to_write(self) -> Snapshot:
-        held = {"weights": HeldArray("weights", np.dtype(np.float32), (1 << 20,))}
+        held = {"__weights": HeldArray("__weights", np.dtype(np.float32), (1 << 20,))}
         return Snapshot({"global_step": np.asarray(self.global_step), **held}, None, None, self)
 
-    def write_file(
-        self, path: str, header: bytes, arrays: dict[str, Any], control: Any
-    ) -> dict[str, int]:
+    def write_file(self, path: str, header: bytes, arrays: Any, control: Any) -> dict[str, int]:
         if self.global_step >= 2:
             assert self.is_gone.wait(60)
             raise self.ended
-        found = {**arrays, "weights": np.zeros(1 << 20, np.float32)}
+        found = {**arrays, "__weights": np.zeros(1 << 20, np.float32)}
         content = {name: found[name].tobytes() for name in arrays}
         Path(path).write_bytes(header + b"".join(content.values()))
         return {name: google_crc32c.value(data) for name, data in content.items()}
@@ -463,20 +460,7 @@ async def test_a_save_whose_arrays_are_lost_with_their_process_is_a_warning(
 ) -> None:
     """Whatever error the session has for it, also after the snapshot was ordered there."""
 
-    class Program(Preempted):
-        def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
-            script, self.script = self.script, None
-            return ScriptedSession() if script is None else Elsewhere(script, ended)
-
-    scaffold = Scaffold(saver=Saver(max_to_keep=None))
-    creator = ChiefSessionCreator(scaffold, program=Program())
-    hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold, wait_secs=0)
-    async with MonitoredSession(creator, [hook]) as sess:
-        for _ in range(6):
-            await sess.run("train")
-        assert sess.global_step == 3
-    assert any("was lost with its session" in line for line in lines("checkpoint_listeners"))
-    assert (await saved(tmp_path))[-1] == 3
+    await lose_a_save(Preempted(lambda script: Elsewhere(script, ended)), tmp_path, lines)
 
 
 async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: Path) -> None:
