@@ -53,9 +53,6 @@ class CheckpointList:
 
         The first save there reads the file again, as claiming the directory may complete the commit of
         an interrupted save.
-
-        Raises:
-            OSError: the state file or a manifest cannot be read.
         """
         if self._is_set:
             return
@@ -69,10 +66,8 @@ class CheckpointList:
         """Take over the list in the state file before the first save into a directory.
 
         Thus ``max_to_keep`` includes the checkpoints of earlier runs and savers, and pending deletions
-        come first. A list that the user has set stays.
-
-        Raises:
-            OSError: the state file or a manifest cannot be read, and the save would lose their list.
+        come first. A list that the user has set stays. An OSError prevents the save, which would lose
+        the list.
         """
         if store.directory in self._continued:
             return
@@ -103,9 +98,6 @@ class CheckpointList:
         """Return which checkpoints stay after a commit, and the new state file.
 
         A new checkpoint of a state that was captured earlier than others precedes them.
-
-        Raises:
-            RuntimeError: the checkpoint has the path of the state file itself.
         """
         key = locations.split(new.path)
         kept = [one for one in self._in(key[0]) if locations.split(one.path) != key]

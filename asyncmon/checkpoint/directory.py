@@ -152,19 +152,19 @@ def main_files(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def read_entry(store: Store, basename: str, path: str) -> Kept:
-    """Return path, time and metrics of a checkpoint from its manifest. Blocking.
+    """Return path, time and metrics of a checkpoint. Blocking. Raises as :func:`read_manifest`."""
+    manifest = read_manifest(store, basename, path)
+    return Kept(path, manifest.wall_time, manifest.metrics)
+
+
+def read_manifest(store: Store, basename: str, path: str) -> Manifest:
+    """Return the manifest of a checkpoint. Blocking.
 
     Raises:
         FileNotFoundError: there is no such checkpoint.
         DataLossError: the manifest is damaged.
         OpError: it cannot be read in this environment.
     """
-    manifest = read_manifest(store, basename, path)
-    return Kept(path, manifest.wall_time, manifest.metrics)
-
-
-def read_manifest(store: Store, basename: str, path: str) -> Manifest:
-    """Return the manifest of a checkpoint. Blocking. Errors as :func:`read_entry`."""
     with read_errors(f"Checkpoint {path!r}"):
         try:
             return Manifest.decode(store.content(manifest_name(basename), OPENING), path)

@@ -95,7 +95,6 @@ class DirectoryLock:
 
         Raises:
             FailedPreconditionError: another process holds the lock.
-            OSError: the lock file cannot be created.
         """
         with self._changing:
             if not self._is_held():

@@ -48,25 +48,17 @@ class Element(NamedTuple):
 
 
 _ELEMENTS = {
-    name: Element(name, tag, size)
-    for name, tag, size in [
-        ("bool", "BOOL", 1),
-        ("int8", "I8", 1),
-        ("uint8", "U8", 1),
-        ("int16", "I16", 2),
-        ("uint16", "U16", 2),
-        ("int32", "I32", 4),
-        ("uint32", "U32", 4),
-        ("int64", "I64", 8),
-        ("uint64", "U64", 8),
-        ("float16", "F16", 2),
-        ("bfloat16", "BF16", 2),
-        ("float32", "F32", 4),
-        ("float64", "F64", 8),
-        ("float8_e4m3fn", "F8_E4M3", 1),
-        ("float8_e5m2", "F8_E5M2", 1),
-        ("complex64", "C64", 8),
-        ("complex128", "F64", 16),
+    one.name: one
+    for one in [
+        Element("bool", "BOOL", 1),
+        *(Element(f"int{8 * size}", f"I{8 * size}", size) for size in (1, 2, 4, 8)),
+        *(Element(f"uint{8 * size}", f"U{8 * size}", size) for size in (1, 2, 4, 8)),
+        *(Element(f"float{8 * size}", f"F{8 * size}", size) for size in (2, 4, 8)),
+        Element("bfloat16", "BF16", 2),
+        Element("float8_e4m3fn", "F8_E4M3", 1),
+        Element("float8_e5m2", "F8_E5M2", 1),
+        Element("complex64", "C64", 8),
+        Element("complex128", "F64", 16),
     ]
 }
 _FOREIGN = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
@@ -114,11 +106,7 @@ def byte_chunks(array: Array, size: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def decode(data: Array, element: Element, shape: tuple[int, ...]) -> Array:
-    """Return bytes (an array of uint8) as an array of an element type, not copied if possible.
-
-    Raises:
-        ImportError: float8 without ``ml_dtypes``.
-    """
+    """Return bytes (an array of uint8) as an array of an element type, not copied if possible."""
     if element.name == "bfloat16" and _foreign_dtypes() is None:
         wide = np.zeros((data.size // 2, 2), "<u2")
         wide[:, 1] = data.view("<u2")

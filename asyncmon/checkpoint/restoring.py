@@ -47,13 +47,7 @@ def _part_of(whole: tuple[str, Any], name: str, place: Any) -> tuple[str, Any]:
 async def load_entries(
     raw: Any, reader: CheckpointReader, targets: Target, *, ignore_missing: bool, reshape: bool
 ) -> None:
-    """Load entries of a checkpoint into a session, all or none.
-
-    Raises:
-        NotFoundError: entries are missing, and ``ignore_missing`` is false.
-        InvalidArgumentError: entries have other shapes or dtypes.
-        DataLossError: checksums do not match.
-    """
+    """Load entries of a checkpoint into a session, all or none. Raises as :meth:`Saver.restore`."""
     found = await in_thread(_matched, reader, targets, ignore_missing, reshape)
     arrays = await reader.get_tensors(dict.fromkeys(found.values()))
     await raw.load({name: _shaped(arrays[entry], targets[name][1]) for name, entry in found.items()})

@@ -49,12 +49,7 @@ class PlainContents(Contents):
 
     @classmethod
     def open(cls, path: str, name: str, data: bytes | None) -> PlainContents:
-        """Open a local file, or the content of an object. Blocking.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            DataLossError: it is no safetensors file, or is truncated.
-        """
+        """Open a local file, or the content of an object. Blocking."""
         try:
             if data is None:
                 os.close(FileCalls().open_regular(Path(path)))  # the library would wait for a pipe

@@ -130,18 +130,11 @@ class SaveOptions(NamedTuple):
 
 
 class Save:
-    """Makes a checkpoint of a captured state.
+    """Makes a checkpoint of a captured state. Arguments and errors are those of :meth:`Saver.save`.
 
     Args:
-        session: the raw session.
-        save_path, global_step, latest_filename, write_state, metrics: see :meth:`Saver.save`.
-        options: the options of the saver.
         capture: returns the state to save, which the save discards. Called once all else is checked.
         control: throttles and stops the writing.
-
-    Raises:
-        TypeError: ``global_step`` is neither a number nor a variable.
-        ValueError: the name is not possible for a checkpoint or its state file.
     """
 
     def __init__(
@@ -176,14 +169,8 @@ class Save:
         self.state = capture()
 
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
-        """Return the checkpoint to write, or None if it may be empty and is. Blocking.
-
-        Raises:
-            FailedPreconditionError: a variable is not initialized.
-            ValueError: there is nothing to save, or ``global_step`` is no variable of the session.
-            TypeError: values cannot be saved; the error names all of them.
-        """
-        options = self._options
+        """Return the checkpoint to write, or None if it may be empty and is. Blocking."""
+        options, captured = self._options, self.state
         self._check_initialized(snapshot)
         state = options.selection.to_checkpoint(snapshot, _part_of)
         if not state and options.selection.allow_empty:
@@ -193,7 +180,6 @@ class Save:
         if self.handle.path is None:
             self._name_by(self._step_in(snapshot))
         assert self.handle.path is not None, "set by _name_by here or in the constructor"
-        captured = self.state
         arrays, texts, sharded = _by_kind({**state, **captured.arrays})
         members = members_of(SnapshotMembers, snapshot)
         step, holder = members.step, members.holder

@@ -32,6 +32,7 @@ STATE_NAME = "checkpoint"
 
 logger = logging.getLogger(__name__)
 
+_MALFORMED = KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError
 _TEXT_PROTO = r'^(\w+): (?:"((?:[^"\\]|\\.)*)"|(-?[\d.e+-]+))$'
 
 
@@ -177,11 +178,7 @@ def read_state(store: Store, name: str) -> CheckpointState | None:
 
 
 def load_state(store: Store, name: str) -> CheckpointState | None:
-    """Return the content of a state file; None if it is missing or, with a warning, damaged. Blocking.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return the content of a state file; None if it is missing, or damaged (logged). Blocking."""
     try:
         state = _parse(store.content(name))
     except FileNotFoundError:
@@ -189,7 +186,7 @@ def load_state(store: Store, name: str) -> CheckpointState | None:
     except NotRegularFileError as error:
         logger.warning("%s: Checkpoint ignored", error)
         return None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+    except _MALFORMED as error:
         logger.warning("%s: %r: Checkpoint ignored", locations.join(store.directory, name), error)
         return None
     newest = state.model_checkpoint_path
@@ -213,12 +210,7 @@ def state_of(
 
 
 def write_state(store: Store, state: CheckpointState, name: str) -> None:
-    """Replace a state file durably, or leave it unchanged on an error. Blocking.
-
-    Raises:
-        RuntimeError: the checkpoint has the path of the state file itself.
-        OpError: the store fails.
-    """
+    """Replace a state file durably, or leave it unchanged on an error. Blocking."""
     data = encode_state(store.directory, state, name)
     with op_errors(f"{name!r} in {store.directory!r} was not written", store.describe):
         replace_files(store, {name: data})
@@ -254,7 +246,7 @@ def is_state(data: bytes) -> bool:
     """Return whether this is the content of a state file."""
     try:
         return bool(_parse(data).model_checkpoint_path)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+    except _MALFORMED:
         return False
 
 

@@ -72,13 +72,7 @@ class Part(NamedTuple):
 
 
 def plan(arrays: Mapping[str, Array], basename: str, shard_bytes: int) -> list[Part]:
-    """Distribute arrays over tensor files.
-
-    Args:
-        arrays: names to arrays of the types in :mod:`.dtypes`.
-        basename: ``<prefix>-<step>``.
-        shard_bytes: the size of a file with more than one array.
-    """
+    """Distribute arrays over tensor files of about ``shard_bytes``."""
     by_rank: dict[int, dict[str, Array]] = {}
     for name, array in arrays.items():
         by_rank.setdefault(_rank_of(array), {})[name] = array

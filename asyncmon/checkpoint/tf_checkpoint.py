@@ -76,12 +76,7 @@ class BundleContents(Contents):
 
     @classmethod
     async def open(cls, store: Store, basename: str, path: str) -> BundleContents:
-        """Open a checkpoint and all of its files.
-
-        Raises:
-            NotFoundError: there is no such checkpoint.
-            DataLossError: the index is damaged, or a file is missing.
-        """
+        """Open a checkpoint and all of its files. Raises as :meth:`.CheckpointReader.open`."""
         index = index_name(basename)
         data = await read_main_file(store, index, path)
         try:

@@ -36,11 +36,7 @@ class Bundle(NamedTuple):
 
 
 def read_bundle(index: bytes) -> Bundle:
-    """Return the entries of an ``.index`` file.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Return the entries of an ``.index`` file. Raises ValueError for a damaged one."""
     table = read_table(index)
     shards, big_endian = 1, False
     for number, value in _fields(table.pop(b"")) if b"" in table else ():
@@ -135,11 +131,7 @@ _TRAILER = 5
 
 
 def read_table(data: bytes) -> dict[bytes, bytes]:
-    """Return the keys and values of a table.
-
-    Raises:
-        ValueError: the table is damaged.
-    """
+    """Return the keys and values of a table. Raises ValueError for a damaged one."""
     if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
         raise ValueError("it does not end like a table")
     footer = data[-_FOOTER:]
@@ -193,11 +185,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def decompress(data: bytes) -> bytes:
-    """Return the content of a snappy block.
-
-    Raises:
-        ValueError: the block is damaged.
-    """
+    """Return the content of a snappy block. Raises ValueError for a damaged one."""
     expected, at = read_varint(data, 0)
     content = bytearray()
     while at < len(data):

@@ -45,12 +45,7 @@ def _check_variable(variable: Any) -> None:
 
 
 def names_of(variables: Iterable[Any]) -> list[str]:
-    """Return the names of variables in snapshots; the parts of a variable together have one.
-
-    Raises:
-        ValueError: two variables have the same name.
-        TypeError: one is a tensor of another operation.
-    """
+    """Return the names of variables in snapshots; the parts of a variable together have one."""
     owners: dict[str, list[Any]] = {}
     for variable in variables:
         _check_variable(variable)
@@ -79,14 +74,7 @@ def take_variables_from(find: Callable[[], list[str] | None]) -> None:
 
 
 class Selection:
-    """The variables of a saver: names in checkpoints to names in the session, or all.
-
-    Args: see :class:`~asyncmon.checkpoint.Saver`.
-
-    Raises:
-        ValueError: a variable occurs twice, or there is none.
-        TypeError: an element is no variable.
-    """
+    """The variables of a saver: names in checkpoints to names in the session, or all."""
 
     def __init__(
         self, var_list: Iterable[Any] | Mapping[str, Any] | None, defer_build: bool, allow_empty: bool
@@ -99,7 +87,9 @@ class Selection:
         self._parts: dict[str, tuple[str, Any]] = {}  # saved alone: the whole variable, and the place
         if isinstance(var_list, Mapping):
             self._names = {key: self._selected(variable) for key, variable in var_list.items()}
-            _refuse_twice(self._names.values(), "The same saveable will be restored with two names")
+            for name, count in Counter(self._names.values()).items():
+                if count > 1:
+                    raise ValueError(f"The same saveable will be restored with two names: {name}")
         elif var_list is not None:
             if isinstance(var_list, str):
                 raise TypeError(f"var_list must be a list or a dict, not the string {var_list!r}.")
@@ -143,9 +133,6 @@ class Selection:
             state: by name in the session.
             part_of: returns a part of a variable, for that of the whole one, the name and the place of
                 the part: an object with ``var_offset`` and ``var_shape``.
-
-        Raises:
-            NotFoundError: the session lacks a variable.
         """
         if self._names is None:
             return dict(state)
@@ -164,10 +151,8 @@ class Selection:
         """Return the name in the session of a value of a dict, which may be one part of a variable."""
         _check_variable(variable)
         members = members_of(FetchMembers, variable)
-        own, place = (
-            members_of(FetchMembers, members.op).name,
-            getattr(variable, "_save_slice_info", None),
-        )
+        own = members_of(FetchMembers, members.op).name
+        place = getattr(variable, "_save_slice_info", None)
         if place is None or own is None:
             return name_of(variable)
         self._parts[own] = name_of(variable), place
@@ -175,9 +160,3 @@ class Selection:
 
     def _is_reserved(self, name: str) -> bool:
         return self.takes_all and name.startswith(RESERVED)
-
-
-def _refuse_twice(names: Iterable[str], problem: str) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise ValueError(f"{problem}: {name}")

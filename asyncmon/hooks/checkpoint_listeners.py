@@ -64,12 +64,7 @@ class CheckpointSaverListener:
 
 
 def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverListener, ...]:
-    """Return the listeners as a tuple after a check of their methods.
-
-    Raises:
-        TypeError: the argument is not a list, or a listener is a class, or it lacks a method or has one
-            that is not ``async def`` or takes other arguments.
-    """
+    """Return the listeners as a tuple after a check of their methods. Raises TypeError."""
     if listeners is not None and not isinstance(listeners, Iterable):
         raise TypeError(f"listeners must be a list, got {listeners!r}. Write `listeners=[...]`.")
     checked = tuple(listeners or ())
@@ -88,11 +83,6 @@ class SaveFollowUp:
 
     ``on_error`` of the hook applies to errors in tasks: with ``"detach"``, :meth:`raise_if_failed`
     raises the error in a method of the hook.
-
-    Args:
-        hook: the hook that starts the saves.
-        output: the writer of ``CHECKPOINT`` events.
-        listeners: the listeners whose ``after_save`` is called.
     """
 
     def __init__(

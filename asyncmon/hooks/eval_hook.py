@@ -37,12 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Metrics(dict[str, float]):
-    """The metrics of an evaluated state, by name.
-
-    Attributes:
-        evaluation: the hook that evaluated it.
-        step: the global step of the state; None before the first evaluation.
-    """
+    """The metrics of a state, by name, with the hook that evaluated it and its global step."""
 
     def __init__(self, evaluation: Evaluations, step: int | None, values: Mapping[str, float]) -> None:
         super().__init__(values)
@@ -108,9 +103,9 @@ class Evaluations(SessionRunHook):
             await self._output.close()
 
     async def _evaluate_state(self, state: Snapshot, values: Mapping[str, Any] | None = None) -> bool:
-        """Evaluate a state and publish its metrics. Return False if a signal prevents this.
+        """Evaluate a state, or ``values`` in its place, and publish the metrics.
 
-        ``values`` are evaluated in its place, if they are given.
+        Returns False if a signal prevents this.
         """
         if self._stops.shutdown.signalled:
             return False

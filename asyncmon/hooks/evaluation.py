@@ -109,10 +109,7 @@ class Evaluator:
         self._local_init_op: Any = None
 
     def prepare(self) -> None:
-        """Add operations for evaluations to the program. It must not be finalized yet.
-
-        The first evaluation calls it if necessary.
-        """
+        """Add operations for evaluations to the program, which must not be finalized yet."""
         program = self._program = as_program(self._program)
         if self._prepared:
             return
@@ -123,14 +120,7 @@ class Evaluator:
                 self._metrics = {tag: named_tensor(fetch) for tag, fetch in self._metrics.items()}
 
     async def evaluate(self, state: Mapping[str, Any]) -> dict[str, float]:
-        """Return the averaged metrics of a state.
-
-        Args:
-            state: arrays by name. It may have names that the program lacks.
-
-        Raises:
-            NotFoundError: the state lacks variables of the program; the error lists them.
-        """
+        """Return the averaged metrics of a state, which may have names that the program lacks."""
         session = self._session or await self._open()
         wanted = await self._names(session, state)
         missing = sorted(wanted - set(state))

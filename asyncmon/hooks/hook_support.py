@@ -22,12 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
-    """Return an argument as an int.
-
-    Raises:
-        TypeError: it is not a whole number.
-        ValueError: it is less than ``least``.
-    """
+    """Return an argument as an int. Raises TypeError, or ValueError if it is less than ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -38,11 +33,7 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
 
 
 def positive(name: str, value: float) -> float:
-    """Return an argument that must be positive.
-
-    Raises:
-        ValueError: it is not positive.
-    """
+    """Return an argument that must be positive. Raises ValueError."""
     if not value > 0:
         raise ValueError(f"invalid {name}={value!r}: it must be positive.")
     return value
@@ -62,11 +53,7 @@ def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *methods: str) 
 def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
     """Log and suppress an error of the block if ``hook.on_error`` is ``"log"``.
 
-    For one iteration of a background task, which an error would end.
-
-    Args:
-        hook: the hook with the policy.
-        what: a description of the block for the log.
+    For one iteration of a background task, which an error would end. ``what`` describes it in the log.
     """
     try:
         yield
@@ -142,14 +129,10 @@ def current_graph() -> Graph | None:
 
 
 def named_tensor(fetch: Any) -> Any:
-    """Return the tensor of a name; return other fetches unchanged.
+    """Return the tensor of a name; return other fetches, and names of other programs, unchanged.
 
-    A name without an index refers to an operation with one output. Programs other than graphs keep
-    names.
-
-    Raises:
-        KeyError: the graph has no operation or tensor of that name.
-        ValueError: the operation has several outputs, or the fetch belongs to another graph.
+    A name without an index refers to an operation with one output. Raises KeyError for an unknown name,
+    ValueError for an ambiguous one or a fetch of another graph.
     """
     graph = current_graph()
     if graph is None:

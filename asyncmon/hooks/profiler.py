@@ -148,13 +148,8 @@ def chrome_trace(
 ) -> str:
     """Return a trace in the Chrome trace format: a row per thread, a slice per operation.
 
-    An operation that awaits overlaps with other work of its thread, and gets a second row.
-
-    Args:
-        nodes: the operations.
-        title: the name of the process in the trace.
-        inputs: the input names of each operation, to draw the flow of data. None draws none.
-        show_memory: also draw the total of allocated bytes.
+    An operation that awaits overlaps with other work of its thread, and gets a second row. With
+    ``inputs``, the input names of each operation, the flow of data is drawn.
     """
     rows = _rows(nodes)
     names = list(dict.fromkeys(rows))

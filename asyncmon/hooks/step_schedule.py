@@ -16,21 +16,13 @@ from asyncmon.system.error_text import add_note
 
 
 def require_global_step(hook: SessionRunHook) -> None:
-    """Reject a program without a global step. For ``begin``.
-
-    Raises:
-        RuntimeError: the current program has no global step.
-    """
+    """Reject a program without a global step. For ``begin``."""
     if not current_program().has_global_step():
         raise _no_global_step(hook)
 
 
 def global_step_of(hook: SessionRunHook, session: Session) -> int:
-    """Return the committed global step of a session.
-
-    Raises:
-        RuntimeError: it has none.
-    """
+    """Return the committed global step of a session. Raises RuntimeError if it has none."""
     step = session.global_step
     if step is None:
         raise _no_global_step(hook)
@@ -73,10 +65,6 @@ class StepSchedule:
         every_secs: the interval in seconds.
         at_once: whether the first step of a session is due, or the step after one interval.
         both_ways: disable no methods.
-
-    Raises:
-        ValueError: neither or both are given, or the value is not positive.
-        TypeError: ``every_steps`` is not a whole number.
     """
 
     def __init__(
