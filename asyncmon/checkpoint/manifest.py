@@ -143,6 +143,7 @@ class Manifest(Struct, frozen=True):
             "version": VERSION,
             **asdict(self),
             "files": [asdict(file) for file in self.files],
+            "stateful": dict(self.stateful),
             "metrics": metrics,
         }
         for kind in ("tensors", "sharded", "texts"):

@@ -168,6 +168,11 @@ class Save:
             name_of(global_step)  # raises TypeError here and not in the background
         self.state = capture()
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether the save is neither dropped nor done, or is to be reported."""
+        return self.handle.follow_up is not None or not (self.dropped or self.task.done())
+
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
         """Return the checkpoint to write, or None if it may be empty and is. Blocking."""
         options, captured = self._options, self.state
@@ -261,8 +266,7 @@ class SaveQueue:
             if pending is not None and self._drop(pending):
                 pending.handle.supersede(save.handle)
         save.task = asyncio.create_task(self._run(save), name=f"save {save.handle.path}")
-        listed = [one for one in self._saves if not one.task.done() or one.handle.follow_up is not None]
-        self._saves = [*listed, save]
+        self._saves = [*(one for one in self._saves if one.is_listed), save]
 
     async def cancel(self, save: Save) -> None:
         """Cancel a save and wait for the end of its task."""
