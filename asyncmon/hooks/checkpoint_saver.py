@@ -174,7 +174,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         step = step_after(run_values)
-        if not self._schedule.is_due(step) or self._boundary.vetoed is not None:
+        if not self._schedule.is_due(step) or self._is_vetoed():
             return
         await self._saves.wait(self._wait_secs)
         self._saves.follow(await self._save_at(run_context.session, step))
@@ -192,7 +192,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._saver.unthrottle()
         await self._saves.wait()
         is_due = step != self.saved_step or self._has_metrics(step)
-        if is_due and self._boundary.vetoed is None:
+        if is_due and not self._is_vetoed():
             await self._save_last(session, step)
         for listener in self._listeners:
             await listener.end(session, step)
@@ -327,7 +327,7 @@ class CheckpointSaverHook(SessionRunHook):
         assert self._evaluation is not None, "it calls this"
         metrics = self._evaluation.metrics
         step = metrics.step
-        if step is None or self._boundary.vetoed is not None or not self._has_metrics(step):
+        if step is None or self._is_vetoed() or not self._has_metrics(step):
             return False
         await self._call_before_save(session, step)
         if state is None:
@@ -342,7 +342,7 @@ class CheckpointSaverHook(SessionRunHook):
         return True
 
     def _save_measured(self, session: Session, step: int) -> None:
-        if self._has_metrics(step) and self._boundary.vetoed is None:  # unless it was due anyway
+        if self._has_metrics(step) and not self._is_vetoed():  # unless it was due anyway
             self._saves.follow(self._start_save(session))
 
     def _find_saver(self) -> Saver:

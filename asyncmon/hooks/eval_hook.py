@@ -66,7 +66,7 @@ class Evaluations(SessionRunHook):
         self.capture: Callable[[Session], CapturedState]
         """Captures the state of a concurrent evaluation. A hook that saves evaluated states sets this
         and ``save_evaluated``, in each session."""
-        self.save_evaluated: Callable[[Session, CapturedState | None], Awaitable[bool]] | None
+        self.save_evaluated: Callable[[Session, CapturedState | None], Awaitable[bool]]
         """Saves an evaluated state; None stands for the state after this run. Returns whether it takes
         the state over."""
         self.is_open = False
@@ -86,7 +86,7 @@ class Evaluations(SessionRunHook):
 
     async def begin(self) -> None:
         self.is_open = True
-        self.capture, self.save_evaluated = _capture, None
+        self.capture, self.save_evaluated = _capture, _save_nothing
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._output.start(session.global_step)
@@ -269,8 +269,7 @@ class EvalHook(Evaluations):
             self._pending = self._boundary.call_after_run(partial(self._captured, session))
             self._arrived.set()
         else:
-            done = await self._evaluate(await session.snapshot())
-            if done and self.save_evaluated is not None:
+            if await self._evaluate(await session.snapshot()):
                 await self.save_evaluated(session, None)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
@@ -317,8 +316,7 @@ class EvalHook(Evaluations):
         (state, averages), is_taken = captured, False
         try:
             snapshot = cast("Snapshot", await state.snapshot(pull=True))
-            done = await self._evaluate(snapshot, averages, release=False)
-            if done and self.save_evaluated is not None:
+            if await self._evaluate(snapshot, averages, release=False):
                 is_taken = await self.save_evaluated(state.session, state)
         finally:
             if not is_taken:
@@ -395,10 +393,8 @@ class InMemoryEvaluatorHook(Evaluations):
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         self._runs += 1
         session = run_context.session
-        if self._runs % self._every_n_iter == 0:
-            done = await self._evaluate(session)
-            if done and self.save_evaluated is not None:
-                await self.save_evaluated(session, None)
+        if self._runs % self._every_n_iter == 0 and await self._evaluate(session):
+            await self.save_evaluated(session, None)
 
     async def end(self, session: Session) -> None:
         """Evaluate the last state if it was not evaluated yet."""
@@ -413,3 +409,7 @@ class InMemoryEvaluatorHook(Evaluations):
 
 def _capture(session: Session) -> CapturedState:
     return CapturedState(session, StatefulObjects(), session_states=False)
+
+
+async def _save_nothing(_session: Session, _state: CapturedState | None) -> bool:
+    return False

@@ -182,15 +182,18 @@ class JsonlWriter:
                 logger.warning("The oldest lines for %r are dropped: there are too many.", self._path)
 
 
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: json_number(float(number)) for name, number in values.items()}
+
+
 def _plain(value: Value) -> Any:
     match value.WhichOneof("value"):
         case "simple_value":
             return json_number(value.simple_value)
         case "histo":
-            histogram = value.histo
-            mean = histogram.sum / histogram.num if histogram.num else 0.0
-            numbers = {"num": histogram.num, "min": histogram.min, "max": histogram.max, "mean": mean}
-            return {name: json_number(float(number)) for name, number in numbers.items()}
+            one = value.histo
+            mean = one.sum / one.num if one.num else 0.0
+            return _numbers({"num": one.num, "min": one.min, "max": one.max, "mean": mean})
         case "tensor" if value.tensor.string_val:
             texts = [text.decode(errors="replace") for text in value.tensor.string_val]
             return texts[0] if len(texts) == 1 else texts
@@ -199,8 +202,7 @@ def _plain(value: Value) -> Any:
 
 def _plain_logged(value: LoggedValue) -> Any:
     if isinstance(value, np.ndarray):
-        numbers = {"num": value.size, **extent(value)}
-        return {name: json_number(float(number)) for name, number in numbers.items()}
+        return _numbers({"num": value.size, **extent(value)})
     if isinstance(value, Image):
         return None
     return value if isinstance(value, str) else json_number(float(value))

@@ -66,5 +66,4 @@ class TrainingMetricsHook(Evaluations):
         if self._step // self._every_steps > before // self._every_steps:
             means, self._rows = np.mean(self._rows, axis=0).tolist(), []
             await self._publish(self._step, dict(zip(self._fetches, means, strict=True)))
-            if self.save_evaluated is not None:
-                await self.save_evaluated(run_context.session, None)
+            await self.save_evaluated(run_context.session, None)
