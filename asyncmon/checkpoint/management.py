@@ -378,7 +378,7 @@ async def prune(
             await in_thread(claims.claim, directory)
             store = claims.open(directory)
             await in_thread(_write_state, store, stay, excess)
-            # those that a reader has open
+            # a reader has them open
             left = await in_thread(
                 lambda: [one for one in excess if not remove(store, split(one.path)[1])]
             )

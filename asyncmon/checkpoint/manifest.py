@@ -176,7 +176,7 @@ class Manifest(Struct, frozen=True):
                     " directories, or save under the other name"
                 )
             return cls._from_members(members, basename)
-        except Exception as error:  # whatever the content causes
+        except Exception as error:  # the content has caused it
             raise DataLossError(
                 f"The manifest {path!r} is not one of format {FORMAT!r} version {VERSION}: {error!r}."
             ) from error

@@ -98,7 +98,7 @@ class ManifestContents(Contents):
             if name in self._manifest.texts:
                 try:
                     found[name] = decode_text(self._manifest.texts[name])
-                except Exception as error:  # whatever the content causes
+                except Exception as error:  # the content has caused it
                     problems.append(f"{name!r}: {error}")
         reads = []
         for number in range(len(self._files)):

@@ -43,7 +43,7 @@ _ENVIRONMENT = {
 
 
 def is_environment(error: OSError) -> bool:
-    """Return whether an error says nothing about a file: it lies in the process, system or network."""
+    """Return whether the process, the system or the network caused an error, and no file did."""
     return isinstance(error, ConnectionError) or error.errno in _ENVIRONMENT
 
 
@@ -51,8 +51,8 @@ def is_environment(error: OSError) -> bool:
 def read_errors(what: str) -> Iterator[None]:
     """Raise any error of the block, which reads a checkpoint, as an :class:`OpError`.
 
-    An error of the environment has its class of :mod:`asyncmon.errors`. Any other one, whatever its
-    type, is a ``DataLossError``: the content of the files has caused it.
+    An error of the environment has its class of :mod:`asyncmon.errors`. Any other one is a
+    ``DataLossError``: the content of the files has caused it.
 
     Args:
         what: the beginning of the message, as in "Checkpoint 'a/model.ckpt-10'".

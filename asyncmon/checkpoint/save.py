@@ -133,7 +133,7 @@ class Save:
     """Makes a checkpoint of a captured state. Arguments and errors are those of :meth:`Saver.save`.
 
     Args:
-        capture: returns the state to save, which the save discards. Called once all else is checked.
+        capture: returns the state to save, which the save discards. Called after all checks.
         control: throttles and stops the writing.
     """
 

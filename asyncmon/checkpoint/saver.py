@@ -300,7 +300,7 @@ class Saver:
     def add_stateful(self, name: str, obj: Stateful) -> None:
         """Save the state of an object in each checkpoint of this saver, and load it in each restore.
 
-        A monitored session registers its hooks and data sources by itself, for all savers.
+        A monitored session registers its own hooks and data sources, for all savers.
 
         Args:
             name: the name of the state in the checkpoint.

@@ -165,7 +165,7 @@ class StatefulObjects:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
         self.boundary: Boundary | None = None
-        """Tells when the states of hooks belong to a step; None outside a monitored session."""
+        """At which the states of hooks belong to a step; None outside a monitored session."""
 
     @property
     def objects(self) -> Mapping[str, Stateful]:

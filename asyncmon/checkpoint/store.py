@@ -34,7 +34,7 @@ class Store(Protocol):
     """A directory of checkpoints. Names are names of its files, never paths.
 
     All methods block: call them in a thread. Errors are :class:`OSError`; one of an environment that
-    may recover is told from damage by :func:`~asyncmon.checkpoint.os_errors.is_environment`.
+    may recover is distinguished from damage by :func:`~asyncmon.checkpoint.os_errors.is_environment`.
     """
 
     directory: str

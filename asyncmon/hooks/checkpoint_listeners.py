@@ -226,7 +226,7 @@ class SaveFollowUp:
 
 @dataclass(slots=True, eq=False)
 class _ToDo:
-    """What is left to do for a save, its ``follow_up``."""
+    """The pending work for a save, its ``follow_up``."""
 
     owner: SaveFollowUp
     session: Session
