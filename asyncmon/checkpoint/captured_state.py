@@ -51,7 +51,6 @@ class CapturedState:
     step: int | None = None
     states: Mapping[str, Any] = MappingProxyType({})
     arrays: Mapping[str, Array] = MappingProxyType({})
-
     is_here = False
 
     def __init__(self, raw: Any, own_objects: StatefulObjects, session_states: bool) -> None:
@@ -72,8 +71,10 @@ class CapturedState:
         assert self._snapshot is not None, "not discarded yet"
         snapshot = await self._snapshot
         holder = members_of(SnapshotMembers, snapshot).holder
+        if pull and holder is not None:
+            snapshot, holder = await holder.pull(), None
         self.is_here = holder is None
-        return await holder.pull() if pull and holder is not None else snapshot
+        return snapshot
 
     def discard(self) -> None:
         """Release the snapshot now or once it is taken. May be called twice."""
