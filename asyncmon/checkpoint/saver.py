@@ -17,7 +17,7 @@ from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.restoring import find_targets, load_entries, no_checkpoint
-from asyncmon.checkpoint.retention import Decision, KeepBest, Kept, Retention
+from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import STATE_NAME
@@ -462,39 +462,34 @@ class Saver:
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.state.snapshot(pull=not self._claims.has_plain_files(save.directory))
         save.handle.captured = save.state.is_here
-        committed = await in_thread(self._commit, save, snapshot, on_cancel=save.control.stop)
+        manifest = await in_thread(self._commit, save, snapshot, on_cancel=save.control.stop)
         save.handle.captured = True
         save.state.discard()  # the arrays are written, so the session may modify them in place
-        if committed is None:
+        if manifest is None:
             return None
-        manifest, decision = committed
         save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes
-        if decision is not None and decision.excess:
-            await in_thread(self._list.settle, save.directory, decision)
-        elif decision is not None:
-            self._list.settle(save.directory, decision)
         save.handle.seconds = time.perf_counter() - save.began
         return save.handle.path
 
-    def _commit(
-        self, save: Save, snapshot: Mapping[str, Any]
-    ) -> tuple[Manifest, Decision | None] | None:
-        """Write a checkpoint, and return its manifest and which others to delete. Blocking.
+    def _commit(self, save: Save, snapshot: Mapping[str, Any]) -> Manifest | None:
+        """Write a checkpoint, delete others by the retention, and return its manifest. Blocking.
 
         Returns None without a checkpoint: there is nothing to save, or it would be deleted at once.
         """
-        draft, decision = save.draft(snapshot), None
+        draft = save.draft(snapshot)
         if draft is None:
             return None
         self._claims.claim(save.directory)
         store = self._claims.open(save.directory)
         with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
             self._list.continue_list(store, save.state_file)
-        if save.write_state:
-            wall_time, metrics = draft.manifest.wall_time, draft.manifest.metrics
-            one = Kept(draft.path, wall_time, metrics, save.state.number)
-            decision, state = self._list.plan(store, one, save.state_file)
-            if one in decision.excess:  # newer checkpoints exist, and better ones
-                return None
-            draft = draft._replace(state={save.state_file: state})
-        return commit.write(store, draft), decision
+        if not save.write_state:
+            return commit.write(store, draft)
+        wall_time, metrics = draft.manifest.wall_time, draft.manifest.metrics
+        one = Kept(draft.path, wall_time, metrics, save.state.number)
+        decision, state = self._list.plan(store, one, save.state_file)
+        if one in decision.excess:  # newer checkpoints exist, and better ones
+            return None
+        manifest = commit.write(store, draft._replace(state={save.state_file: state}))
+        self._list.settle(save.directory, decision)
+        return manifest

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import numpy as np
 import pytest
 
@@ -354,3 +355,33 @@ def test_a_saver_goes_on_in_another_loop(tmp_path: Path, make_session: Callable[
     for step in (1, 2):
         assert asyncio.run(saver.save(make_session(a=1.0), tmp_path / "m", step))
     assert len(saver.last_checkpoints) == 2
+
+
+@pytest.mark.asyncio
+async def test_a_save_with_its_deletions_is_one_call_in_a_thread(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    """The limiter of the threads shows each call while it runs."""
+
+    class Calls(FileCalls):
+        limiter = anyio.to_thread.current_default_thread_limiter()
+
+        def __init__(self) -> None:
+            self.calls: dict[str, Any] = {}
+
+        def fsync(self, descriptor: int) -> None:
+            self.calls["write"] = self.limiter.statistics().borrowers
+            super().fsync(descriptor)
+
+        def unlink(self, path: Path) -> None:
+            self.calls[path.name] = self.limiter.statistics().borrowers
+            super().unlink(path)
+
+    calls = Calls()
+    saver = Saver(max_to_keep=1, calls=calls)
+    for step in (1, 2):
+        calls.calls.clear()
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    assert {"write", "m-1.safetensors"} <= calls.calls.keys()
+    assert {len(borrowers) for borrowers in calls.calls.values()} == {1}
+    assert len({*calls.calls.values()}) == 1
