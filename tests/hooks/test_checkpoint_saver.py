@@ -7,6 +7,7 @@ import fcntl
 import gc
 import math
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.program import program_scope
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator
+from asyncmon.system.files import FileCalls
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from asyncmon.checkpoint.saver import WhenBusy
     from tests.hooks.conftest import Train
 
     Lasting = Callable[..., Iterable[Any]]
@@ -453,3 +456,29 @@ async def test_the_last_save_is_written_without_pauses(tmp_path: Path) -> None:
     async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
         await sess.run("train")
     assert urgent == [False, True]
+
+
+@pytest.mark.parametrize("when_busy", ["coalesce", "skip", "wait"])
+async def test_a_save_that_is_asked_for_follows_the_one_in_flight(
+    tmp_path: Path, when_busy: WhenBusy
+) -> None:
+    """Whatever the policy, also where saves that become due are skipped or replaced."""
+    is_open = threading.Event()
+
+    class Gate(FileCalls):
+        def fsync(self, descriptor: int) -> None:
+            assert is_open.wait(60)
+            super().fsync(descriptor)
+
+    is_open.set()
+    hook = hook_for(tmp_path, save_steps=2, wait_secs=0, saver=Saver(when_busy=when_busy, calls=Gate()))
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+        is_open.clear()
+        for _ in range(5):
+            await sess.run("train")
+        asked = asyncio.create_task(sess.save())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await sess.run("train")  # due, and not a reason to save a later state
+        is_open.set()
+        assert await asked == f"{tmp_path}/model.ckpt-5"
