@@ -69,9 +69,9 @@ class CheckpointSaverHook(SessionRunHook):
         save_on_cancel: also save the last state when the session is cancelled or interrupted, or when
             a run exceeded the grace period after a stop.
         metrics: the metrics of the checkpoints: a hook that evaluates, such as an
-            :class:`~asyncmon.hooks.EvalHook`, or a function that returns them, called at each save. A
-            checkpoint gets those of its own step only. With a ``keep_best`` of the saver, each
-            evaluated state is also saved with its metrics.
+            :class:`~asyncmon.hooks.EvalHook`, or a function that returns them, called at each save and
+            after a restore. A checkpoint gets those of its own step only. With a ``keep_best`` of the
+            saver, each evaluated state is also saved with its metrics.
         wait_secs: with an interval in steps, the longest time that a run waits for the previous save,
             so that it is not superseded, and for its own save if a listener has an ``after_save``, so
             that a stop takes effect at that step. After that, the saver's ``when_busy`` applies. 0
@@ -122,7 +122,7 @@ class CheckpointSaverHook(SessionRunHook):
         self.ends_on_cancel = save_on_cancel
         self.end_secs = math.inf  # until a save was measured
         self._metrics = metrics
-        self._evaluation = metrics if isinstance(metrics, Evaluations) else None
+        self._evaluation: Evaluations | None = None  # whose states are saved with their metrics
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
         self._wait_secs = wait_secs
         # an event file cannot lie in an object store
@@ -153,8 +153,6 @@ class CheckpointSaverHook(SessionRunHook):
         step = global_step_of(self, session)
         self._saver = self._find_saver()
         self._boundary, self._measured = created_session(coord).boundary, None
-        if self._evaluation is not None:
-            self._save_states_of(self._evaluation)
         self._saves.take_over(self._saver, session, coord)
         self._output.start(step)
         graph = self._graph if self._output.writes and self._save_graph_def else None
@@ -163,6 +161,7 @@ class CheckpointSaverHook(SessionRunHook):
         if self._just_restored(step):
             self._schedule.done(step)
             self._handle, self.saved_step = None, step
+            self._current_metrics()  # evaluations before the first save are captured for it, too
             await self._saver.claim(self._directory)  # rejects a second process before its first save
         else:
             self.saved_step = None
@@ -300,27 +299,28 @@ class CheckpointSaverHook(SessionRunHook):
         return handle
 
     def _metrics_of(self, step: int) -> Mapping[str, float] | None:
-        metrics: Any = self._metrics
-        metrics = metrics.metrics if isinstance(metrics, Evaluations) else metrics and metrics()
+        metrics = self._current_metrics()
         if isinstance(metrics, Metrics):
-            self._save_states_of(metrics.evaluation)
             if metrics.step != step:
                 return None
             self._measured = step
-        return cast("Mapping[str, float] | None", metrics)
+        return metrics
 
-    def _save_states_of(self, evaluation: Evaluations) -> None:
-        """Save the states that a hook evaluates, if the saver keeps the best of them."""
-        if self._saver.keep_best is not None:
-            self._evaluation = evaluation
+    def _current_metrics(self) -> Mapping[str, float] | None:
+        """Return the metrics. If they are evaluated, and the best is kept, save evaluated states."""
+        metrics: Any = self._metrics
+        metrics = metrics.metrics if isinstance(metrics, Evaluations) else metrics and metrics()
+        if isinstance(metrics, Metrics) and self._saver.keep_best is not None:
+            evaluation = self._evaluation = metrics.evaluation
             evaluation.capture, evaluation.save_evaluated = self._saver.capture, self._save_evaluated
+        return cast("Mapping[str, float] | None", metrics)
 
     def _is_vetoed(self) -> bool:
         return self._boundary.vetoed is not None
 
     def _has_metrics(self, step: int) -> bool:
         """Return whether there are metrics of this state that are to be saved and are not."""
-        evaluation = self._evaluation if self._saver.keep_best is not None else None
+        evaluation = self._evaluation
         return evaluation is not None and evaluation.step == step != self._measured
 
     async def _save_evaluated(self, session: Session, state: CapturedState | None) -> bool:

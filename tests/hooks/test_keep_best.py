@@ -26,7 +26,7 @@ from asyncmon.hooks import (
     veto_saving,
 )
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
+from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Scaffold, SessionRunHook
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -116,6 +116,25 @@ async def test_the_evaluated_state_is_saved_with_its_metrics(
     assert state.model_checkpoint_path.endswith("-30")
     steps = [int(path.rpartition("-")[2]) for path in state.all_model_checkpoint_paths]
     assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("metrics", [by_hook, by_function])
+async def test_a_resumed_session_saves_what_was_evaluated_before_its_first_save(
+    tmp_path: Path, metrics: Callable[..., Any]
+) -> None:
+    """Step 13, whose evaluation ends after the save of step 14; with the states of hooks and data."""
+    for last in (8, 17):
+        evaluation = EvalHook("test", every_steps=5)
+        saver = Saver(max_to_keep=1, keep_best=KeepBest("score", mode="min"))
+        hook = CheckpointSaverHook(tmp_path, save_steps=6, saver=saver, metrics=metrics(evaluation))
+        scaffold = Scaffold(saver=saver)
+        creator = ChiefSessionCreator(scaffold, program=program(2.5), checkpoint_dir=tmp_path)
+        async with MonitoredSession(creator, [evaluation, Counting(), hook]) as sess:
+            async for _ in sess.iterate(from_iterable(range(30))):
+                await sess.run("train")
+                if sess.global_step == last:
+                    break
+    assert await check(tmp_path) == {13: 0.0, 17: -1}
 
 
 @pytest.mark.parametrize("inline", ["pausing", "in memory"])
