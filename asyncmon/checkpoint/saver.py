@@ -452,7 +452,7 @@ class Saver:
         self._own_objects.load(states)
         if self._session_states and (keeps or self._sets_step(raw, reader)):
             own = self._own_objects.objects
-            load_states(raw, {name: states[name] for name in states if name not in own})
+            load_states(raw, reader.path, {n: state for n, state in states.items() if n not in own})
         self.restored_path = reader.path
 
     def _sets_step(self, raw: Any, reader: CheckpointReader) -> bool:

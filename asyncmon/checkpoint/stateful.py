@@ -164,6 +164,8 @@ class StatefulObjects:
     def __init__(self) -> None:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
+        self.restored_path: str | None = None
+        """The checkpoint whose global step the session has loaded, by any saver, or None."""
         self.boundary: Boundary | None = None
         """At which the states of hooks belong to a step; None outside a monitored session."""
 
@@ -234,6 +236,8 @@ class StatefulObjects:
         """
         restored = _of_sessions.get(raw)
         _of_sessions.set(raw, self)
+        if restored is not self:
+            self.restored_path = None if restored is None else restored.restored_path
         if restored is None or restored is self:
             return list(self._registered.values())
         self.load(restored._pending)
@@ -282,12 +286,13 @@ def stateful_of(raw: Any) -> StatefulObjects:
     return _of_sessions.get(raw) or StatefulObjects()
 
 
-def load_states(raw: Any, states: Mapping[str, Any]) -> None:
+def load_states(raw: Any, path: str, states: Mapping[str, Any]) -> None:
     """Load the states of a checkpoint that was restored into a raw session."""
     objects = _of_sessions.get(raw)
     if objects is None:
         objects = StatefulObjects()
         _of_sessions.set(raw, objects)
+    objects.restored_path = path
     objects.load(states)
 
 

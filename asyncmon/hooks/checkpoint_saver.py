@@ -14,6 +14,7 @@ from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.saver import WhenBusy
+from asyncmon.checkpoint.stateful import stateful_of
 from asyncmon.errors import PREEMPTION
 from asyncmon.graph import Graph
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, SaveFollowUp, check_listeners
@@ -129,6 +130,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._output = SharedWriter(None if "://" in self._directory else self._directory, None)
         self._saves = SaveFollowUp(self, self._output, self._listeners)
         self._handle: SaveHandle | None = None  # of the last save; None after a restore
+        self._restored_path: str | None = None
         self._saver: Saver
         self._boundary: StepBoundary
         self._graph: Graph | None = None
@@ -158,7 +160,8 @@ class CheckpointSaverHook(SessionRunHook):
         graph = self._graph if self._output.writes and self._save_graph_def else None
         if graph is not None and (writer := self._output.file_writer) is not None:
             writer.add_graph(graph, step)
-        if self._just_restored(step):
+        self._restored_path = stateful_of(session).restored_path or self._saver.restored_path
+        if await self._just_restored(self._restored_path, step):
             self._schedule.done(step)
             self._handle, self.saved_step = None, step
             self._current_metrics()  # evaluations before the first save are captured for it, too
@@ -222,8 +225,8 @@ class CheckpointSaverHook(SessionRunHook):
         """
         last = self._handle
         if global_step_of(self, session) == self._schedule.last_step:
-            if last is None and self._saver.restored_path is not None:
-                return self._saver.restored_path
+            if last is None and self._restored_path is not None:
+                return self._restored_path
             if last is not None and last.error is None and (path := await last) is not None:
                 return path
         handle = await self._save_between_steps(session, when_busy="wait")
@@ -358,12 +361,16 @@ class CheckpointSaverHook(SessionRunHook):
             )
         return saver
 
-    def _just_restored(self, step: int) -> bool:
-        restored = self._saver.restored_path
-        if restored is None:
+    async def _just_restored(self, restored: str | None, step: int) -> bool:
+        if restored is None or not self._is_own(restored, step):
             return False
-        place, _, number = restored.rpartition("-")
-        same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
+        if not self._saver.last_checkpoints:  # another saver has restored it
+            await self._saver.continue_from(self._directory)
         newest = self._saver.last_checkpoints[-1:]  # an older one is saved again as the newest
-        is_newest = not newest or newest[0].rpartition("-")[2] == number
-        return same_place and is_newest and number.isdigit() and int(number) == step
+        return not newest or newest[0].rpartition("-")[2] == restored.rpartition("-")[2]
+
+    def _is_own(self, path: str, step: int) -> bool:
+        """Return whether this is the path of this hook's checkpoint of a step."""
+        place, _, number = path.rpartition("-")
+        same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
+        return same_place and number.isdigit() and int(number) == step

@@ -100,13 +100,17 @@ async def test_hk_ckpt_2_a_fresh_session_is_saved_at_once(tmp_path: Path) -> Non
         assert await saved(tmp_path) == [0]
 
 
-async def test_hk_ckpt_2_what_was_just_restored_is_not_saved_again(tmp_path: Path) -> None:
-    """Also MT-20 and KC-7."""
+@pytest.mark.parametrize("own_saver", [False, True])
+async def test_hk_ckpt_2_what_was_just_restored_is_not_saved_again(
+    tmp_path: Path, own_saver: bool
+) -> None:
+    """Also MT-20 and KC-7; whichever saver has restored it."""
     for expected in ([0, 2, 3], [0, 2, 3, 5, 6]):
         scaffold = Scaffold(saver=Saver(max_to_keep=None))
         creator = ChiefSessionCreator(scaffold, program=ScriptedProgram(), checkpoint_dir=tmp_path)
         before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("model.ckpt-3*")}  # noqa: ASYNC240
-        hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold)
+        given: Any = {"saver": Saver(max_to_keep=None)} if own_saver else {"scaffold": scaffold}
+        hook = CheckpointSaverHook(tmp_path, save_steps=2, **given)
         async with MonitoredSession(creator, [hook]) as sess:
             for _ in range(3):
                 await sess.run("train")
