@@ -123,7 +123,9 @@ def graph_package(module: str) -> str:
     return parts[2] if len(parts) > 2 else "__init__"
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if room(module_name(p)) == "graph"], ids=module_name)
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if room(module_name(p)) == "graph"], ids=module_name
+)
 def test_packages_of_the_graph_import_down(path: Path) -> None:
     here = graph_package(module_name(path))
     for target in imports(path):
