@@ -82,6 +82,12 @@ async def test_interleaved_datasets_may_be_opened_asynchronously() -> None:
         assert [x async for x in data] == ["a", "c", "e", "b", "d", "f"]
 
 
+async def test_what_is_no_dataset_cannot_be_interleaved() -> None:
+    data = from_iterable([1, 2]).interleave(lambda number: number, cycle_length=2)  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="needs an iterable"):
+        await anext(aiter(data))
+
+
 async def test_an_error_in_one_of_several_inputs_closes_all() -> None:
     async def broken(word: str) -> AsyncIterator[str]:
         yield word

@@ -212,6 +212,22 @@ async def test_a_source_that_became_shorter_is_an_error(short: Any) -> None:
         await walk(shorter, 1)
 
 
+@pytest.mark.parametrize(("drop_remainder", "last"), [(False, [[40, 41]]), (True, [])])
+async def test_batches_resume_with_and_without_their_remainder(
+    drop_remainder: bool, last: list[Any]
+) -> None:
+    data = from_iterable(range(42)).batch(10, drop_remainder)
+    await walk(data, 3)
+    position = data.state_dict()
+    resumed = from_iterable(range(42)).batch(10, drop_remainder)
+    resumed.load_state_dict(position)
+    assert await walk(resumed, 99) == [[*range(30, 40)], *last]
+    shorter = from_iterable(range(20)).batch(10, drop_remainder)
+    shorter.load_state_dict(position)
+    with pytest.raises(ValueError, match=r"ended .*: 1 elements"):
+        await walk(shorter, 1)
+
+
 async def test_a_shuffle_over_a_source_that_became_shorter_is_an_error() -> None:
     data = from_iterable(range(3000)).map(int).shuffle(5, seed=1)
     await walk(data, 2900)

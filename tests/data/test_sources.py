@@ -68,6 +68,14 @@ async def test_a_plain_iterable_is_read_in_a_thread() -> None:
     assert name.startswith("reader of from_iterable(")
 
 
+async def test_a_function_that_opens_an_iterable_runs_in_that_thread() -> None:
+    def opened() -> list[str]:
+        return [threading.current_thread().name]
+
+    (name,) = [name async for name in from_iterable(opened)]
+    assert name.startswith("reader of from_iterable(")
+
+
 async def test_what_is_no_iterable_is_refused() -> None:
     with pytest.raises(TypeError, match="needs an iterable"):
         from_iterable(3)  # type: ignore[arg-type]  # the error is the subject
