@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests import forked
 
 BEFORE = """
 import asyncio, sys, threading, time
@@ -38,14 +38,9 @@ class Child:
     def __init__(self, code: str, directory: Path, *options: str) -> None:
         path = directory / "program.py"
         path.write_text(BEFORE + textwrap.dedent(code))
-        self.process = subprocess.Popen(
-            [sys.executable, *options, str(path)],
-            cwd=directory, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        self.process = forked.Process(path, cwd=directory, options=options)
 
     def line(self) -> str:
-        assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def signal(self, *numbers: int) -> None:

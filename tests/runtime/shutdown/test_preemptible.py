@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from asyncmon.checkpoint import latest_checkpoint, load_checkpoint
+from tests import forked
 
 PROGRAM = Path(__file__).parent / "preemptible.py"
 MOMENTS = ["warm-up", "step", "save", "evaluation", "data", "recovery", "close"]
@@ -34,18 +34,17 @@ HANGS = {
 @contextlib.contextmanager
 def program(
     directory: Path, moment: str, host: str = "am.run", hang: str = "no"
-) -> Iterator[subprocess.Popen[str]]:
-    arguments = [sys.executable, str(PROGRAM), str(directory), moment, str(GRACE), host, hang]
-    with subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+) -> Iterator[forked.Process]:
+    arguments = [str(directory), moment, str(GRACE), host, hang]
+    process = forked.Process(PROGRAM, *arguments, cwd=directory)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
-def terminate(process: subprocess.Popen[str]) -> str:
+def terminate(process: forked.Process) -> str:
     """Send SIGTERM; return what is printed until an end in time, with the right status."""
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -64,7 +63,6 @@ def first_step(out: str) -> int | None:
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_sigterm_at_each_moment(tmp_path: Path, moment: str) -> None:
     with program(tmp_path, moment) as process:
-        assert process.stdout is not None
         lines = []
         while f"{moment}\n" not in lines[-1:]:
             lines.append(process.stdout.readline())
@@ -73,7 +71,6 @@ def test_sigterm_at_each_moment(tmp_path: Path, moment: str) -> None:
     step, saved = last_step(log), saved_step(tmp_path)
     assert step in (saved or 0, None)  # a new state that is not saved yet is no loss
     with program(tmp_path, "none") as process:
-        assert process.stdout is not None
         out = "".join(iter(process.stdout.readline, "step\n"))
         terminate(process)
     assert first_step(out) == (saved or 0)
@@ -110,7 +107,6 @@ def test_random_stops_end_as_the_table_says(tmp_path: Path, seed: int) -> None:
     hang = chance.choice(HANGS[host])
     numbers = chance.choices([signal.SIGTERM, signal.SIGINT], k=chance.choice([1, 1, 2]))
     with program(directory, "any", host, hang) as process:
-        assert process.stdout is not None
         head = process.stdout.readline()
         began = time.monotonic()
         for number, wait in zip(
