@@ -202,15 +202,17 @@ async def _stop(process: Process) -> None:
 @contextlib.contextmanager
 def _collected_afterwards() -> Iterator[None]:
     """Collect garbage after the block, because finalizers would run at any time during it."""
-    collects = gc.isenabled()
+    collects, freezes = gc.isenabled(), not gc.get_freeze_count()  # the caller's objects stay frozen
     gc.disable()
-    gc.freeze()
+    if freezes:
+        gc.freeze()
     try:
         yield
     finally:
         with _quiet():
             gc.collect()
-        gc.unfreeze()
+        if freezes:
+            gc.unfreeze()
         if collects:
             gc.enable()
 
