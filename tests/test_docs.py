@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import doc_page
+from tests import doc_page, forked
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,17 +37,16 @@ def cases() -> list[tuple[str, tuple[str, ...]]]:
     ("page", "needs"), [pytest.param(*case, id="+".join([case[0], *case[1]])) for case in cases()]
 )
 def test_the_blocks_run_and_print_what_the_page_shows(
-    page: str, needs: tuple[str, ...], tmp_path: Path
+    page: str, needs: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for package in needs:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", doc_page.__file__, ROOT / page, *needs],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        env={**os.environ, "COLUMNS": "104"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    monkeypatch.setenv("COLUMNS", "104")
+    script = Path(doc_page.__file__)
+    process = forked.Process(script, str(ROOT / page), *needs, cwd=tmp_path, options=("-W", "error"))
+    found = "".join(process.communicate())
+    assert process.returncode == 0, found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -89,12 +87,10 @@ def test_the_program_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path) 
 def run_page(directory: Path, text: str) -> str:
     """Return what is said of a page with this text; nothing where all is right."""
     (directory / "page.md").write_text(text)
-    done = subprocess.run(
-        [sys.executable, doc_page.__file__, "page.md"],
-        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    assert bool(done.returncode) == bool(done.stdout)
-    return done.stdout
+    process = forked.Process(Path(doc_page.__file__), "page.md", cwd=directory)
+    found = "".join(process.communicate())
+    assert bool(process.returncode) == bool(found)
+    return found
 
 
 @pytest.mark.parametrize(

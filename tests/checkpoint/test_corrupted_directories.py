@@ -130,7 +130,7 @@ def damage(directory: Path, dice: random.Random) -> str:
     return f"{file.name} is {file.lstat() if file.is_symlink() or file.exists() else 'missing'}"
 
 
-@pytest.mark.campaign("damage", short=60)
+@pytest.mark.campaign("damage", short=24)
 async def test_the_newest_intact_checkpoint_is_restored(
     tmp_path: Path, make_session: MakeSession, seed: int
 ) -> None:
@@ -171,7 +171,8 @@ async def test_each_wrong_member_is_damage_of_that_checkpoint_alone(
             if found["m-2"].problem is not None:
                 assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-1"), (key, wrong)
                 assert await restored(tmp_path, make_session) == 1, (key, wrong)
-            await look_at(tmp_path)
+            else:
+                await look_at(tmp_path)
 
 
 @pytest.mark.parametrize("where", ["replaces", "files", "journal", "journal's state", "excess"])

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forked
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -70,10 +72,9 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *arguments: str, target: str = "main") -> subprocess.CompletedProcess[str]:
     place = target if ":" in target or not target else f"training.digits:{target}"
-    return subprocess.run(
-        [sys.executable, "-m", "asyncmon", "run", place, *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=40, check=False,
-    )  # fmt: skip
+    process = forked.Process("asyncmon", "run", place, *arguments, cwd=folder)
+    out, err = process.communicate(timeout=40)
+    return subprocess.CompletedProcess(place, process.wait(), out, err)
 
 
 def test_a_function_gets_its_options_and_goes_on_where_it_ended(folder: Path) -> None:

@@ -87,7 +87,7 @@ SOURCES = {"plain": plain, "shuffled": shuffled, "counter": Counter}
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("together", [1, 2])
-@pytest.mark.campaign("recovery", short=6)
+@pytest.mark.campaign("recovery", short=3)
 async def test_each_element_counts_once(
     world: World, tmp_path: Path, source: str, together: int, seed: int
 ) -> None:

@@ -112,7 +112,7 @@ class Program:
             await self.act()
 
 
-@pytest.mark.campaign("cancellation", short=40)
+@pytest.mark.campaign("cancellation", short=16)
 async def test_cancelled_calls_leave_whole_steps(world: World, tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     scaffold = Scaffold(program=world.program, saver=Saver(max_to_keep=2))

@@ -149,14 +149,14 @@ async def ride_out(world: World, directory: Path, seed: int) -> Weather:
     return weather
 
 
-@pytest.mark.campaign("errors", short=12)
+@pytest.mark.campaign("errors", short=5)
 async def test_a_storm_of_errors_leads_to_the_state_of_a_quiet_run(
     world: World, tmp_path: Path, seed: int
 ) -> None:
     await ride_out(world, tmp_path, seed)
 
 
-@pytest.mark.campaign("stops", short=50)
+@pytest.mark.campaign("stops", short=20)
 async def test_stops_from_tasks_and_threads_end_a_session_once(world: World, seed: int) -> None:
     dice = random.Random(seed)
     record = RecordingHook()

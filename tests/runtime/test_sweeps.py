@@ -415,12 +415,12 @@ def sweep(start: Callable[[], Life], way: Any, by_turns: bool, stride: int) -> i
 
 
 def test_cancelled_at_many_awaits(start: Callable[[], Life]) -> None:
-    assert sweep(start, alone, by_turns=False, stride=4) > 100
+    assert sweep(start, alone, by_turns=False, stride=7) > 100
 
 
 @pytest.mark.parametrize("way", WAYS, ids=name)
 def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Life], way: Any) -> None:
-    assert sweep(start, way, by_turns=True, stride=61) > 100
+    assert sweep(start, way, by_turns=True, stride=97) > 100
 
 
 @pytest.mark.slow
@@ -478,7 +478,7 @@ ERRORS = [ValueError, AbortedError, OutOfRangeError]
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_hook_fails_in_many_calls(start: Callable[[], Life], error: type[Exception]) -> None:
-    run(fail_everywhere(start, error, stride=5))
+    run(fail_everywhere(start, error, stride=7))
 
 
 @pytest.mark.slow
