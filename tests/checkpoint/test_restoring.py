@@ -51,8 +51,11 @@ async def test_sa_15_every_mismatch_is_named_before_anything_changes(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     """SA-15, SM-7, KC-16."""
-    path = await saved(tmp_path, make_session, a=np.zeros(3), b=np.zeros(2), c=np.zeros(2))
-    session = make_session(a=np.ones(3), b=np.ones((2, 2)), c=np.ones(2, np.int32), d=1.0, e=1.0)
+    path = await saved(
+        tmp_path, make_session, a=np.zeros(3), b=np.zeros(2), c=np.zeros(2), f=np.float32(0)
+    )
+    other = {"c": np.ones(2, np.int32), "f": np.ones(())}
+    session = make_session(a=np.ones(3), b=np.ones((2, 2)), d=1.0, e=1.0, **other)
     with pytest.raises(NotFoundError) as failed:
         await Saver().restore(session, path)
     text = str(failed.value)
@@ -62,6 +65,7 @@ async def test_sa_15_every_mismatch_is_named_before_anything_changes(
         "'e' is not in the checkpoint",
         "'b' has shape [2] in the checkpoint, but the session needs [2, 2]",
         "'c' has dtype float64 in the checkpoint, but the session needs int32",
+        "'f' has dtype float32 in the checkpoint, but the session needs float64",
     ]:
         assert problem in text
     assert all((value == 1).all() for value in session.state.values())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.hooks import LoopLagHook
-from asyncmon.hooks.loop_lag import running_code
+from asyncmon.hooks.loop_lag import lag_percentiles, running_code
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import FileWriter, summary_iterator
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+async def test_percentiles_are_those_of_all_lags() -> None:
+    assert lag_percentiles(range(1001)) == {"p50": 500, "p95": 950, "p99": 990, "max": 1000}
 
 
 async def test_percentiles_are_logged_and_written(

@@ -45,6 +45,14 @@ async def test_lines_come_one_per_interval_and_at_the_end(train: Train, lasting:
     ]
 
 
+async def test_lines_go_to_the_error_output(
+    train: Train, lasting: Lasting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await train(ProgressHook(line_secs=5), runs=6, session=ScriptedSession(lasting(0.99)))
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[0]) == ("", "training: step 5, 1 steps/s")
+
+
 async def test_without_a_last_step_nothing_is_said_of_the_time_left(
     train: Train, lasting: Lasting
 ) -> None:

@@ -165,6 +165,17 @@ async def test_the_model_is_listed_once_at_the_start(caplog: pytest.LogCaptureFi
     assert short.endswith("| kernel | [1000, 3] | float32 | 12,000 |\n| and 2 more | | | |")
 
 
+async def test_a_recovery_lists_the_model_no_second_time(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "asyncmon.hooks.model_summary")
+    made = am.programs.FunctionProgram({"weight": 1.0})
+    made.step(lambda state: state.update(weight=state["weight"] + 1.0), name="train")
+    hooks = [am.ModelSummaryHook(), am.testing.fail_at_step(2), am.StopAtStepHook(last_step=3)]
+    async with am.MonitoredTrainingSession(program=made, hooks=hooks) as sess:
+        while not sess.should_stop():
+            await sess.run("train")
+    assert len([one for one in caplog.messages if "| variable |" in one]) == 1
+
+
 async def test_a_first_evaluation_comes_before_the_first_step_and_fails_at_once() -> None:
     made = am.programs.FunctionProgram({"weight": 1.0})
     made.step(lambda state: state.update(weight=state["weight"] + 1.0), name="train")
