@@ -238,6 +238,18 @@ async def test_a_restore_does_not_wait_for_a_snapshot_whose_release_was_lost() -
     await other
 
 
+@pytest.mark.asyncio
+async def test_a_snapshot_waits_for_those_of_other_sessions_and_not_for_an_own_one() -> None:
+    barrier = UpdateBarrier(lease_secs=60.0)
+    await barrier.hold("chief.1")  # whose release is lost
+    other = asyncio.create_task(barrier.hold("worker.1"))
+    async with asyncio.timeout(5):
+        await barrier.hold("chief.2")
+    assert not other.done()
+    assert await barrier.release("chief.2")
+    await other
+
+
 @pytest.mark.campaign("cluster", short=1)
 @pytest.mark.asyncio
 async def test_training_outlives_faults(tmp_path: Path, seed: int) -> None:

@@ -59,6 +59,21 @@ async def test_a_remote_session_computes_what_one_of_this_process_does(
 
 
 @pytest.mark.asyncio
+async def test_a_session_of_an_earlier_process_is_not_taken_for_one_with_its_number(
+    channel: InProcessChannel,
+) -> None:
+    _, w, *_ = network()
+    new = InProcessChannel(own_state_service())
+    async with remote_session(channel) as old, remote_session(new) as sess:
+        for each in (old, sess):
+            await each.run(graph.global_variables_initializer())
+        channel.service = new.service
+        with pytest.raises(errors.AbortedError, match="is not here"):
+            await old.run(w)
+        assert (await sess.run(w)).shape == (4, 2)
+
+
+@pytest.mark.asyncio
 async def test_arrays_of_results_are_the_callers_own(channel: InProcessChannel) -> None:
     _, w, *_ = network()
     async with remote_session(channel) as sess:
