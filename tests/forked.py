@@ -146,7 +146,8 @@ if __name__ == "__main__":
 
     import asyncmon
     import asyncmon.checkpoint
-    import asyncmon.programs  # noqa: F401
+    import asyncmon.programs
+    import asyncmon.tf1  # noqa: F401
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     __file__, is_file = _serve(socket.socket(fileno=int(sys.argv[1])))

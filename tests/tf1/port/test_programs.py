@@ -6,8 +6,6 @@ Each of them was run with TensorFlow 2.15 too, and printed what is expected here
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +14,9 @@ pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncm
 pytest.importorskip("absl", reason="tf.app and tf.flags need absl-py: pip install 'asyncmon[tf1]'")
 
 from asyncmon.tf1.port.porting import port
+from tests import forked
 
 PROGRAMS = Path(__file__).parent / "programs"
-ROOT = Path(__file__).parents[3]
 
 EXPECTED = {
     "actor_critic": "result policy [0 1 2] after enough episodes: True",
@@ -74,14 +72,12 @@ def test_a_program_ported_by_the_tool_runs_to_its_end(name: str, tmp_path: Path)
     assert ported.notes == (), "nothing is left to do by hand"
     assert port(ported.source).source == ported.source
     (tmp_path / "new.py").write_bytes(ported.source)
-    ran = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", "new.py"],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert "never awaited" not in ran.stderr
-    assert "Traceback" not in ran.stderr or name in LOGS_ERRORS, ran.stderr
-    lines = ran.stdout.splitlines()
-    assert lines[-1] == EXPECTED[name], ran.stdout
+    options = ("-W", "error::RuntimeWarning")
+    process = forked.Process(tmp_path / "new.py", cwd=tmp_path, options=options)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "never awaited" not in err
+    assert "Traceback" not in err or name in LOGS_ERRORS, err
+    lines = out.splitlines()
+    assert lines[-1] == EXPECTED[name], out
     assert [line for line in ALSO.get(name, []) if not any(line in shown for shown in lines)] == []
