@@ -73,6 +73,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Freeze again after a file whose simulations unfroze it: they end with ``gc.unfreeze()``."""
+    if nextitem is not None and nextitem.path != item.path and not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _new_default_graph() -> Iterator[None]:
     yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -70,13 +69,6 @@ def test_programs_run_side_by_side_and_return_their_results() -> None:
     report = simulate({"a": lambda: ticks(2), "b": lambda: ticks(3)})
     assert report.results == {"a": [1, 2], "b": [1, 2, 3]}
     assert report.ends == {"a": 2, "b": 3}
-
-
-def test_what_was_frozen_before_stays_frozen() -> None:
-    gc.freeze()
-    count = gc.get_freeze_count()
-    simulate({"a": ticks})
-    assert gc.get_freeze_count() >= count
 
 
 def test_a_program_talks_to_a_server_over_the_simulated_network() -> None:

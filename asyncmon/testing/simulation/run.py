@@ -202,17 +202,15 @@ async def _stop(process: Process) -> None:
 @contextlib.contextmanager
 def _collected_afterwards() -> Iterator[None]:
     """Collect garbage after the block, because finalizers would run at any time during it."""
-    collects, freezes = gc.isenabled(), not gc.get_freeze_count()  # the caller's objects stay frozen
+    collects = gc.isenabled()
     gc.disable()
-    if freezes:
-        gc.freeze()
+    gc.freeze()
     try:
         yield
     finally:
         with _quiet():
             gc.collect()
-        if freezes:
-            gc.unfreeze()
+        gc.unfreeze()
         if collects:
             gc.enable()
 
