@@ -9,7 +9,10 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from asyncmon import graph
-from asyncmon.graph import *
+from asyncmon.graph import assert_global_step as assert_global_step
+from asyncmon.graph import create_global_step as create_global_step
+from asyncmon.graph import get_global_step as get_global_step
+from asyncmon.graph import get_or_create_global_step as get_or_create_global_step
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Scope = Mapping[Any, Mapping[str, Any]]
