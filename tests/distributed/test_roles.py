@@ -94,19 +94,18 @@ async def test_a_stop_of_one_reaches_all_and_the_chief_leaves_last(
 async def test_a_chief_that_recovers_keeps_the_steps_of_others_and_learns_of_their_stop(
     cluster: InProcessCluster, tmp_path: Path
 ) -> None:
-    ended = asyncio.Event()
+    running, ended = asyncio.Event(), asyncio.Event()
 
     class Breaks(am.SessionRunHook):
-        broken = False
-
         async def after_run(self, run_context: Any, run_values: Any) -> None:
-            if not self.broken:
-                self.broken = True
+            if not running.is_set():
+                running.set()
                 await ended.wait()
                 await wait_all_tasks_blocked()  # the chief knows of the stop
                 raise errors.UnavailableError("cut off")
 
     async def other() -> None:
+        await running.wait()
         await work(*session(cluster, 1, add, hooks=[am.StopAtStepHook(last_step=40)]))
         ended.set()
 
