@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as fast what starts no process and is no campaign."""
     for item in items:
         module = getattr(item, "module", None)
-        if item.path.stem not in LONG and not {"subprocess", "browser"} & vars(module).keys():
+        if item.path.stem not in LONG and not {"subprocess", "browser", "forked"} & vars(module).keys():
             item.add_marker("fast")
 
 

@@ -226,6 +226,8 @@ class ReaderSpec:
         return run.resources.get(self.name) or run.resource(self.name, self._make)
 
     def _make(self) -> _Reader:
+        if self.kind not in _FORMATS:  # a client's graph may have any
+            raise InvalidArgumentError(f"Reader kind {self.kind!r} is not one of {list(_FORMATS)}.")
         records, one_each = _FORMATS[self.kind]
         return _Reader(lambda path: records(path, *self.options), one_each)
 

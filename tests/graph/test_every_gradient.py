@@ -290,6 +290,7 @@ def test_every_op_with_a_gradient_has_a_case() -> None:
         seen |= _types(fixed, *arrays)
     seen |= _types(_twice, MATRIX)
     seen.add("ReadVariable")  # the test above
+    seen |= {"ResizeImages", "ResizeImagesGradient"}  # of float32, see tests/tf1/test_image.py
     seen |= {"AsyncIf", "AsyncWhile", "AsyncScan"}  # rules of If, While, Scan
     none = (NOT_DIFFERENTIABLE, ZERO)
     differentiable = {name for name, op in TABLE.items() if op.gradient not in none}

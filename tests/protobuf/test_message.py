@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asyncmon.protobuf.step_stats import DeviceStepStats
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.proto import event_pb2
 
 from asyncmon.protobuf import WireError, integer, string
+from asyncmon.protobuf.run_options import DeviceStepStats
 from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.summary import Event, HistogramProto, SessionLog, Summary, SummaryMetadata
 from asyncmon.summary.events import PluginData, TaggedRunMetadata

@@ -29,11 +29,13 @@ async def run(fetches: Any) -> Any:
 async def test_the_gradient_of_a_resize_is_its_transpose(method: int, size: Any, align: bool) -> None:
     images = tf.constant(REALS)
     new = tf.image.resize_images(images, size, method, align)
-    weights = rng.normal(size=(2, *size, 3)).astype(np.float32)
+    weights = tf.constant(rng.normal(size=(2, *size, 3)).astype(np.float32))
     (back,) = tf.gradients(new, images, weights)
-    forward, backward = await run([tf.reduce_sum(new * weights), tf.reduce_sum(back * images)])
+    (again,) = tf.gradients(back, weights, images)
+    sums = [tf.reduce_sum(x) for x in (new * weights, back * images, again * weights)]
+    forward, backward, twice = await run(sums)
     assert back.shape == images.shape
-    np.testing.assert_allclose(forward, backward, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([backward, twice], forward, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("x", [ONE, BATCH])

@@ -105,5 +105,10 @@ def _gradient(op: g.Operation, grad: g.Tensor) -> list[Any]:
     return [g.create_op("ResizeImagesGradient", (grad, op.inputs[0]), op.attrs), None]
 
 
+def _back_gradient(op: g.Operation, grad: g.Tensor) -> list[Any]:
+    size = g.shape(op.inputs[0])[-3:-1]
+    return [g.create_op("ResizeImages", (grad, size), op.attrs), None]
+
+
 g.register(g.OpDef("ResizeImages", _resize, _resize_rule, _gradient))
-g.register(g.OpDef("ResizeImagesGradient", _resize_back, _back_rule))
+g.register(g.OpDef("ResizeImagesGradient", _resize_back, _back_rule, _back_gradient))
