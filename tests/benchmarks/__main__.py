@@ -112,8 +112,8 @@ def write_page(everything: list[tuple[Row, str]], secs: float) -> None:
     lines = [
         "# Benchmarks",
         "",
-        f"One run of `python -m tests.benchmarks --peers --docs`, {secs / 60:.0f} minutes, on "
-        f"{on['cores']} cores of {on['processor']} ({on['system']}), Python {on['python']}.",
+        f"One run of `python -m tests.benchmarks {' '.join(sys.argv[1:])}`, {secs / 60:.0f} minutes, "
+        f"on {on['cores']} cores of {on['processor']} ({on['system']}), Python {on['python']}.",
         "Versions: " + ", ".join(f"{name} {on[name]}" for name in PACKAGES) + ".",
         "",
         f"{sum(met)} of {len(met)} rows with a limit are met. A ratio is our time over the peer's in "
