@@ -13,7 +13,7 @@ import numpy as np
 import asyncmon as am
 from asyncmon import graph as g
 
-LAST_STEP = 1000
+LAST_STEP = 1800
 
 
 def report(**values: Any) -> None:
