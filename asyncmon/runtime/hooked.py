@@ -230,10 +230,9 @@ class Hooked:
 
 
 def _run_nowait_of(raw: Any) -> Callable[[Any, Any], tuple[Any] | None] | None:
-    """Return the ``run_nowait`` of a session, unless a subclass or a wrapper overrides ``run``."""
+    """Return the ``run_nowait`` of a session, unless it is that of an object that this one wraps."""
     owner = next((cls for cls in type(raw).__mro__ if "run" in vars(cls)), object)
-    is_own = "run_nowait" in vars(owner) and "run" not in getattr(raw, "__dict__", ())
-    return members_of(SessionMembers, raw).run_nowait if is_own else None
+    return members_of(SessionMembers, raw).run_nowait if "run_nowait" in vars(owner) else None
 
 
 def _with_woken(

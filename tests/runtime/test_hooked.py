@@ -458,6 +458,23 @@ async def test_a_run_that_a_subclass_overrides_is_called_without_hooks_too() -> 
         assert raw.runs == 2
 
 
+async def test_a_run_that_is_replaced_while_the_session_is_open_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*args: Any, **kwargs: Any) -> Any:
+        raise ValueError("replaced")
+
+    with am.graph.Graph().as_default() as graph:
+        one = am.graph.constant(1.0)
+    async with MonitoredSession(am.ChiefSessionCreator(program=graph)) as sess:
+        for place in (sess.raw_session(), am.Session):
+            assert await sess.run(one) == 1.0
+            with monkeypatch.context() as patch:
+                patch.setattr(place, "run", fail)
+                with pytest.raises(ValueError, match="replaced"):
+                    await sess.run(one)
+
+
 async def test_a_run_that_is_made_at_once_recovers_and_repeats() -> None:
     failures = [UnavailableError("gone"), None]
 

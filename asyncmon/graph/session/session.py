@@ -180,9 +180,10 @@ class Session:
     def run_nowait(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> tuple[Any] | None:
         """Run at once if that takes no wait, and return the result of :meth:`run` in a tuple.
 
-        None: nothing was done, as the run would suspend the caller or take long. Call :meth:`run`.
+        None: nothing was done, as the run would suspend the caller or take long, or as :meth:`run` was
+        overridden or replaced. Call :meth:`run`.
         """
-        if self._run_inline is None:
+        if self._run_inline is None or type(self).run is not _RUN or "run" in self.__dict__:
             return None
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
         try:
@@ -423,6 +424,9 @@ class Session:
         call = _Call(plan, fetched.rebuild, nested=any(isinstance(key, tuple) for key in feeds))
         self._calls[(fetch_key(fetches), *feeds)] = call
         return call
+
+
+_RUN = Session.run
 
 
 def _check_feeds(feeds: Any) -> None:
