@@ -22,8 +22,8 @@ def opened(observers: Any, directory: str | None) -> None:
     """Note a session: its name is the directory of its files, or the number of its opening."""
     number = next(_numbers)
     _open[ref(observers, lambda dead: _open.pop(dead, None))] = directory or f"session {number}"
-    if len(_open) == 2:
-        for logger in _loggers():
+    if len(_open) > 1:
+        for logger in _loggers():  # also those made since the last opening
             logger.addFilter(_add_name)
 
 

@@ -47,3 +47,25 @@ async def test_records_name_their_run(tmp_path: Path, caplog: pytest.LogCaptureF
         await first.run("train")
     assert caplog.messages[-1].startswith("Session ended at step")
     assert not any(hasattr(one, "run") for one in caplog.records)
+
+
+async def test_loggers_made_between_later_openings_name_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Modules are imported, and make their loggers, while sessions are open."""
+    caplog.set_level(logging.INFO, logger="asyncmon")
+    name = "asyncmon.test_of_run_names"
+    logging.Logger.manager.loggerDict.pop(name, None)
+
+    class Logging(am.SessionRunHook):
+        async def after_run(self, run_context: object, run_values: object) -> None:
+            logging.getLogger(name).info("ran")
+
+    async with session(None, [1]), session(None, [1]):
+        late = logging.getLogger(name)
+        hooks = [Logging()]
+        async with am.MonitoredSession(ScriptedCreator(ScriptedSession([1, 2])), hooks) as third:
+            await third.run("train")
+    [line] = [line for line in caplog.messages if line.endswith("ran")]
+    assert line.startswith("[session ")
+    assert late.filters == []
