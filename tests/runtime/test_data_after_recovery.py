@@ -147,6 +147,22 @@ async def test_a_state_without_a_position_begins_the_data_again(
     assert given == [1, 2, 4, 8, 1, 2, 4, 16, 32]
 
 
+async def test_a_state_from_before_the_data_leaves_the_data_where_it_is(world: World) -> None:
+    """No position belongs to it: the data was not iterated yet at this step."""
+    given: list[float] = []
+    async with MonitoredSession(world.creator()) as sess:
+        for _ in range(2):
+            await sess.run(world.train, world.feed(0.0))
+        async for number in sess.iterate(from_iterable([1.0, 2.0, 3.0, 4.0, 5.0])):
+            given.append(number)
+            if number == 3:
+                raw = sess.raw_session()
+                raw.run = fail
+            await sess.run(world.train, world.feed(number))
+        assert sess.global_step == 3
+    assert given == [1, 2, 3, 4, 5]
+
+
 async def test_without_repeated_runs_the_order_is_exact(world: World, tmp_path: Path) -> None:
     """The interrupted run raises; the data continues at the restored position, as after a restart."""
     saver = Saver()

@@ -94,6 +94,19 @@ async def test_an_item_whose_step_was_not_made_comes_again(bench: Bench, source:
     assert await first_after_resuming(bench, source) == 3
 
 
+async def test_the_first_item_of_a_resumed_session_comes_again_too(bench: Bench, source: Any) -> None:
+    async with bench.session() as sess:
+        async for number in sess.iterate(source):
+            await sess.run(bench.world.train, bench.world.feed(number))
+            if number == 2:
+                break
+    again = type(source)() if isinstance(source, Counter) else numbers()
+    async with bench.session() as sess:
+        assert await anext(sess.iterate(again)) == 3
+        await bench.save(sess)
+    assert await first_after_resuming(bench, source) == 3
+
+
 async def test_an_item_whose_step_was_made_does_not(bench: Bench, source: Any) -> None:
     async with bench.session() as sess:
         async for number in sess.iterate(source):

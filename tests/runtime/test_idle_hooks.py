@@ -203,6 +203,25 @@ async def test_a_program_without_steps_calls_everybody() -> None:
     assert after.steps == [None, None]
 
 
+async def test_a_raw_session_without_a_global_step_calls_everybody() -> None:
+    class Bare:
+        graph = None
+
+        async def run(self, fetches: Any, *args: Any, **named: Any) -> Any:
+            return fetches
+
+        async def close(self) -> None: ...
+
+    class Creator:
+        async def create_session(self) -> Any:
+            return Bare()
+
+    after = AfterOnly(100)
+    async with MonitoredSession(Creator(), [after]) as sess:
+        assert [await sess.run("y") for _ in range(2)] == ["y", "y"]
+    assert after.steps == [None, None]
+
+
 async def test_a_wrong_step_is_refused_when_the_hook_is_added() -> None:
     hook = Both(3)
     hook.idle_until_step = "soon"  # type: ignore[assignment]

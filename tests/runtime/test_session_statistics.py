@@ -339,6 +339,19 @@ async def test_statistics_in_every_state() -> None:
     assert found.tasks == found.timers == ()
 
 
+async def test_a_notebook_shows_the_state_the_steps_and_the_reason_of_the_stop() -> None:
+    sess = scripted(StopAtStepHook(last_step=7))
+    async with sess:
+        await sess.run("a")
+        bar = '<progress value="1" max="7"></progress>'
+        assert f"<div>{bar} open at step 1 of 7</div>" in sess._repr_html_()
+        sess.pause()
+        assert f"<div>{bar} paused at step 1 of 7</div>" in sess._repr_html_()
+    assert f"<div>{bar} closed at step 1 of 7: the body ended</div>" in sess._repr_html_()
+    async with scripted() as sess:
+        assert "<div>open at step 0</div>" in sess._repr_html_()
+
+
 async def test_tasks_timers_and_channels() -> None:
     class Every(SessionRunHook):
         async def background(self, session: Any, coord: Any) -> None:

@@ -397,6 +397,7 @@ async def test_sv_15_queue_runners_are_started_and_the_data_ends() -> None:
 async def test_sv_15_given_queue_runners_are_started_instead(model: Model) -> None:
     with Graph().as_default():
         queue = FIFOQueue(2, [int32], shapes=[[]], name="q")
+        size = queue.size()
         runner = QueueRunner(queue, [queue.enqueue(1)])
         sv = Supervisor()
     sess = await sv.prepare_or_wait_for_session()
@@ -404,6 +405,8 @@ async def test_sv_15_given_queue_runners_are_started_instead(model: Model) -> No
         "QueueRunnerTask-q-q_enqueue",
         "QueueRunnerTask-q-close_on_stop",
     ]
+    await wait_all_tasks_blocked()
+    assert await sess.run(size) == 2
     await sv.stop()
     await sess.close()
 
@@ -465,6 +468,18 @@ async def test_sv_19_a_writer_of_ones_own(model: Model, tmp_path: Path) -> None:
     assert [[describe(event) for event in file if event.summary.value] for file in written] == [
         [("loss", 0)]
     ] * 2
+
+
+async def test_sv_17_without_a_global_step_summaries_have_no_step(tmp_path: Path) -> None:
+    with Graph().as_default():
+        weight = Variable(np.float32(3), name="weight")
+        scalar("loss", weight)
+        sv = Supervisor(logdir=tmp_path, global_step=None, save_summaries_secs=10, saver=None)
+    async with sv.managed_session():
+        await asyncio.sleep(11)
+    (written,) = await events(tmp_path)
+    found = [describe(event) for event in written if event.summary.value]
+    assert found == [("loss", 0)] * 2
 
 
 @pytest.mark.parametrize(("close", "files"), [(True, 2), (False, 1)])
