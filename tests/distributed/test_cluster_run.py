@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -397,3 +398,73 @@ async def test_a_chief_recovers_during_a_snapshot_and_ends_well(
     saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
     assert await saved.get_tensor("w") == await saved.get_tensor("global_step")
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+def cut_off(
+    cluster: InProcessCluster, error: type[Exception], method: str, name: str = "", secs: float = inf
+) -> list[str]:
+    """Let requests of a method to the record fail for some time; return the failed ones."""
+    failed: list[str] = []
+    end = asyncio.get_running_loop().time() + secs
+
+    def cut(channel: Any) -> None:
+        deliver = channel.call
+
+        async def call(message: Message, timeout: float) -> Message:
+            content = Decoder(message).content
+            request = content["request"] if content["do"] == "cluster_run" else {"method": None}
+            is_cut = request["method"] == method and request.get("name", "").startswith(name)
+            if is_cut and asyncio.get_running_loop().time() < end:
+                failed.append(method)
+                raise error("cut off")
+            return await deliver(message, timeout)  # type: ignore[no-any-return]
+
+        channel.call = call
+
+    for channels in cluster.channels.values():
+        for channel in channels:
+            cut(channel)
+    return failed
+
+
+CUT_OFF = pytest.mark.parametrize("error", [errors.UnavailableError, errors.AbortedError])
+
+
+@pytest.mark.virtual_time
+@CUT_OFF
+async def test_a_session_that_was_cut_off_from_the_record_for_a_while_learns_of_the_stop(
+    cluster: InProcessCluster, error: type[Exception]
+) -> None:
+    async def pause() -> None:
+        await asyncio.sleep(5.0)
+
+    chief, worker = session(cluster, 0, add), session(cluster, 1, add)
+    both = asyncio.gather(work(*chief, pause), work(*worker, pause))
+    await asyncio.sleep(12.0)
+    failed = cut_off(cluster, error, "watch", "worker", 15.0)
+    await asyncio.sleep(40.0)
+    assert failed
+    assert worker[2].statistics().recoveries == 0
+    chief[2].request_stop("enough")
+    assert await asyncio.wait_for(both, 20) == ["enough", "enough"]
+
+
+@pytest.mark.virtual_time
+@CUT_OFF
+@pytest.mark.parametrize("method", ["stop", "leave"])
+async def test_a_session_that_is_cut_off_from_the_record_at_its_end_saves_and_ends_well(
+    cluster: InProcessCluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    error: type[Exception],
+    method: str,
+) -> None:
+    own, op, monitored = session(cluster, 0, add, checkpoint_dir=str(tmp_path))
+    with own.as_default():
+        async with monitored as sess:
+            await sess.run(op)
+            sess.request_stop("enough")
+            failed = cut_off(cluster, error, method)
+    assert failed
+    assert "The other sessions of the cluster cannot be notified of the end: " in caplog.text
+    assert await am.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-1"

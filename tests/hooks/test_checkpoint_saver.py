@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 from asyncmon import graph as g
 from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state, latest_checkpoint
-from asyncmon.errors import AbortedError, FailedPreconditionError
+from asyncmon.errors import AbortedError, FailedPreconditionError, UnavailableError
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, NanTensorHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.hook_check import check_hooks
@@ -460,6 +461,47 @@ async def test_the_last_save_is_written_without_pauses(tmp_path: Path) -> None:
     async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
         await sess.run("train")
     assert urgent == [False, True]
+
+
+@pytest.mark.parametrize("error", [UnavailableError, AbortedError])
+@pytest.mark.parametrize(("failures", "secs"), [(0, 0), (1, 0.5), (2, 2.5), (3, None)])
+async def test_the_last_save_is_tried_three_times_while_the_servers_fail(
+    tmp_path: Path, error: type[Exception], failures: int, secs: float | None
+) -> None:
+    left = 0
+
+    class Fails(FileCalls):
+        def fsync(self, descriptor: int) -> None:
+            nonlocal left
+            if left:
+                left -= 1
+                raise error("down")
+            super().fsync(descriptor)
+
+    hook = hook_for(tmp_path, save_steps=1000, saver=Saver(calls=Fails()))
+    with nullcontext() if secs is not None else pytest.raises(error, match="down"):
+        async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+            await sess.run("train")
+            left, began = failures, asyncio.get_running_loop().time()
+    assert left == 0
+    assert await saved(tmp_path) == ([0] if secs is None else [0, 1])
+    if secs is not None:
+        assert asyncio.get_running_loop().time() - began == pytest.approx(secs, abs=0.1)
+
+
+async def test_a_restored_checkpoint_that_is_not_the_newest_is_saved_again(tmp_path: Path) -> None:
+    """So that it is the newest: a recovery restores it, and not the later one."""
+    async with MonitoredSession(
+        ScriptedCreator(ScriptedSession()), [hook_for(tmp_path, save_steps=1)]
+    ) as sess:
+        for _ in range(3):
+            await sess.run("train")
+            await sess.save()
+    creator = ChiefSessionCreator(
+        program=ScriptedProgram(), checkpoint_filename_with_path=tmp_path / "model.ckpt-2"
+    )
+    async with MonitoredSession(creator, [hook_for(tmp_path, save_steps=100)]):
+        assert await latest_checkpoint(tmp_path) == f"{tmp_path}/model.ckpt-2"
 
 
 @pytest.mark.parametrize("when_busy", ["coalesce", "skip", "wait"])

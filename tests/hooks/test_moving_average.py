@@ -137,6 +137,22 @@ async def test_a_recovery_restores_the_averages(tmp_path: Path) -> None:
     np.testing.assert_allclose(average.averages["weight"], expected(6))
 
 
+async def test_a_nan_that_ends_training_leaves_the_averages_as_they_were() -> None:
+    """Whichever hook is given first: the guard is called before the averages are updated."""
+    program = am.programs.FunctionProgram({"weight": np.zeros(3)})
+
+    @program.step
+    def step(state: Any) -> float:
+        diverges = state["weight"][0] == 2.0
+        state["weight"] = np.full(3, np.nan) if diverges else state["weight"] + 1.0
+        return float(state["weight"][0])
+
+    average = am.MovingAverageHook(0.5)
+    with pytest.raises(am.NanLossDuringTrainingError):
+        await train((program, "weight", ("step", None)), 5, [average, am.NanTensorHook("step")])
+    np.testing.assert_allclose(average.averages["weight"], expected(2))
+
+
 async def test_updates_of_several_steps_and_large_weights_in_a_thread() -> None:
     program = am.programs.FunctionProgram({"model": {"w": np.zeros(100_000)}, "other": np.zeros(1)})
 

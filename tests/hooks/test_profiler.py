@@ -100,6 +100,13 @@ async def test_hk_prof_1_the_event_of_a_trace(train: Train, tmp_path: Path) -> N
     assert tags == [(2, "step_2"), (4, "step_4")]
 
 
+async def test_a_run_that_traces_no_operations_has_a_timeline_and_no_event(
+    train: Train, tmp_path: Path
+) -> None:
+    await train(ProfilerHook(save_steps=2, output_dir=tmp_path), runs=4)
+    assert sorted(os.listdir(tmp_path)) == ["timeline-2.json", "timeline-4.json"]
+
+
 async def test_a_second_session_traces_into_its_own_file(train: Train, tmp_path: Path) -> None:
     hook = ProfilerHook(save_steps=2, output_dir=tmp_path)
     for _ in range(2):
