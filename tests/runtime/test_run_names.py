@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from typing import TYPE_CHECKING
 
@@ -69,3 +70,16 @@ async def test_loggers_made_between_later_openings_name_the_run(
     [line] = [line for line in caplog.messages if line.endswith("ran")]
     assert line.startswith("[session ")
     assert late.filters == []
+
+
+async def test_the_only_open_session_names_nothing_after_another_was_forgotten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="asyncmon")
+    async with session(None, [{"loss": 1.0}]) as only:
+        forgotten = await session(None, [1]).start()
+        with pytest.warns(ResourceWarning, match="not closed"):
+            del forgotten
+            gc.collect()
+        await only.run("train")
+    assert "loss = 1.0" in caplog.messages
