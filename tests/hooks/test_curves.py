@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,6 +78,25 @@ async def test_curves_are_bounded_and_have_gaps() -> None:
         hook._add({"loss": [1, 2]}, 1)
     with pytest.raises(ValueError, match="no value"):
         am.CurvesHook({})
+
+
+async def test_the_points_of_a_long_curve_are_spread_over_all_of_it() -> None:
+    hook = am.CurvesHook({"loss": "loss"})
+    for step in range(10 * _MOST):
+        hook._add({"loss": 0.0}, step)
+    steps = [step for step, _ in hook._points["loss"]]
+    gaps = [after - before for before, after in pairwise(steps[:-1])]
+    assert max(gaps) <= 2 * min(gaps)
+    assert steps[-1] == 10 * _MOST - 1
+
+
+async def test_a_curve_reaches_from_corner_to_corner_of_its_axes() -> None:
+    hook = am.CurvesHook({"loss": "loss"})
+    for step in range(3):
+        hook._add({"loss": float(step)}, step)
+    shown = hook._repr_html_()
+    assert 'd="M58 20V132H312"' in shown
+    assert lines(shown) == ["58.0,132.0 185.0,76.0 312.0,20.0"]
 
 
 async def test_sessions_and_checkpoints_are_shown_as_html(tmp_path: Path) -> None:
