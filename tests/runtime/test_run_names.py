@@ -77,9 +77,9 @@ async def test_the_only_open_session_names_nothing_after_another_was_forgotten(
 ) -> None:
     caplog.set_level(logging.INFO, logger="asyncmon")
     async with session(None, [{"loss": 1.0}]) as only:
-        forgotten = await session(None, [1]).start()
+        forgotten = [await session(None, [1]).start()]
         with pytest.warns(ResourceWarning, match="not closed"):
-            del forgotten
-            gc.collect()
+            forgotten.clear()
+        gc.collect()
         await only.run("train")
     assert "loss = 1.0" in caplog.messages
