@@ -54,6 +54,20 @@ async def test_no_more_than_depth_elements_are_made_ahead(
     assert source.produced > 3 * (batch or 1) or depth == 1
 
 
+@pytest.mark.parametrize("kind", ["plain", "asynchronous"])
+async def test_elements_taken_singly_are_replaced_in_runs_of_a_quarter_of_the_depth(kind: str) -> None:
+    source = Counting()
+    inner = from_iterable(getattr(source, kind)).prefetch(16)
+    made = []
+    async with from_iterable([0]).interleave(lambda _: inner, cycle_length=1) as data:
+        walk = aiter(data)
+        for _ in range(9):
+            await anext(walk)
+            await wait_all_tasks_blocked()
+            made.append(source.produced)
+    assert made == [16, 16, 16, 16, 20, 20, 20, 20, 24]
+
+
 async def test_elements_are_made_while_the_consumer_works() -> None:
     async def source() -> AsyncIterator[int]:
         for number in range(10):

@@ -121,6 +121,29 @@ async def test_out_of_range_ends_a_source_cleanly() -> None:
     assert [number async for number in from_iterable(asynchronous).batch(2)] == [[1]]
 
 
+async def test_a_source_that_has_said_it_is_at_its_end_is_asked_no_more() -> None:
+    class Refilled:
+        """An iterator that would go on after the end it announced."""
+
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            self.asked += 1
+            if self.asked == 3:
+                raise errors.OutOfRangeError("no more")
+            if self.asked == 6:
+                raise StopIteration
+            return self.asked
+
+    source = Refilled()
+    assert [number async for number in from_iterable(source)] == [1, 2]
+    assert source.asked == 3
+
+
 async def test_an_async_source_that_is_cancelled_from_within_is_an_error_and_no_end() -> None:
     async def source() -> AsyncIterator[int]:
         yield 1

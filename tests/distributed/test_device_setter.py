@@ -160,6 +160,7 @@ def test_random_tasks_are_those_of_a_seed() -> None:
 def test_the_load_of_an_operation() -> None:
     load = tf.contrib.training.byte_size_load_fn
     assert load(tf.zeros([3, 4], tf.float64).op) == 96
+    assert load(tf.zeros([3, 0], tf.float64).op) == 0
     with pytest.raises(ValueError, match="must have a single output"):
         load(tf.no_op())
     with pytest.raises(ValueError, match="not fully defined"):

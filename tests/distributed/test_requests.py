@@ -15,7 +15,8 @@ import pytest_asyncio
 from msgspec import msgpack
 
 from asyncmon import errors, graph
-from asyncmon.distributed.wire import Decoder, Encoder, Message, decode, encode
+from asyncmon.distributed import wire
+from asyncmon.distributed.wire import Decoder, Encoder, Message, decode, encode, frame, unframe
 from tests.distributed.in_process import InProcessChannel, InProcessCluster, remote_session
 
 if TYPE_CHECKING:
@@ -146,6 +147,17 @@ def test_a_text_that_is_no_utf8_is_sent_readable() -> None:
 def test_bytes_that_are_no_plain_data_are_an_invalid_argument(data: bytes) -> None:
     with pytest.raises(errors.InvalidArgumentError):
         decode(Message(data))
+
+
+@pytest.mark.parametrize("buffers", [[], [b"x" * 64]])
+def test_a_header_above_the_limit_is_an_invalid_argument(
+    monkeypatch: pytest.MonkeyPatch, buffers: list[bytes]
+) -> None:
+    monkeypatch.setattr(wire, "MAX_HEADER", 1000)
+    whole = b"".join(frame(Message(bytes(1000), buffers)))
+    assert unframe(whole).header == bytes(1000)
+    with pytest.raises(errors.InvalidArgumentError, match="a header of 1001"):
+        unframe(b"".join(frame(Message(bytes(1001), buffers))))
 
 
 @pytest.mark.parametrize("value", WRONG[13:17])
