@@ -5,9 +5,13 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from asyncmon import errors, graph
+from asyncmon.distributed.grpc_transport import TOKEN
+from asyncmon.distributed.own_token import own_token
 from asyncmon.distributed.server import Server
 from tests.distributed.over_grpc import make_certificates, rpc_config
 
@@ -75,6 +79,32 @@ async def test_certificates_and_a_token(certificates: Path) -> None:
         assert await result(server, client) == 6.0
         with pytest.raises(errors.UnauthenticatedError):
             await result(server, config(certificates, authority="authority"))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "files", [{"authority": "authority"}, {"name": "client", "authority": "authority"}]
+)
+async def test_the_secret_of_this_user_is_not_sent_to_a_server_with_a_certificate(
+    certificates: Path, files: dict[str, str]
+) -> None:
+    seen = []
+
+    class Recorder(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has no types
+        async def intercept_service(self, continuation: Any, details: Any) -> Any:
+            seen.extend(name for name, _ in details.invocation_metadata)
+
+    server = grpc.aio.server(interceptors=[Recorder()])
+    pair = [(certificates / f"server.{kind}").read_bytes() for kind in ("key", "pem")]
+    port = server.add_secure_port("localhost:0", grpc.ssl_server_credentials([tuple(pair)]))
+    await server.start()
+    assert own_token(port)  # there is one
+    async with graph.Session(f"grpc://localhost:{port}", config=config(certificates, **files)) as sess:
+        with pytest.raises(errors.UnimplementedError):
+            await sess.run(graph.constant(2.0) * 3.0)
+    await server.stop(None)
+    assert "user-agent" in seen
+    assert TOKEN not in seen
 
 
 @pytest.mark.asyncio

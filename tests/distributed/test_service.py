@@ -13,7 +13,13 @@ from asyncmon import errors, graph
 from asyncmon.distributed.graph_codec import graph_data
 from asyncmon.distributed.wire import Encoder
 from asyncmon.system import clock
-from tests.distributed.in_process import InProcessChannel, own_state_service, remote_session
+from asyncmon.testing import wait_all_tasks_blocked
+from tests.distributed.in_process import (
+    InProcessChannel,
+    InProcessCluster,
+    own_state_service,
+    remote_session,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,6 +224,31 @@ async def test_what_was_done_is_not_done_again_where_the_answer_was_lost(
         with pytest.raises(errors.UnavailableError, match="broke"):
             await sess.run(add)
         assert await sess.run(v) == 4.0
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_a_run_whose_client_is_gone_is_dropped_after_the_lease() -> None:
+    """What it waited for is there for others."""
+    queue = graph.FIFOQueue(5, [graph.float32], [()], shared_name="numbers")
+    first, enqueue, size = queue.dequeue(), queue.enqueue([1.0]), queue.size()
+    cluster = InProcessCluster({"ps": ["ps:1"]}, lease_secs=5.0)
+    gone, other = (InProcessChannel(cluster.services["/job:ps/task:0"]) for _ in range(2))
+    lost, sess = remote_session(gone), remote_session(other)
+    assert await sess.run(size) == 0
+    waiting = asyncio.create_task(lost.run(first))
+    await wait_all_tasks_blocked()
+    gone.closed = True
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.sleep(6)
+    await sess.run(enqueue)
+    await wait_all_tasks_blocked()
+    assert await sess.run(size) == 1
+    await lost.close()
+    await sess.close()
+    await cluster.close()
 
 
 @pytest.mark.asyncio
