@@ -117,6 +117,27 @@ def test_ck_6_the_iterator_yields_each_new_latest_one(
     assert "Timed-out waiting for a checkpoint (without timeout_fn)." in caplog.text
 
 
+def test_ck_6_a_directory_is_looked_at_every_second(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    async def main() -> list[tuple[str, float]]:
+        saver = Saver()
+
+        async def save() -> None:
+            for step, secs in [(1, 2.5), (2, 2.0)]:
+                await asyncio.sleep(secs)
+                await saver.save(make_session(a=1.0), tmp_path / "m", step)
+
+        saving = asyncio.create_task(save())
+        seen = [
+            (path[-1], clock.monotonic()) async for path in checkpoints_iterator(tmp_path, timeout=4)
+        ]
+        await saving
+        return seen
+
+    assert testing.run(main()) == [("1", 3), ("2", 5)]
+
+
 def test_ck_6_the_timeout_function_decides(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -145,6 +145,18 @@ async def test_wait_saves_everything_in_order(tmp_path: Path, make_session: Call
 
 
 @pytest.mark.asyncio
+async def test_checkpoints_are_listed_in_the_order_in_which_their_states_were_captured(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver()
+    session = make_session(a=1.0)
+    states = [saver.capture(session) for _ in range(4)]
+    for step in (0, 1, 3, 2):
+        await saver.start_save(session, tmp_path / "m", step, state=states[step])
+    assert saver.last_checkpoints == [str(tmp_path / f"m-{step}") for step in range(4)]
+
+
+@pytest.mark.asyncio
 async def test_a_save_that_is_awaited_is_never_superseded(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.checkpoint import Saver
+from asyncmon.checkpoint import Saver, load_checkpoint
 from asyncmon.checkpoint.stateful import pack, unpack
 
 if TYPE_CHECKING:
@@ -112,6 +113,38 @@ async def test_the_state_is_that_of_the_call(tmp_path: Path, make_session: Calla
     await handle
     await saver.restore(make_session(a=1.0), tmp_path / "m-1")
     assert source.state == [1]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("shares_state", "saved"), [(False, 2), (True, 1)])
+async def test_a_snapshot_of_another_step_than_the_states_is_taken_again(
+    tmp_path: Path, make_session: Callable[..., Any], shares_state: bool, saved: int
+) -> None:
+    """Unless other sessions move the step, too: they would never agree."""
+    session = make_session(global_step=0)
+    session.shares_state = shares_state
+    session.global_step = 0
+    source = Source(0)
+    take = session.snapshot
+
+    def snapshot() -> Any:
+        """Take it after a step that is still under way at the first call."""
+        if not session.snapshots:
+            session.step()
+            asyncio.get_running_loop().call_soon(finish)
+        return take()
+
+    def finish() -> None:
+        session.global_step = source.state = 1
+
+    session.snapshot = snapshot
+    saver = Saver()
+    saver.add_stateful("source", source)
+    path = await saver.save(session, tmp_path / "m", 1)
+    assert session.snapshots == session.released == saved
+    async with await load_checkpoint(path) as reader:
+        assert await reader.get_tensor("global_step") == 1
+        assert await reader.states() == {"source": saved - 1}
 
 
 @pytest.mark.asyncio

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, locations, tf_checkpoint, verify
-from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, decompress, read_bundle, read_table
+from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, Slice, decompress, read_bundle, read_table
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.protobuf.tf_types import masked
 
@@ -196,6 +196,19 @@ async def test_big_endian_bundles_are_swapped(tmp_path: Path) -> None:
 async def opened(directory: Path, bundle: Bundle) -> Contents:
     file = locations.open_store(str(directory)).open("b.data-00000-of-00001")
     return tf_checkpoint.BundleContents("b", (), bundle, [file])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("extents", [(), ((0, 2),), ((0, 2), (0, 1), (0, 1)), ((0, 2), (0, 2))])
+async def test_a_slice_that_does_not_fit_its_tensor_is_damage(tmp_path: Path, extents: Slice) -> None:
+    (tmp_path / "b.data-00000-of-00001").write_bytes(data := bytes(8))
+    checksum = masked(google_crc32c.value(data))
+    whole = BundleEntry(1, (2, 1), 0, 0, 0, 0, (extents,))
+    part = BundleEntry(1, (2, 1, 1), 0, 0, 8, checksum, ())
+    contents = await opened(tmp_path, Bundle(1, False, {"v": whole}, {("v", extents): part}))
+    with pytest.raises(DataLossError, match="does not fit the shape"):
+        await contents.read(["v"])
+    contents.close()
 
 
 @pytest.mark.asyncio

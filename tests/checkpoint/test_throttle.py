@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -101,6 +102,17 @@ async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.M
             now += 1.0
             pace.did(MEGABYTE)
         assert pauses == pytest.approx(expected)
+
+
+async def test_calls_that_wait_for_other_processes_have_threads_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(throttle, "_WRITERS", 1)
+    both = threading.Barrier(2)
+    throttle.each([partial(both.wait, 10)] * 2, Control(), elsewhere=1)  # one after the other breaks it
+    here: list[threading.Thread] = []
+    throttle.each([lambda: here.append(threading.current_thread())] * 2, Control())
+    assert here == [threading.current_thread()] * 2
 
 
 async def test_a_pause_ends_when_the_save_is_unthrottled_or_stopped() -> None:
