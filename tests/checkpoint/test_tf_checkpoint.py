@@ -6,6 +6,7 @@ import base64
 import json
 import random
 import shutil
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,6 +210,58 @@ async def test_a_slice_that_does_not_fit_its_tensor_is_damage(tmp_path: Path, ex
     with pytest.raises(DataLossError, match="does not fit the shape"):
         await contents.read(["v"])
     contents.close()
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    """Return a field of a protocol buffer."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def table_of(entries: dict[bytes, bytes]) -> bytes:
+    """Return a table of one block, whose keys and values are shorter than 128 bytes."""
+
+    def block(content: dict[bytes, bytes]) -> bytes:
+        listed = b"".join(bytes([0, len(k), len(v)]) + k + v for k, v in sorted(content.items()))
+        whole = listed + struct.pack("<II", 0, 1) + b"\0"  # one restart point, no compression
+        return whole + struct.pack("<I", masked(google_crc32c.value(whole)))
+
+    data = block(entries)
+    index = block({b"\xff": varint(0) + varint(len(data) - 5)})
+    footer = varint(0) + varint(0) + varint(len(data)) + varint(len(index) - 5)
+    return data + index + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("start", "ordered"),
+    [
+        (62, b"\xbe"), (63, b"\xbf"), (64, b"\xc0\x40"), (8191, b"\xdf\xff"), (8192, b"\xe0\x20\0"),
+    ],
+)  # fmt: skip
+async def test_a_slice_is_found_wherever_it_begins(tmp_path: Path, start: int, ordered: bytes) -> None:
+    """Its key has the start in as few bytes as take its bits and the sign, 7 in each."""
+    data = np.array([2.5], np.float32).tobytes()
+    (tmp_path / "m.data-00000-of-00001").write_bytes(data)
+    shape = field(2, field(2, field(1, start + 1)))
+    part = field(1, field(1, start) + field(2, 1))
+    checksum = varint(6 << 3 | 5) + struct.pack("<I", masked(google_crc32c.value(data)))
+    entries = {
+        b"": field(1, 1),
+        b"\0v\0\1\1\1" + ordered + b"\x81": field(1, 1) + field(2, field(2, field(1, 1)))
+        + field(5, 4) + checksum,
+        b"v": field(1, 1) + shape + field(7, part),
+    }  # fmt: skip
+    (tmp_path / "m.index").write_bytes(table_of(entries))
+    found = (await read(tmp_path / "m"))["v"]
+    assert found.shape == (start + 1,)
+    assert found[start] == 2.5
+    assert not found[:start].any()
 
 
 @pytest.mark.asyncio
