@@ -84,6 +84,15 @@ async def test_slow_collation_is_done_in_a_thread() -> None:
     assert threading.main_thread() not in threads
 
 
+async def test_quick_collation_is_done_on_the_loop_once_it_is_known_to_be_quick() -> None:
+    def where(elements: Any) -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    found = [here async for here in from_iterable(range(200)).batch(2, collate=where)]
+    assert not found[0]
+    assert sum(found) > 50  # not all: a pause of the machine looks like slow collation
+
+
 async def test_an_error_of_the_collation_reaches_the_consumer() -> None:
     data = from_iterable([np.zeros(2), np.zeros(3)]).batch(2).prefetch(2)
     with pytest.raises(ValueError, match="shape"):

@@ -204,6 +204,22 @@ async def test_nothing_is_read_that_was_not_asked_for() -> None:
         assert produced == 3
 
 
+async def test_an_item_of_a_sequence_is_loaded_when_it_is_asked_for() -> None:
+    loaded = []
+
+    class Noted(Squares):
+        def __getitem__(self, index: int) -> int:
+            loaded.append(index)
+            return super().__getitem__(index)
+
+    async with from_iterable(Noted()) as data:
+        walk = aiter(data)
+        for number in range(3):
+            assert await anext(walk) == number * number
+            await wait_all_tasks_blocked()
+            assert loaded == list(range(number + 1))
+
+
 async def test_a_cancelled_wait_loses_no_element() -> None:
     data = from_iterable(letters)
     walk = aiter(data)
