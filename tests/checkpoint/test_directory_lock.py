@@ -176,6 +176,19 @@ async def test_a_file_system_without_locks_is_said_once(
     await saver.close()
 
 
+async def test_what_a_forked_child_must_do_is_registered_once_for_all_directories(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = Saver()
+    await saver.save(make_session(a=1.0), tmp_path / "0" / "m", 1)
+    registered: list[Any] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **calls: registered.append(calls))
+    for place in ("1", "2"):
+        await saver.save(make_session(a=1.0), tmp_path / place / "m", 1)
+    assert registered == []
+    await saver.close()
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 async def test_a_forked_child_does_not_keep_the_lock(
     tmp_path: Path, make_session: Callable[..., Any]

@@ -12,7 +12,7 @@ import pytest
 import safetensors.numpy
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint, load_variable
-from asyncmon.errors import FailedPreconditionError
+from asyncmon.errors import FailedPreconditionError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,6 +163,14 @@ async def test_sa_10_var_list_selects_and_renames(
         Saver([3])
     with pytest.raises(Exception, match="var_list names 'z', which the session does not have"):
         await Saver(["a", "z"]).save(session, tmp_path / "m", 2)
+
+
+async def test_an_unknown_name_in_a_list_is_answered_with_twenty_known_ones(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    session = make_session(**{f"v{number}": 1.0 for number in range(10, 40)})
+    with pytest.raises(NotFoundError, match=r"it has: 'v10', .*, 'v29'\.$"):
+        await Saver(["z"]).save(session, tmp_path / "m")
 
 
 async def test_sa_12_write_state_and_latest_filename(

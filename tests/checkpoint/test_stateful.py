@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, load_checkpoint
+from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.stateful import pack, unpack
 
 if TYPE_CHECKING:
@@ -60,6 +61,19 @@ def test_every_kind_of_state_survives_json() -> None:
     assert type(found["pair"][1][1]) is tuple
     assert math.isnan(unpack(pack("n", math.nan)[0], {}))
     found["array"][0, 0] = 9  # fresh and writable
+
+
+def test_a_manifest_has_no_number_that_json_lacks() -> None:
+    def refuse(text: str) -> None:
+        raise AssertionError(f"{text} in a manifest")
+
+    metrics = {"loss": math.nan, "gain": -math.inf}
+    written = Manifest(metrics=metrics, stateful={"n": pack("n", math.inf)[0]}).encode()
+    json.loads(written, parse_constant=refuse)
+    found = Manifest.decode(written, "m.json")
+    np.testing.assert_equal((dict(found.metrics), unpack(found.stateful["n"], {})), (metrics, math.inf))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Manifest(wall_time=math.nan).encode()
 
 
 def test_a_state_is_taken_by_value() -> None:
