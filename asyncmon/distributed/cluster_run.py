@@ -223,6 +223,7 @@ class RunRecord:
                 self._stop(run, run.later[1], run.later[0])
             now = clock.monotonic()
             member = run.members.setdefault(name, _Member(task, False, now))
+            member.seen = now
             rest, until = _others(run, name, now)
             is_due = (
                 len(rest) != others

@@ -43,3 +43,11 @@ async def test_a_session_that_has_ended_may_take_its_time_to_close() -> None:
     await asyncio.sleep(20)
     record.closed("other")
     assert record.lost() == {"lost": 1}  # the chief, which has not ended
+
+
+async def test_a_session_whose_requests_are_answered_at_once_is_not_lost() -> None:
+    record = joined()
+    for _ in range(3):
+        await asyncio.sleep(4)
+        await others(record, 0.0)
+    assert record.lost() == {"lost": 1}  # the other
