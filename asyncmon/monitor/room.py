@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 
 logger = logging.getLogger(__name__)
 
@@ -13,7 +14,7 @@ MOST_TAGS_IN_ALL_RUNS = 20_000
 _SPARE = 100_000  # points removed at a time, because each removal resets the viewers
 
 
-class Bounded:
+class Bounded(ABC):
     """Data by tag that may share the bounds of a :class:`Room`. Its amount counts points, or bytes."""
 
     def __init__(self, what: str, most_tags: int) -> None:
@@ -24,13 +25,13 @@ class Bounded:
         self._is_cut = False  # data that was left out was logged
 
     @property
+    @abstractmethod
     def size(self) -> tuple[int, int]:
         """The amount and the number of tags."""
-        raise NotImplementedError
 
+    @abstractmethod
     def thin_longest(self) -> None:
         """Reduce the tag with most data."""
-        raise NotImplementedError
 
     def enter(self, room: Room) -> None:
         """Share the bounds of a room, until :meth:`leave`."""
