@@ -6,7 +6,6 @@ import asyncio
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -121,22 +120,28 @@ class Stage:
         return cls(list(inside.values())) if inside else None
 
     def attempt(self, run: Run, registers: Registers) -> int:
-        """Run nodes until one has to wait or may hold the loop; return the number of nodes run.
-
-        The caller has disabled floating point warnings.
-        """
+        """Run nodes until one has to wait or may hold the loop; return the number of nodes run."""
         if run.trace is not None or not self._cost.is_short(run.limit, run.fed):
             return 0
-        start, done = perf_counter() if self._computes else 0.0, 0
+        if not self._computes:
+            return self._attempt(run, registers)
+        start = perf_counter()
+        done = self._attempt_quietly(run, registers)
+        if done == self.size:
+            self._cost.observe(perf_counter() - start, run.limit, run.fed)
+        return done
+
+    def _attempt(self, run: Run, registers: Registers) -> int:
+        done = 0
         for code, node, end in self._parts:
             if node is None:
                 execute(code, registers, run)
             elif node.attempt is None or not node.attempt(run, registers):
-                return done
+                break
             done = end
-        if self._computes:
-            self._cost.observe(perf_counter() - start, run.limit, run.fed)
         return done
+
+    _attempt_quietly = np.errstate(all="ignore")(_attempt)
 
     async def run(self, run: Run, registers: Registers, done: int = 0) -> None:
         """Run all nodes except the first ``done`` ones, awaiting them concurrently.
@@ -144,8 +149,7 @@ class Stage:
         On an error or a cancellation the others are cancelled and joined.
         """
         if not done and run.limit:
-            with np.errstate(all="ignore") if self._computes else nullcontext():
-                done = self.attempt(run, registers)
+            done = self.attempt(run, registers)
         if done == self.size:
             return
         needs = self._needs.copy()

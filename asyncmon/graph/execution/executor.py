@@ -93,19 +93,23 @@ class Executor:
         program, budget = plan.for_shapes(fed), self.bind_loop()
         inline = plan.cost.is_short(self.limit, program.size)
         changes = plan.locks and not peek
-        if inline and options is None and metadata is None:
-            if budget.spent():
-                await budget.pause()
-                self.check_open()
-            if not plan.waits and self._may_commit(changes):
-                return self._run_at_once(plan, program, fed, changes)
-        run = self._new_run(plan, program)
+        at_once = inline and options is None and metadata is None
+        if at_once and budget.spent():
+            await budget.pause()
+            self.check_open()
+        if at_once and not plan.waits and self._may_commit(changes):
+            return self._run_at_once(plan, program, fed, changes)
+        run, registers, done = self._new_run(plan, program), plan.start(fed), (0, 0)
+        if at_once and plan.waits and self._may_attempt(plan, changes):
+            done, results = self._attempt(plan, program, registers, run, changes)
+            if results is not None:
+                return results
         self._runs.add(run)
         try:
             if options is not None or metadata is not None or self._timeout_in_ms:
                 apply_options(run, options, metadata, self._timeout_in_ms)
                 inline = inline and run.deadline is None  # a timer cannot interrupt the loop's thread
-            results = await self._resume(plan, program, plan.start(fed), run, changes, inline, (0, 0))
+            results = await self._resume(plan, program, registers, run, changes, inline, done)
             if run.trace is not None and metadata is not None:
                 metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
                 metadata.duration = perf_counter() - run.started
@@ -134,8 +138,7 @@ class Executor:
     async def repeat(self, plan: Plan, until: Callable[[], bool]) -> None:
         """Execute a plan without feeds, each time as a run of its own, until a condition is true.
 
-        Runs that wait for nothing are executed in a burst: 25 µs an example of ``shuffle_batch``, where
-        single calls of :meth:`run` take 39 µs (``tests/benchmarks/shuffle_batch.py``).
+        Runs that wait for nothing are made in a row, without a coroutine for each.
         """
         while not until():
             self.check_open()
@@ -143,55 +146,60 @@ class Executor:
             if budget.spent():
                 await budget.pause()
                 self.check_open()
-            # others are inline anyway, or compute on more than one version of the state
-            consistent = plan.stage is None or plan.locks
-            bursts = plan.inputs is not None and consistent and not self._timeout_in_ms
-            if not bursts or not plan.cost.is_short(self.limit, program.size):
+            short = plan.cost.is_short(self.limit, program.size)
+            if not (short and plan.waits and self._may_attempt(plan, plan.locks)):
                 await self.run(plan, ())
                 continue
-            run = self._new_run(plan, program)
-            waiting = self._burst(plan, program, run, until)
-            if waiting is not None:
+            run, results = self._new_run(plan, program), None
+            while True:
+                registers, run.committed = plan.start(()), False
+                run.drew.clear()
+                done, results = self._attempt(plan, program, registers, run, plan.locks)
+                if results is None or budget.spent() or until():
+                    break
+            if results is None:
                 self._runs.add(run)
                 try:
-                    await self._resume(plan, program, waiting[0], run, plan.locks, True, waiting[1])
+                    await self._resume(plan, program, registers, run, plan.locks, True, done)
                 finally:
                     self._end(run)
 
-    @np.errstate(all="ignore")
-    def _burst(
-        self, plan: Plan, program: Program, run: Run, until: Callable[[], bool]
-    ) -> tuple[Registers, tuple[int, int]] | None:
-        """Execute runs until one has to wait, the budget is spent, or the condition is true.
+    def _may_attempt(self, plan: Plan, changes: bool) -> bool:
+        """Return whether awaited nodes may be tried before the run has to suspend."""
+        # else the rest of a stage could see another version of the state than what was tried
+        consistent = plan.stage is None or changes
+        return consistent and not self._timeout_in_ms and after_inputs.get() is None
 
-        All use ``run``, each with its own commit and end. Returns the registers of a run that has to
-        wait and the numbers of its completed nodes; else None.
+    def _attempt(
+        self, plan: Plan, program: Program, registers: Registers, run: Run, changes: bool
+    ) -> tuple[tuple[int, int], list[Any] | None]:
+        """Make a run with awaited nodes at once, unless one has to wait.
+
+        Returns:
+            The numbers of the completed nodes of its two stages, and the results; None of a run that
+            has to wait.
         """
         inputs, stage, store = plan.inputs, plan.stage, self.store
-        assert inputs is not None, "see repeat"
-        computes = bool(program.code or program.constants or plan.locks)
-        while True:
-            registers, staged, run.committed = plan.start(()), 0, False
-            run.drew.clear()
-            try:
+        done, staged, results = 0, 0, None
+        try:
+            if inputs is not None:
                 done = inputs.attempt(run, registers)
-                if done == inputs.size and self._may_commit(plan.locks):
-                    run.random_state = store.values[0]
-                    plan.load(registers, store.values)
-                    if stage is not None:
-                        staged = stage.attempt(run, registers)
-                    if stage is None or staged == stage.size:
-                        if computes:
-                            self._compute(plan, program, registers, run, changes=plan.locks)
-                        run.committed = True
-            except BaseException:
-                run.finish()
-                raise
-            if not run.committed:
-                return registers, (done, staged)
+            if (inputs is None or done == inputs.size) and self._may_commit(changes):
+                run.random_state = store.values[0]
+                plan.load(registers, store.values)
+                if stage is not None:
+                    staged = stage.attempt(run, registers)
+                if stage is None or staged == stage.size:
+                    if program.code or program.constants or changes:
+                        results = self._compute(plan, program, registers, run, changes=changes)
+                    else:
+                        results, run.committed = plan.results(registers), True
+        except BaseException:
             run.finish()
-            if self._budget.spent() or until():
-                return None
+            raise
+        if results is not None:
+            run.finish()
+        return (done, staged), results
 
     def _may_commit(self, changes: bool) -> bool:
         return not (self._busy or (changes and self._lock.held))
