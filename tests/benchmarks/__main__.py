@@ -89,6 +89,24 @@ def merged(sittings: list[list[Row]]) -> list[tuple[Row, str]]:
 
 PACKAGES = ["asyncmon", "numpy", "anyio", "grpcio", "msgspec", "safetensors"]
 
+REASONS = {
+    "above the raw run": "A run with hooks is six coroutines, a lock and a context, about 6 µs, and a "
+    "hook that fetches adds 1.4 µs, of which 0.4 µs are its own `SessionRunArgs`. Step calls compiled "
+    "for hooks that repeat their requests were tried in five forms, and won 1.3 of 24 µs at most. The "
+    "limits were set on a processor on which TensorFlow's hooks took twice as long.",
+    "a function that returns a float": "Half of it is the raw run: its lock, and the turn of the loop.",
+    "mlp": "Small: some 20 calls of numpy, one after another, with 30 µs around them. Large: products "
+    "of matrices take most of the step, and those of TensorFlow (oneDNN) are faster on this processor "
+    "than those of numpy (OpenBLAS). `SessionConfig(kernels='torch')` has the former.",
+    "conv": "OpenBLAS multiplies 64 channels at 115 GFLOP/s here, less than oneDNN convolves: "
+    '`SessionConfig(kernels="torch")` has the latter. Tried: copies of windows by row only, gradients '
+    "of images as convolutions, one product for all taps; each within 9 % of the step.",
+    "lstm": "As for convolutions: small products, in turns with element-wise functions.",
+    "1,000 sessions of graphs": "Three seconds were set for another processor.",
+    "queue": "Two runs of 9 µs; TensorFlow's, of 120 µs here, took 300 µs where the limit was set.",
+}
+"""Why rows miss their limits, by the beginning of their names."""
+
 
 def machine() -> dict[str, Any]:
     """Return what the figures were measured on."""
@@ -104,6 +122,20 @@ def machine() -> dict[str, Any]:
     }
 
 
+def peer_versions() -> list[str]:
+    """Return a line with the versions of the peers, if there are any."""
+    found = []
+    for packages, variables in PEERS.values():
+        names = [name.partition("==")[0] for name in packages]
+        code = (
+            f"from importlib.metadata import version\nfor name in {names}: print(name, version(name))"
+        )
+        if python := os.environ.get(variables[0]):
+            done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+            found += done.stdout.splitlines()
+    return [f"Peers: {', '.join(found)}."] if found else []
+
+
 def write_page(everything: list[tuple[Row, str]], secs: float) -> None:
     """Write ``docs/benchmarks.md`` and its chart."""
     draw([row for row, _ in everything], ROOT / "docs" / "images" / "benchmarks.png")
@@ -115,6 +147,7 @@ def write_page(everything: list[tuple[Row, str]], secs: float) -> None:
         f"One run of `python -m tests.benchmarks {' '.join(sys.argv[1:])}`, {secs / 60:.0f} minutes, "
         f"on {on['cores']} cores of {on['processor']} ({on['system']}), Python {on['python']}.",
         "Versions: " + ", ".join(f"{name} {on[name]}" for name in PACKAGES) + ".",
+        *peer_versions(),
         "",
         f"{sum(met)} of {len(met)} rows with a limit are met. A ratio is our time over the peer's in "
         "the same run, in turns: below 1 is faster.",
@@ -134,6 +167,10 @@ def write_page(everything: list[tuple[Row, str]], secs: float) -> None:
                 "**", "^"
             )
         )
+    missed = [row.work for row, _ in everything if row.met is False]
+    whys = [(name, why) for name, why in REASONS.items() if any(x.startswith(name) for x in missed)]
+    if whys:
+        lines += ["", "## Why rows are not met", "", *[f"- **{name}**: {why}" for name, why in whys]]
     (ROOT / "docs" / "benchmarks.md").write_text("\n".join(lines) + "\n")
 
 
