@@ -21,6 +21,7 @@ from asyncmon.checkpoint import (
     remove_checkpoint,
     wait_for_new_checkpoint,
 )
+from asyncmon.checkpoint.management import restore_newest
 from asyncmon.system import clock
 
 if TYPE_CHECKING:
@@ -162,3 +163,73 @@ def test_ck_6_the_timeout_function_decides(
 
     assert testing.run(main()) == (["1"], [0, 2, 4])
     assert caplog.text.count("Done. No new checkpoints will be generated.") == 2
+
+
+class OtherSaver:
+    """A saver with what any saver has."""
+
+    def __init__(self) -> None:
+        self.restored: list[str] = []
+        self.listed: list[str] | None = None
+
+    async def restore(self, sess: Any, path: str) -> None:
+        self.restored.append(path)
+
+    async def recover_last_checkpoints(self, paths: list[str]) -> None:
+        self.listed = list(paths)
+
+
+class SaverOfLatest(OtherSaver):
+    """A saver that finds the newest checkpoint itself."""
+
+    def __init__(self, found: str | None) -> None:
+        super().__init__()
+        self.found = found
+        self.asked: list[dict[str, Any]] = []
+
+    async def restore_latest(self, sess: Any, directory: str, **more: Any) -> str | None:
+        self.asked.append(more)
+        return self.found
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("live_step", [None, 1, 2])
+async def test_any_saver_restores_the_newest_checkpoint_that_is_newer(
+    tmp_path: Path, make_session: Callable[..., Any], live_step: int | None
+) -> None:
+    saver = Saver()
+    paths = [await saver.save(make_session(a=1.0), tmp_path / "m", step) for step in (1, 2)]
+    other = OtherSaver()
+    assert await restore_newest(other, None, str(tmp_path), live_step) == paths[1]
+    assert other.restored == ([] if live_step == 2 else paths[1:])
+    assert other.listed == paths
+
+
+@pytest.mark.asyncio
+async def test_a_saver_learns_the_live_step_where_there_is_one(tmp_path: Path) -> None:
+    saver = SaverOfLatest(None)
+    assert await restore_newest(saver, None, str(tmp_path)) is None
+    assert await restore_newest(saver, None, str(tmp_path), 3) is None
+    assert saver.asked == [{}, {"live_step": 3}]
+    assert saver.restored == []
+    assert saver.listed is None
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("has_state", [True, False])
+async def test_checkpoints_of_which_none_can_be_restored_are_an_error(
+    tmp_path: Path, make_session: Callable[..., Any], has_state: bool
+) -> None:
+    saver = Saver()
+    for step in (1, 2):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+        (tmp_path / f"m-{step}.safetensors").unlink()
+    if not has_state:
+        (tmp_path / "checkpoint").unlink()
+    with pytest.raises(ValueError, match=rf"not a valid checkpoint: {tmp_path / 'm-2'};"):
+        await restore_newest(SaverOfLatest(None), None, str(tmp_path))
+    if has_state:
+        with pytest.raises(ValueError, match=rf"not a valid checkpoint: {tmp_path / 'm-2'};"):
+            await restore_newest(OtherSaver(), None, str(tmp_path))
+    else:
+        assert await restore_newest(OtherSaver(), None, str(tmp_path)) is None

@@ -488,3 +488,19 @@ async def test_a_run_that_is_made_at_once_recovers_and_repeats() -> None:
     async with MonitoredSession(am.ChiefSessionCreator(program=graph)) as sess:
         assert await sess.run(value) == 2.0
         assert sess.statistics().recoveries == 1
+
+
+async def test_an_error_of_a_node_names_the_hooks_that_alone_need_it() -> None:
+    with am.graph.Graph().as_default() as graph:
+        train = am.get_or_create_global_step().assign_add(1)
+        x = am.graph.placeholder(am.graph.float32, name="x")
+        hooks = [Asking(), Asking(SessionRunArgs(x * 2.0)), RecordingHook("other")]
+    async with MonitoredSession(am.ChiefSessionCreator(program=graph), hooks) as sess:
+        with pytest.raises(am.errors.InvalidArgumentError) as caught:
+            await sess.run(train)
+        notes = [note for note in caught.value.__notes__ if "need" in note]
+        assert len(notes) == 1
+        assert "the fetches of Asking need it, those of the caller do not" in notes[0]
+        with pytest.raises(am.errors.InvalidArgumentError) as caught:
+            await sess.run([train, x])
+        assert not [note for note in caught.value.__notes__ if "Asking" in note]
