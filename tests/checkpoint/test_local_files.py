@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -16,9 +17,9 @@ from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, verif
 from asyncmon.checkpoint.local_files import LocalFiles
 from asyncmon.checkpoint.locations import join, relative, split
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
-from asyncmon.checkpoint.os_errors import describe
+from asyncmon.checkpoint.os_errors import describe, is_environment
 from asyncmon.checkpoint.tensor_file import file_names, plan
-from asyncmon.errors import DataLossError, PermissionDeniedError
+from asyncmon.errors import DataLossError, NotFoundError, PermissionDeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,7 +175,22 @@ async def test_a_read_only_file_system_is_named(
 
 async def test_what_is_found_is_described(tmp_path: Path) -> None:
     assert "mode 0" in describe(tmp_path)
-    assert f"there is {str(tmp_path)!r}" in describe(tmp_path / "x" / "y")
+    missing = describe(tmp_path / "x" / "y")
+    assert f"(No such file or directory; there is {str(tmp_path)!r})" in missing
+
+
+async def test_an_error_of_the_network_or_the_process_is_none_of_a_file() -> None:
+    for error in (ConnectionResetError(), ConnectionError("gone"), PermissionError(errno.EACCES, "no")):
+        assert is_environment(error)
+    assert not is_environment(FileNotFoundError(errno.ENOENT, "no"))
+    assert not is_environment(OSError("without a number"))
+
+
+async def test_a_directory_without_checkpoints_is_told_from_a_missing_one(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Couldn't find 'checkpoint' file"):
+        await load_checkpoint(tmp_path)
+    with pytest.raises(NotFoundError, match="There is no checkpoint"):
+        await load_checkpoint(tmp_path / "m")
 
 
 async def test_paths_and_urls() -> None:
