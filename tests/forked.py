@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import json
 import os
 import runpy
@@ -150,6 +151,8 @@ if __name__ == "__main__":
     import asyncmon.tf1  # noqa: F401
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.collect()
+    gc.freeze()  # the collection at the end of each child would copy all pages
     __file__, is_file = _serve(socket.socket(fileno=int(sys.argv[1])))
     if not is_file:
         runpy.run_module(__file__, run_name="__main__", alter_sys=True)
