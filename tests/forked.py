@@ -20,23 +20,34 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[1]
 
 
 class Process:
-    """A running file, or module as with ``python -m``; ``stdin``, ``stdout``, ``stderr`` are texts."""
+    """A running file, module as with ``python -m``, or code after "-c".
+
+    ``stdin``, ``stdout`` and ``stderr`` are texts.
+    """
 
     def __init__(
-        self, program: Path | str, *arguments: str, cwd: Path, options: tuple[str, ...] = ()
+        self,
+        program: Path | str,
+        *arguments: str,
+        cwd: Path | None = None,
+        options: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         request = {
             "program": str(program),
             "is_file": isinstance(program, Path),
             "argv": arguments,
-            "cwd": str(cwd),
-            "env": {**os.environ},
+            "cwd": str(cwd or Path.cwd()),
+            "env": {**os.environ, **(env or {})},
         }
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -87,6 +98,25 @@ class Process:
         return texts[0], texts[1]
 
 
+def run(
+    program: Path | str,
+    *arguments: str,
+    check: bool = False,
+    timeout: float | None = None,
+    **given: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, as ``subprocess.run`` does with ``capture_output`` and ``text``."""
+    process = Process(program, *arguments, **given)
+    stdout, stderr = process.communicate(timeout=timeout)
+    assert process.returncode is not None, "communicate() waits"
+    done = subprocess.CompletedProcess(
+        [str(program), *arguments], process.returncode, stdout=stdout, stderr=stderr
+    )
+    if check:
+        done.check_returncode()
+    return done
+
+
 @functools.cache
 def _server(options: tuple[str, ...]) -> socket.socket:
     """Return the connection to the process that forks, started at the first use."""
@@ -106,8 +136,8 @@ def _server(options: tuple[str, ...]) -> socket.socket:
     return ours
 
 
-def _serve(connection: socket.socket) -> tuple[str, bool]:
-    """Fork for each request. In the child, return its program, and whether that is a file."""
+def _serve(connection: socket.socket) -> dict[str, Any]:
+    """Fork for each request. In the child, return the request."""
     while True:
         text, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
         if not text:
@@ -136,9 +166,11 @@ def _serve(connection: socket.socket) -> tuple[str, bool]:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if request["program"] == "-c":
+        request["code"] = request["argv"].pop(0)
     sys.argv[:] = [request["program"], *request["argv"]]
     sys.path[0] = str(Path(request["program"]).parent) if request["is_file"] else request["cwd"]
-    return request["program"], request["is_file"]
+    return request
 
 
 if __name__ == "__main__":
@@ -153,12 +185,17 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.collect()
     gc.freeze()  # the collection at the end of each child would copy all pages
-    __file__, is_file = _serve(socket.socket(fileno=int(sys.argv[1])))
-    if not is_file:
-        runpy.run_module(__file__, run_name="__main__", alter_sys=True)
+    request = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if request["is_file"]:
+        __file__ = request["program"]
+        with open(__file__) as file:
+            code = compile(file.read(), __file__, "exec", dont_inherit=True)
+    elif request["program"] == "-c":
+        code = compile(request["code"], "<string>", "exec", dont_inherit=True)
+        del __file__
+    else:
+        runpy.run_module(request["program"], run_name="__main__", alter_sys=True)
         raise SystemExit
-    with open(__file__) as file:
-        code = compile(file.read(), __file__, "exec", dont_inherit=True)
     for name in set(globals()) - {"__name__", "__file__", "__builtins__", "code"}:
         del globals()[name]
     del globals()["name"]
