@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -10,8 +9,6 @@ import os
 import random
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import tracemalloc
 from collections.abc import Callable
@@ -33,6 +30,7 @@ from asyncmon.checkpoint import (
 )
 from asyncmon.errors import DataLossError, FailedPreconditionError, NotFoundError, OpError
 from asyncmon.monitor.checkpoints import CheckpointTable
+from tests import forked
 
 pytestmark = pytest.mark.asyncio
 
@@ -320,8 +318,7 @@ WITHOUT_DESCRIPTORS = """
 import asyncio, os, resource, sys
 import numpy as np
 from asyncmon.checkpoint import Saver, latest_checkpoint, verify
-sys.path.insert(0, sys.argv[2])
-from tests.checkpoint.conftest import MemorySession
+from tests.checkpoint.memory_session import MemorySession
 
 async def main():
     session = MemorySession(global_step=np.int64(-1), w=np.zeros(40), name=np.array("y"))
@@ -348,12 +345,7 @@ asyncio.run(main())
 async def test_a_lack_of_descriptors_is_no_damage(tmp_path: Path, make_session: MakeSession) -> None:
     """Else training would resume from an older checkpoint, and its next one would be the newest."""
     await saved(tmp_path, make_session, 5, 10)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WITHOUT_DESCRIPTORS, str(tmp_path), str(Path(__file__).parents[2]),
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    lines = out.decode().splitlines()
+    lines = forked.run("-c", WITHOUT_DESCRIPTORS, str(tmp_path)).stdout.splitlines()
     assert len(lines) == 10
     errors = [line for line in lines if "Error" in line]
     assert errors
@@ -370,8 +362,7 @@ WITHOUT_PERMISSION = """
 import asyncio, os, sys
 import numpy as np
 from asyncmon.checkpoint import Saver
-sys.path.insert(0, sys.argv[2])
-from tests.checkpoint.conftest import MemorySession
+from tests.checkpoint.memory_session import MemorySession
 
 async def main():
     session = MemorySession(global_step=np.int64(-1), w=np.zeros(40), name=np.array("y"))
@@ -393,13 +384,9 @@ async def test_a_lack_of_permission_is_no_damage(make_session: MakeSession) -> N
         await saved(directory, make_session, 5, 10)
         os.chmod(directory, 0o755)
         os.chmod(directory / "m-10.json", 0o600)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", WITHOUT_PERMISSION, str(directory), str(Path(__file__).parents[2]),
-            stdout=subprocess.PIPE,
-        )  # fmt: skip
-        out, _ = await process.communicate()
-        assert out.decode().startswith("PermissionDeniedError Checkpoint")
-        assert "m-10" in out.decode()
+        out = forked.run("-c", WITHOUT_PERMISSION, str(directory)).stdout
+        assert out.startswith("PermissionDeniedError Checkpoint")
+        assert "m-10" in out
 
 
 async def test_prune_names_the_metrics_that_there_are(

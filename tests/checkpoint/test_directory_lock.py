@@ -8,8 +8,6 @@ import gc
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import weakref
 from pathlib import Path
@@ -20,6 +18,7 @@ import pytest
 from asyncmon.checkpoint import Saver, latest_checkpoint
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system.files import FileCalls
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +27,8 @@ pytestmark = pytest.mark.asyncio
 
 SECOND = """
 import asyncio, sys
-from conftest import MemorySession
 from asyncmon.checkpoint import Saver
+from tests.checkpoint.memory_session import MemorySession
 
 async def main():
     saver = Saver()
@@ -43,17 +42,8 @@ asyncio.run(main())
 """
 
 
-async def second(directory: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SECOND, str(directory),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-    )  # fmt: skip
-
-
-async def first_line(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
-    return (await process.stdout.readline()).decode()
+def second(directory: Path) -> forked.Process:
+    return forked.Process("-c", SECOND, str(directory))
 
 
 async def test_kc_7_a_second_process_is_told_who_saves_there(
@@ -61,22 +51,22 @@ async def test_kc_7_a_second_process_is_told_who_saves_there(
 ) -> None:
     saver = Saver()
     path = await saver.save(make_session(a=1.0), tmp_path / "m", 1)
-    process = await second(tmp_path)
-    line = await first_line(process)
+    process = second(tmp_path)
+    line = process.stdout.readline()
     assert line.startswith("FailedPreconditionError Another process saves checkpoints into")
     assert f'"pid": {os.getpid()}' in line
-    await process.communicate(b"\n")
+    process.communicate("\n")
     assert await latest_checkpoint(tmp_path) == path
 
     await saver.close()
-    process = await second(tmp_path)
-    assert (await first_line(process)).strip() == str(tmp_path / "m-2")
+    process = second(tmp_path)
+    assert process.stdout.readline().strip() == str(tmp_path / "m-2")
     with pytest.raises(FailedPreconditionError, match=f'"pid": {process.pid}'):
         await saver.save(make_session(a=1.0), tmp_path / "m", 3)
     with pytest.raises(FailedPreconditionError):
         await saver.claim(tmp_path)
     process.kill()  # the lock of a process that dies is free
-    await process.wait()
+    process.communicate()
     assert await saver.save(make_session(a=1.0), tmp_path / "m", 3)
     await saver.close()
 
@@ -93,9 +83,9 @@ async def test_savers_of_one_process_share_a_directory(
         )
     )
     await one.close()
-    process = await second(tmp_path)
-    assert (await first_line(process)).startswith("FailedPreconditionError")
-    await process.communicate(b"\n")
+    process = second(tmp_path)
+    assert process.stdout.readline().startswith("FailedPreconditionError")
+    process.communicate("\n")
     await two.close()
     assert await latest_checkpoint(tmp_path)
 
@@ -156,9 +146,9 @@ async def test_a_directory_that_was_deleted_is_claimed_anew(
     await saver.save(make_session(a=1.0), tmp_path / "run" / "m", 1)
     shutil.rmtree(tmp_path / "run")
     await saver.save(make_session(a=1.0), tmp_path / "run" / "m", 2)
-    process = await second(tmp_path / "run")
-    assert (await first_line(process)).startswith("FailedPreconditionError")
-    await process.communicate(b"\n")
+    process = second(tmp_path / "run")
+    assert process.stdout.readline().startswith("FailedPreconditionError")
+    process.communicate("\n")
     await saver.close()
 
 
@@ -204,9 +194,9 @@ async def test_a_forked_child_does_not_keep_the_lock(
     os.close(ours)
     try:
         await saver.close()
-        process = await second(tmp_path)
-        assert (await first_line(process)).strip() == str(tmp_path / "m-2")
-        await process.communicate(b"\n")
+        process = second(tmp_path)
+        assert process.stdout.readline().strip() == str(tmp_path / "m-2")
+        process.communicate("\n")
     finally:
         os.close(theirs)
         await asyncio.to_thread(os.waitpid, child, 0)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,13 +30,13 @@ from asyncmon.errors import (
     UnknownError,
 )
 from asyncmon.system.files import FileCalls
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 pytestmark = pytest.mark.asyncio
 
-HERE = Path(__file__).parent
 ERRORS = {
     errno.ENOSPC: ResourceExhaustedError,
     errno.EIO: UnknownError,
@@ -305,13 +302,12 @@ async def test_a_file_in_the_directorys_place_is_named(
 UNPRIVILEGED = """
 import asyncio, os, sys
 import numpy as np
-sys.path.insert(0, sys.argv[2])
-from conftest import MemorySession
 from asyncmon.checkpoint import Saver
+from tests.checkpoint.memory_session import MemorySession
 
 async def main():
     session = MemorySession(a=np.arange(3.0))
-    await Saver().save(session, sys.argv[3] + "/model.ckpt", 1)  # all of Python that it takes is loaded
+    await Saver().save(session, sys.argv[2] + "/model.ckpt", 1)  # all of Python that it takes is loaded
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
     try:
         await Saver().save(session, sys.argv[1] + "/model.ckpt", 2)
@@ -332,12 +328,7 @@ async def test_a_directory_without_permission_is_named_and_left_alone(
         path = await saver.save(make_session(a=np.arange(3.0)), directory / "model.ckpt", 1)
         await saver.close()
         before = content(directory)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", UNPRIVILEGED, str(directory), str(HERE), str(tmp_path),
-            stdout=subprocess.PIPE,
-        )  # fmt: skip
-        out, _ = await process.communicate()
-        text = out.decode()
+        text = forked.run("-c", UNPRIVILEGED, str(directory), str(tmp_path)).stdout
         assert text.startswith("PermissionDeniedError Checkpoints cannot be saved into")
         assert "mode 0755" in text
         assert "this process is user 65534" in text

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import forked
+
 HERE = Path(__file__).parent
 
 
 def killed(kind: str, directory: Path, rounds: int, seed: int) -> list[dict[str, Any]]:
-    path = f"{HERE}{os.pathsep}{HERE.parents[1]}"
-    out = subprocess.run(
-        [sys.executable, str(HERE / "victim.py"), kind, str(directory), str(rounds), str(seed)],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    results = [json.loads(line) for line in out.stdout.splitlines()]
+    done = forked.run(HERE / "victim.py", kind, str(directory), str(rounds), str(seed), check=True)
+    results = [json.loads(line) for line in done.stdout.splitlines()]
     for result in results:
         assert result["killed"], result
         assert result["same"], result

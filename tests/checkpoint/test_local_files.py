@@ -138,8 +138,8 @@ exec "$2" -c "$3" "$1"
 
 SAVE = """
 import asyncio, sys
-from conftest import MemorySession
 from asyncmon.checkpoint import Saver
+from tests.checkpoint.memory_session import MemorySession
 try:
     asyncio.run(Saver().save(MemorySession(a=2.0), sys.argv[1] + "/m", 2))
 except Exception as error:
@@ -158,7 +158,7 @@ async def test_a_read_only_file_system_is_named(
         process = await asyncio.create_subprocess_exec(
             "unshare", "--mount", "sh", "-c", READ_ONLY, "sh", str(tmp_path), sys.executable, SAVE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         )  # fmt: skip
     except FileNotFoundError:
         pytest.skip("there is no unshare here")

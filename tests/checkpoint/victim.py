@@ -10,6 +10,7 @@ whether all of it was right.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -21,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio._backends._asyncio  # noqa: F401  # not in each forked process: it takes 50 ms
 import numpy as np
-from conftest import MemorySession
 
 from asyncmon.checkpoint import Saver, load_checkpoint, verify
 from asyncmon.system.files import FileCalls, in_thread
+from tests.checkpoint.memory_session import MemorySession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -145,6 +146,8 @@ def calls_until(directory: str, size: int, step: int) -> int:
 def main() -> None:
     kind, directory, rounds, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     choose = random.Random(seed)
+    gc.collect()
+    gc.freeze()  # each collection in a child would copy all pages
     first = 0
     if kind != "moments":
         first = calls_until(f"{directory}/before", 20, 2)
