@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[1]
 class Process:
     """A running file, module as with ``python -m``, or code after "-c".
 
-    ``stdin``, ``stdout`` and ``stderr`` are texts.
+    ``stdin``, ``stdout`` and ``stderr`` are texts; with ``merged`` both outputs go to ``stdout``.
+    Leaving a ``with`` block waits for the end.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Process:
         cwd: Path | None = None,
         options: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
+        merged: bool = False,
     ) -> None:
         request = {
             "program": str(program),
@@ -51,6 +53,8 @@ class Process:
         }
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        if merged:
+            os.dup2(theirs[1], theirs[2])
         self._status, status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with status:
             socket.send_fds(
@@ -64,6 +68,18 @@ class Process:
         self.pid = int(self._status.recv(64))
         self.returncode: int | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stdin.close()
+        self.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for closed in (self.stdout, self.stderr, self._status):
+            closed.close()
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -71,6 +87,9 @@ class Process:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
     def poll(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -93,8 +112,7 @@ class Process:
             self.stdin.close()
         texts = [stream.read() if not stream.closed else "" for stream in (self.stdout, self.stderr)]
         self.wait(timeout)
-        for closed in (self.stdout, self.stderr, self._status):
-            closed.close()
+        self._close()
         return texts[0], texts[1]
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests import forked
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def run(directory: Path, name: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
-        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
+    done = forked.run(
+        EXAMPLES / name, *arguments, cwd=directory, options=("-W", "error", "-u"), merged=True
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout.splitlines()
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from asyncmon.checkpoint import latest_checkpoint, load_checkpoint, verify
+from tests import forked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
@@ -60,34 +59,30 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 class Child:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: forked.Process) -> None:
         self.process = process
 
-    async def line(self) -> str:
-        assert self.process.stdout is not None
-        return (await self.process.stdout.readline()).decode().strip()
+    def line(self) -> str:
+        return self.process.stdout.readline().strip()
 
-    async def end(self) -> tuple[int, str, str]:
-        out, err = await self.process.communicate()
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate()
         assert self.process.returncode is not None
-        return self.process.returncode, out.decode(), err.decode()
+        return self.process.returncode, out, err
 
 
-@contextlib.asynccontextmanager
-async def training(directory: Path, how: str) -> AsyncIterator[Child]:
+@contextlib.contextmanager
+def training(directory: Path, how: str) -> Iterator[Child]:
     """A process that trains, from the moment on at which five steps are done."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, str(directory), how,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    process = forked.Process("-c", PROGRAM, str(directory), how)
     child = Child(process)
     try:
-        assert await child.line() == "ready"
+        assert child.line() == "ready"
         yield child
     finally:
         if process.returncode is None:
             process.kill()
-            await process.communicate()
+            process.communicate()
 
 
 async def last_step(directory: Path) -> int:
@@ -103,9 +98,9 @@ async def last_step(directory: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_training_as_a_stop_does(tmp_path: Path, number: signal.Signals) -> None:
     """AX-18: the last state is saved, the process ends with status 0 and can say why."""
-    async with training(tmp_path, "stop") as child:
+    with training(tmp_path, "stop") as child:
         child.process.send_signal(number)
-        status, out, err = await child.end()
+        status, out, err = child.end()
     step = await last_step(tmp_path)
     assert step >= 5
     assert (status, out) == (0, f"{step} signal {number.name}\n"), err
@@ -113,9 +108,9 @@ async def test_a_signal_ends_training_as_a_stop_does(tmp_path: Path, number: sig
 
 async def test_ax_27_a_cancellation_by_a_signal_saves_and_goes_on(tmp_path: Path) -> None:
     """AX-27: save_on_cancel writes a last checkpoint, then the cancellation leaves the program."""
-    async with training(tmp_path, "cancel") as child:
+    with training(tmp_path, "cancel") as child:
         child.process.send_signal(signal.SIGTERM)
-        status, out, err = await child.end()
+        status, out, err = child.end()
     assert (status, out) == (1, "")
     assert "CancelledError" in err
     assert await last_step(tmp_path) >= 5
@@ -123,29 +118,29 @@ async def test_ax_27_a_cancellation_by_a_signal_saves_and_goes_on(tmp_path: Path
 
 async def test_ctrl_c_without_signals_saves_and_leaves_as_an_interrupt(tmp_path: Path) -> None:
     """AX-4, AX-27: asyncio.run turns Ctrl-C into a cancellation, and that into KeyboardInterrupt."""
-    async with training(tmp_path, "interrupt") as child:
+    with training(tmp_path, "interrupt") as child:
         child.process.send_signal(signal.SIGINT)
-        status, out, err = await child.end()
+        status, out, err = child.end()
     assert (status, out) == (-signal.SIGINT, "")
     assert "KeyboardInterrupt" in err
     assert await last_step(tmp_path) >= 5
 
 
 async def test_a_second_signal_does_what_it_does_by_default(tmp_path: Path) -> None:
-    async with training(tmp_path, "hang") as child:
+    with training(tmp_path, "hang") as child:
         child.process.send_signal(signal.SIGTERM)
-        assert await child.line() == "stopping"
+        assert child.line() == "stopping"
         child.process.send_signal(signal.SIGTERM)
-        status, _, _ = await child.end()
+        status, _, _ = child.end()
     assert status == -signal.SIGTERM
     assert await last_step(tmp_path) == 0
 
 
 async def test_kc_1_a_signal_ends_a_step_that_waits_for_ever(tmp_path: Path) -> None:
     """The session ends in order, saves the last whole step, and the log has what it waited for."""
-    async with training(tmp_path, "stuck") as child:
+    with training(tmp_path, "stuck") as child:
         child.process.send_signal(signal.SIGTERM)
-        status, out, err = await child.end()
+        status, out, err = child.end()
     assert (status, out) == (0, f"{await last_step(tmp_path)} signal SIGTERM\n"), err
     assert "after a stop (signal SIGTERM): it waits in Event.wait" in err
     assert "called from ask_a_dead_server (<string>:" in err
@@ -153,11 +148,11 @@ async def test_kc_1_a_signal_ends_a_step_that_waits_for_ever(tmp_path: Path) -> 
 
 
 async def test_a_second_ctrl_c_leaves_without_saving(tmp_path: Path) -> None:
-    async with training(tmp_path, "hang") as child:
+    with training(tmp_path, "hang") as child:
         child.process.send_signal(signal.SIGINT)
-        assert await child.line() == "stopping"
+        assert child.line() == "stopping"
         child.process.send_signal(signal.SIGINT)
-        status, _, err = await child.end()
+        status, _, err = child.end()
     assert status == -signal.SIGINT
     assert "KeyboardInterrupt" in err
     assert await last_step(tmp_path) == 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -18,26 +18,22 @@ def needs(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
-def command(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-W", "error", "-u", str(EXAMPLES / name), *arguments]
+def start(directory: Path, name: str, *arguments: str) -> forked.Process:
+    return forked.Process(
+        EXAMPLES / name, *arguments, cwd=directory, options=("-W", "error", "-u"), merged=True
+    )
 
 
 def run(directory: Path, name: str, *arguments: str) -> str:
-    done = subprocess.run(
-        command(name, *arguments),
-        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    process = start(directory, name, *arguments)
+    out, _ = process.communicate()
+    assert process.returncode == 0, out
+    return out
 
 
 def kill(directory: Path, name: str, at: int, *arguments: str) -> None:
     """Run an example until it has saved a checkpoint of this step or a later one, then kill it."""
-    with subprocess.Popen(
-        command(name, *arguments),
-        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
+    with start(directory, name, *arguments) as process:
         lines = []
         for line in process.stdout:
             lines.append(line)

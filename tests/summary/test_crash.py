@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from asyncmon.errors import DataLossError
 from asyncmon.summary import summary_iterator
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,9 +47,7 @@ def test_fw_3_a_killed_process_loses_nothing_that_was_flushed(
     tmp_path: Path, event_files: Callable[[], list[Path]]
 ) -> None:
     """FW-3."""
-    command = [sys.executable, "-c", TRAIN.format(end=""), str(tmp_path), "1000000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    with forked.Process("-c", TRAIN.format(end=""), str(tmp_path), "1000000") as process:
         flushed = [int(process.stdout.readline()) for _ in range(5)][-1]
         process.send_signal(signal.SIGKILL)
         assert process.wait(10) == -signal.SIGKILL
@@ -64,6 +61,5 @@ def test_mt_17_a_process_that_exits_hard_has_written_its_full_batches(
     tmp_path: Path, event_files: Callable[[], list[Path]], count: int, written: int
 ) -> None:
     """MT-17: after 20 summaries and ``os._exit`` TF1 has none of them on disk."""
-    command = [sys.executable, "-c", TRAIN.format(end="os._exit(3)"), str(tmp_path), str(count)]
-    assert subprocess.run(command, check=False).returncode == 3
+    assert forked.run("-c", TRAIN.format(end="os._exit(3)"), str(tmp_path), str(count)).returncode == 3
     assert steps(event_files()) == list(range(written + 1))  # drain() waited for these

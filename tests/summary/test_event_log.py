@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import asyncmon as am
 from asyncmon.summary import FileWriter, FileWriterCache, SessionLog, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,8 +134,7 @@ async def test_a_start_of_a_new_process_hides_the_steps_that_are_repeated(tmp_pa
         "        for step in range(1, 11): writer.add_scalar('a', 1.0, step)\n"
         "asyncio.run(main())\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    await asyncio.to_thread(subprocess.run, command, check=True)
+    forked.run("-c", code, str(tmp_path), check=True)
     async with FileWriter(tmp_path) as writer:
         writer.start(5)
         writer.add_scalar("a", 2.0, 6)
@@ -265,8 +263,7 @@ async def test_a_second_process_is_warned(tmp_path: Path) -> None:
     )
 
     def second() -> str:
-        command = [sys.executable, "-c", code, str(tmp_path)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        return forked.run("-c", code, str(tmp_path), check=True).stderr
 
     async with FileWriter(tmp_path):
         (tmp_path / "a.tfevents.link").symlink_to("nowhere")
@@ -297,8 +294,7 @@ def test_a_forked_child_writes_a_file_of_its_own(
         "    await writer.close()\n"
         "asyncio.run(main())\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = forked.run("-c", code, str(tmp_path), check=True)
     steps = [[event.step for event in summary_iterator(path)][1:] for path in event_files()]
     assert sorted(steps) == [[1, 2], [10]]
     assert "Another process writes events" in done.stderr

@@ -13,6 +13,7 @@ import pytest
 from absl import flags as absl_flags
 
 import asyncmon.tf1 as tf
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +33,7 @@ NO_ABSL = "import sys\nsys.modules['absl'] = None\n"
 
 
 def program(code: str, *arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-c", before + textwrap.dedent(code), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return forked.run("-c", before + textwrap.dedent(code), *arguments, options=("-W", "error"))
 
 
 ASYNC = f"""{FLAGS}
@@ -70,9 +70,7 @@ def test_wrong_flags_are_an_error_without_a_traceback(bad: list[str]) -> None:
 def test_help_lists_the_flags_of_the_program(tmp_path: Path) -> None:
     path = tmp_path / "greet.py"
     path.write_text(textwrap.dedent(ASYNC))
-    done = subprocess.run(
-        [sys.executable, str(path), "--help"], capture_output=True, text=True, check=False
-    )
+    done = forked.run(path, "--help")
     assert done.returncode == 1  # as absl has it
     assert "--name: who is greeted\n    (default: 'world')" in done.stdout
 
@@ -129,7 +127,7 @@ TRAINING = """
 """
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+def ended(process: forked.Process) -> tuple[str, str]:
     """Return what a program printed until its end, which comes in any case."""
     try:
         return process.communicate(timeout=15)
@@ -140,11 +138,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
 @pytest.mark.parametrize("before", ["", NO_ABSL])
 def test_a_signal_stops_training_in_order(tmp_path: Path, before: str) -> None:
     code = before + textwrap.dedent(TRAINING)
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
+    with forked.Process("-c", code, cwd=tmp_path, options=("-W", "error")) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
         out, err = ended(process)
@@ -165,11 +159,7 @@ def test_ctrl_c_outside_of_a_session_ends_the_program_as_an_interrupt(before: st
 
         tf.app.run()
     """
-    with subprocess.Popen(
-        [sys.executable, "-c", before + textwrap.dedent(code)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
+    with forked.Process("-c", before + textwrap.dedent(code)) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, err = ended(process)

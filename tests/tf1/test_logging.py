@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asyncmon.tf1 as tf
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +26,8 @@ def _verbosity() -> Iterator[None]:
     logger.handlers[:] = handlers
 
 
-def stderr_of(code: str, *options: str) -> str:
-    command = [sys.executable, "-W", "error", *options, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+def stderr_of(code: str) -> str:
+    return forked.run("-c", textwrap.dedent(code), options=("-W", "error"), check=True).stderr
 
 
 def test_lines_look_like_those_of_tf1_and_savers_and_hooks_are_among_them() -> None:
@@ -88,8 +88,9 @@ def test_an_interpreter_shows_info_on_stdout() -> None:
 
 
 def test_importing_configures_nothing() -> None:
-    err = stderr_of("import logging, asyncmon.tf1\nassert not logging.getLogger('asyncmon').handlers")
-    assert err == ""
+    code = "import logging, asyncmon.tf1\nassert not logging.getLogger('asyncmon').handlers"
+    command = [sys.executable, "-W", "error", "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
 
 
 def test_verbosity_is_the_loggers_level(caplog: pytest.LogCaptureFixture) -> None:
