@@ -7,8 +7,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -16,12 +14,12 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import pytest
 
 from asyncmon.cli import main
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-COMMAND = [sys.executable, "-W", "error", "-m", "asyncmon"]
 TOKEN = "a-token-that-is-long-enough"
 
 LIVE = """
@@ -69,11 +67,8 @@ def asyncmon(*arguments: str, token: str = "") -> Done:
 
 
 @contextmanager
-def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    with subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
+def process(*arguments: str) -> Iterator[tuple[forked.Process, IO[str]]]:
+    with forked.Process(*arguments, options=("-W", "error")) as child:
         try:
             yield child, child.stdout
         finally:
@@ -83,7 +78,7 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
 @contextmanager
 def live(directory: Path, token: str = "") -> Iterator[tuple[str, IO[str]]]:
     """Run a session with a monitor mounted at /train; yield the page's URL and the output."""
-    with process(sys.executable, "-c", LIVE, str(directory), token) as (_, out):
+    with process("-c", LIVE, str(directory), token) as (_, out):
         port = out.readline().strip()
         yield f"http://127.0.0.1:{port}/train/", out
 
@@ -98,7 +93,7 @@ def get(url: str) -> bytes:
 def test_the_page_is_served_until_a_signal_though_a_viewer_listens(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    with process(*COMMAND, "monitor", str(tmp_path / "none"), "--port", "0") as (child, out):
+    with process("asyncmon", "monitor", str(tmp_path / "none"), "--port", "0") as (child, out):
         url = out.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
         assert b"<title>" in get(url)
@@ -136,7 +131,7 @@ def test_another_host_needs_a_token(tmp_path: Path) -> None:
 def test_a_token_is_printed_in_the_fragment_only(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     arguments = ["monitor", str(tmp_path), "--port", "0", "--token-file", str(tmp_path / "token")]
-    with process(*COMMAND, *arguments) as (_, out):
+    with process("asyncmon", *arguments) as (_, out):
         url = out.readline().strip()
         assert url.endswith(f"/#token={TOKEN}")
         with pytest.raises(urllib.error.HTTPError, match="401"):
@@ -187,7 +182,7 @@ def test_what_cannot_be_done_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_with_several_runs_one_has_to_be_named(tmp_path: Path) -> None:
-    with process(*COMMAND, "monitor", str(tmp_path), "--port", "0") as (_, out):
+    with process("asyncmon", "monitor", str(tmp_path), "--port", "0") as (_, out):
         done = asyncmon("save", out.readline().strip())
     assert done.returncode == 1
     assert done.stderr == (

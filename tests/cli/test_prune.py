@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import pytest
 from asyncmon.checkpoint import Saver
 from asyncmon.cli import main
 from asyncmon.testing import ScriptedSession
+from tests import forked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,12 +62,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
         "    print('claimed', flush=True); sys.stdin.read()\n"
         "asyncio.run(main())"
     )
-    other = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with other:
-        assert other.stdout is not None
+    with forked.Process("-c", code, str(tmp_path)) as other:
         assert other.stdout.readline() == "claimed\n"
         assert main(["prune", str(tmp_path), "--keep", "1"]) == 1
         assert "Another process saves checkpoints into" in capsys.readouterr().err

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import socket
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, Self
 
 import asyncmon as am
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +42,15 @@ def free_port() -> int:
         return port
 
 
+LIMITED = """
+import resource, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+from asyncmon.cli import main
+sys.exit(main())
+"""
+
+
 class ServerProcess:
     """``python -m asyncmon server`` on this machine. Leaving ``async with`` kills it."""
 
@@ -51,26 +59,23 @@ class ServerProcess:
         port: int = 0,
         *options: str,
         env: dict[str, str] | None = None,
-        preexec_fn: Callable[[], None] | None = None,
+        descriptors: int | None = None,
     ) -> None:
         self.port = port or free_port()
         self.target = f"grpc://localhost:{self.port}"
         self._options = options
         self._env = env
-        self._preexec_fn = preexec_fn
+        self._descriptors = descriptors
 
     async def start(self) -> None:
         """Start, and wait until it takes sessions."""
         cluster = json.dumps({"ps": [f"localhost:{self.port}"]})
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "asyncmon", "server", "--cluster", cluster, *self._options,
-            env={**os.environ, **(self._env or {})},
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            preexec_fn=self._preexec_fn,
-        )  # fmt: skip
-        assert self.process.stdout is not None, "PIPE"
-        line = await self.process.stdout.readline()
-        assert line.decode().strip() == self.target, (line, await self.errors())
+        program = ["asyncmon"] if self._descriptors is None else ["-c", LIMITED, str(self._descriptors)]
+        self.process = forked.Process(
+            *program, "server", "--cluster", cluster, *self._options, env=self._env
+        )
+        line = await asyncio.to_thread(self.process.stdout.readline)
+        assert line.strip() == self.target, (line, await self.errors())
 
     def signal(self, number: int) -> None:
         """Send a signal."""
@@ -78,14 +83,12 @@ class ServerProcess:
 
     async def errors(self) -> str:
         """Return what it has written to standard error, once it has ended."""
-        assert self.process.stderr is not None, "PIPE"
-        return (await self.process.stderr.read()).decode()
+        return await asyncio.to_thread(self.process.stderr.read)
 
     async def killed(self) -> None:
         """Kill it, and wait for its end."""
-        if self.process.returncode is None:
-            self.process.kill()
-        await self.process.communicate()
+        self.process.kill()
+        await asyncio.to_thread(self.process.communicate)
 
     async def __aenter__(self) -> Self:
         await self.start()

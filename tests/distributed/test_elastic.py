@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from functools import partial
 
 import pytest
@@ -15,6 +14,7 @@ from asyncmon import graph as g
 from asyncmon.distributed import ClusterSpec
 from asyncmon.testing import simulate
 from asyncmon.testing.simulation import at, kill, start
+from tests import forked
 from tests.distributed.over_grpc import free_port
 
 SERVERS = ClusterSpec({"ps": ["ps0:1"], "worker": ["chief:1"]}, elastic=["worker"])
@@ -130,13 +130,10 @@ async def test_a_signal_to_an_elastic_worker_does_not_stop_the_run(is_elastic: b
     chief_server = am.Server(cluster, "worker", 0)
     session = am.MonitoredTrainingSession(chief_server.target, log_step_count_steps=None)
     async with am.Server(cluster, "ps", 0), chief_server, session as sess:
-        worker = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", WORKER, ps, other, stdout=asyncio.subprocess.PIPE
-        )
-        assert worker.stdout is not None
-        await worker.stdout.readline()
+        worker = forked.Process("-c", WORKER, ps, other)
+        await asyncio.to_thread(worker.stdout.readline)
         worker.send_signal(signal.SIGTERM)
-        said = (await worker.communicate())[0].decode()
+        said, _ = await asyncio.to_thread(worker.communicate)
         assert "left: signal SIGTERM" in said
         assert worker.returncode == 0
         if is_elastic:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from asyncmon.distributed.grpc_transport import CHUNK, Assembly, chunks
 from asyncmon.distributed.own_token import own_token
 from asyncmon.distributed.server import Server
 from asyncmon.distributed.wire import decode, encode, frame
+from tests import forked
 from tests.distributed.over_grpc import rpc_config, until
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def test_without_grpcio_the_command_that_installs_it_is_named() -> None:
         "    try: use()\n"
         "    except ModuleNotFoundError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = forked.run("-c", program, check=True)
     assert done.stdout.count("pip install 'asyncmon[grpc]'") == 2
 
 

@@ -146,7 +146,7 @@ async def test_the_command_ends_at_a_signal(number: int, tmp_path: Path) -> None
         await sess.run(v.initializer)
         server.signal(number)
         written = await server.errors()
-        assert await server.process.wait() == 0
+        assert server.process.wait() == 0
         assert "stopped" in written
         assert "neither a token" not in written
         with pytest.raises(errors.UnavailableError):

@@ -62,11 +62,7 @@ async def test_a_large_request_without_room_is_refused_and_others_are_served() -
 
 async def test_connections_that_send_nothing_do_not_lock_out_others() -> None:
     limit = 200
-
-    def restrict() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-
-    async with ServerProcess(0, "--timeout-secs", "2", preexec_fn=restrict) as server:
+    async with ServerProcess(0, "--timeout-secs", "2", descriptors=limit) as server:
         with contextlib.ExitStack() as idle:
             for _ in range(2 * limit):
                 connection = idle.enter_context(socket.socket())

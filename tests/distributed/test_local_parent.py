@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from asyncmon import graph
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +22,11 @@ pytestmark = [
 ]
 
 TRAINING = """
-import asyncio, sys
+import asyncio, os, sys
 import asyncmon as am
 from asyncmon import graph
+
+os.setsid()
 
 async def main():
     step = am.get_or_create_global_step()
@@ -54,13 +56,9 @@ def test_a_program_on_uvloop_has_a_child_too() -> None:
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def training(tmp_path: Path) -> Iterator[tuple[forked.Process, int]]:
     """A program that trains in a session of its own, and a descriptor of the child of that."""
-    with subprocess.Popen(
-        [sys.executable, "-c", TRAINING, str(tmp_path)],
-        stdout=subprocess.PIPE, text=True, start_new_session=True,
-    ) as program:  # fmt: skip
-        assert program.stdout is not None
+    with forked.Process("-c", TRAINING, str(tmp_path)) as program:
         pid = int(program.stdout.readline())
         child = os.pidfd_open(pid)
         try:
@@ -76,7 +74,7 @@ def has_ended(process: int, secs: float = 20.0) -> bool:
 
 
 def test_the_child_of_a_program_that_is_killed_ends(
-    training: tuple[subprocess.Popen[str], int],
+    training: tuple[forked.Process, int],
 ) -> None:
     program, child = training
     program.kill()
@@ -85,7 +83,7 @@ def test_the_child_of_a_program_that_is_killed_ends(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process that is stopped")
 def test_the_child_ends_with_a_killed_program_even_if_it_is_stopped(
-    training: tuple[subprocess.Popen[str], int],
+    training: tuple[forked.Process, int],
 ) -> None:
     program, child = training
     signal.pidfd_send_signal(child, signal.SIGSTOP)
@@ -94,7 +92,7 @@ def test_the_child_ends_with_a_killed_program_even_if_it_is_stopped(
 
 
 def test_ctrl_c_ends_training_in_order_and_the_child_after_the_last_save(
-    training: tuple[subprocess.Popen[str], int], tmp_path: Path
+    training: tuple[forked.Process, int], tmp_path: Path
 ) -> None:
     program, child = training
     os.killpg(program.pid, signal.SIGINT)  # as a terminal does
@@ -117,11 +115,7 @@ async def main():
 
 asyncio.run(main())
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True,
-    ) as done:  # fmt: skip
-        assert done.stdout is not None
+    with forked.Process("-c", program) as done:
         child = os.pidfd_open(int(done.stdout.readline()))
         done.communicate("\n", timeout=60)
         assert done.returncode == 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed import own_token
+from tests import forked
 from tests.distributed.over_grpc import rpc_config
 
 STRANGER = """
@@ -66,12 +65,8 @@ async def test_a_process_of_the_same_user_needs_no_token(place: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs a second user")
 async def test_a_process_of_another_user_is_refused() -> None:
     async with am.Server.create_local_server() as server:
-        stranger = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", STRANGER, server.target,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        said, failed = await asyncio.wait_for(stranger.communicate(), 60)
-    assert "The token is missing or wrong" in said.decode(), failed.decode()
+        stranger = await asyncio.to_thread(forked.run, "-c", STRANGER, server.target)
+    assert "The token is missing or wrong" in stranger.stdout, stranger.stderr
 
 
 @pytest.mark.asyncio

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from typing import Any
@@ -17,6 +15,7 @@ import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.system import clock
 from asyncmon.testing import simulate
+from tests import forked
 from tests.distributed.over_grpc import free_port
 
 CLUSTER = {"ps": ["ps0:1"], "worker": ["chief:1", "worker:1"]}
@@ -24,11 +23,7 @@ CLUSTER = {"ps": ["ps0:1"], "worker": ["chief:1", "worker:1"]}
 
 def output(program: str, *arguments: str) -> str:
     """Run a program; return what it has written to both outputs."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    return done.stdout
+    return forked.run("-c", program, *arguments, merged=True).stdout
 
 
 def test_a_child_with_a_preexec_fn_starts_beside_a_session() -> None:

@@ -20,6 +20,7 @@ from asyncmon import errors, graph
 from asyncmon.distributed import targets
 from asyncmon.distributed.server import Server
 from asyncmon.protobuf.cluster_def import ServerDef
+from tests import forked
 from tests.distributed.over_grpc import free_port, rpc_config, until
 
 CLUSTER: dict[str, Any] = {"ps": ["localhost:0"], "worker": ["localhost:0", "localhost:0"]}
@@ -150,9 +151,7 @@ logging.basicConfig(format="%(message)s")
 asyncio.run(main())
 """
     assert "GRPC_VERBOSITY" not in os.environ
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True
-    )  # fmt: skip
+    done = forked.run("-c", program, options=("-W", "error"))
     assert (done.returncode, done.stderr) == (0, ""), "no line of grpc's client about its connection"
 
 

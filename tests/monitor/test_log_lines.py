@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import logging
-import subprocess
-import sys
 
 import pytest
 
 import asyncmon as am
 from asyncmon.monitor.log_lines import LogLines
+from tests import forked
 
 LOGGER = logging.getLogger("asyncmon.test_log_lines")
 
@@ -63,9 +62,7 @@ logging.getLogger("asyncmon.x").warning("a warning")
 logging.getLogger("asyncmon.x").info("a detail")
 assert lines.next == 1
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=20
-    )
+    done = forked.run("-c", program, check=True)
     assert done.stderr == ("configured a warning\n" if configured else "a warning\n")
 
 

@@ -6,8 +6,6 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
-import sys
 import tracemalloc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,6 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 import asyncmon as am
+from tests import forked
 from tests.monitor.scripted import BEARER, TOKEN, ScriptedRun
 
 if TYPE_CHECKING:
@@ -138,11 +137,7 @@ async def test_a_reader_that_reads_nothing_is_bounded_and_disturbs_nobody() -> N
 
 @pytest.mark.parametrize("how", ["mounted", "alone"])
 def test_open_streams_do_not_hold_a_graceful_shutdown(tmp_path: Path, how: str) -> None:
-    arguments = [sys.executable, "-W", "error", "-c", SERVICE, str(tmp_path), how]
-    with subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
+    with forked.Process("-c", SERVICE, str(tmp_path), how, options=("-W", "error")) as child:
         try:
             address = ("127.0.0.1", int(child.stdout.readline()))
             prefix = "/train" if how == "mounted" else ""

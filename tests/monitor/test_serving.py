@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import subprocess
-import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.monitor.serving import PORT
+from tests import forked
 from tests.monitor.scripted import BEARER, TOKEN
 
 if TYPE_CHECKING:
@@ -130,14 +129,8 @@ async def test_a_taken_port_is_an_error_only_if_it_was_asked_for(tmp_path: Path)
 def test_a_script_serves_until_it_ends(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "run")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = forked.Process(script, str(tmp_path / "run"))
     try:
-        assert process.stdout is not None
         url = process.stdout.readline().strip()
         while (row := httpx.get(f"{url}api/runs").json()["runs"][0])["state"] != "open":
             assert row["state"] in ("new", "opening")
@@ -177,8 +170,7 @@ asyncio.run(main()).join()
 def test_a_viewer_at_the_end_of_a_script_gets_the_end_of_its_stream(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(VIEWED)
-    command = [sys.executable, "-W", "error", str(script), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = forked.run(script, str(tmp_path), options=("-W", "error"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("in order")
 
