@@ -49,15 +49,23 @@ _LITERALS = (
 )
 
 
+_FACTS = (
+    cst.Import | cst.ImportFrom | cst.FunctionDef | cst.ClassDef | cst.Assign | cst.AnnAssign
+    | cst.AugAssign | cst.NamedExpr | cst.For | cst.CompFor | cst.WithItem | cst.Return | cst.Lambda
+    | cst.Yield | cst.Call
+)  # fmt: skip
+
+
 class Flow(Store):
     """Infers the kinds of expressions; see the module."""
 
     def __init__(self, tree: Tree, siblings: Siblings) -> None:
         super().__init__(tree, siblings)
+        facts = [node for node in tree.nodes if isinstance(node, _FACTS)]
         for self.hints in (False, True):
             for _ in range(_ROUNDS):
                 before = self._size()
-                for node in tree.nodes:
+                for node in facts:
                     self._learn(node)
                 if self._size() == before:
                     break

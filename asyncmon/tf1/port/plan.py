@@ -93,6 +93,8 @@ class Planner:
         self.tree = flow.tree
         self.plan = Plan()
         self.calls = [node for node in self.tree.nodes if isinstance(node, cst.Call)]
+        blocks = cst.With | cst.For | cst.CompFor
+        self._blocks = [node for node in self.tree.nodes if isinstance(node, blocks)]
         self.plan.functions = {f for f in self.tree.functions if f.asynchronous is not None}
         self.properties: set[cst.CSTNode] = set()
         """Properties that would have to await."""
@@ -151,11 +153,11 @@ class Planner:
                 self._await(call)
             elif isinstance(self.tree.holder(call), cst.Module) and self._starts(call):
                 plan.sites.add(call)
-        for node in self.tree.nodes:
+        for node in self._blocks:
             if isinstance(node, cst.With) and node.asynchronous is None:
                 if any(self.is_entered(item.item) for item in node.items) and self.reach(node):
                     plan.withs.add(node)
-            elif isinstance(node, cst.For | cst.CompFor) and node.asynchronous is None:
+            elif not isinstance(node, cst.With) and node.asynchronous is None:
                 self._add_loop(node)
         for call in self.calls:
             self._collect(call)

@@ -127,6 +127,17 @@ class Tree:
         return None
 
 
+_LAYOUT = frozenset(
+    [
+        cst.AssignEqual, cst.Colon, cst.Comma, cst.Dot, cst.EmptyLine, cst.LeftCurlyBrace,
+        cst.LeftParen, cst.LeftSquareBracket, cst.ParenthesizedWhitespace, cst.RightCurlyBrace,
+        cst.RightParen, cst.RightSquareBracket, cst.Semicolon, cst.SimpleWhitespace,
+        cst.TrailingWhitespace,
+    ]
+)  # fmt: skip
+"""Nodes without names or expressions below them: more than half of all."""
+
+
 class _Collector(cst.CSTVisitor):
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -134,10 +145,12 @@ class _Collector(cst.CSTVisitor):
         self.path: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        self.tree.nodes.append(node)
-        if self.path:
-            self.tree._parents[node] = self.path[-1]
         self.path.append(node)
+        if type(node) in _LAYOUT:
+            return False
+        self.tree.nodes.append(node)
+        if len(self.path) > 1:
+            self.tree._parents[node] = self.path[-2]
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
             self.stack[-1].names.add(node.name.value)
         if isinstance(node, cst.Module | cst.FunctionDef | cst.ClassDef | cst.Lambda):
