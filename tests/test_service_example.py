@@ -8,14 +8,14 @@ import importlib.util
 import json
 import re
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests import forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,14 +48,11 @@ class Service:
     """The service in a child process; ``log`` is what it has said so far."""
 
     def __init__(self, directory: Path, port: int, *options: str) -> None:
-        command = [sys.executable, "-u", str(EXAMPLE / "main.py"), "--port", str(port)]
-        self.process = subprocess.Popen(
-            [*command, "--dir", str(directory), *options], stderr=subprocess.PIPE, text=True
-        )
+        given = ["--port", str(port), "--dir", str(directory), *options]
+        self.process = forked.Process(EXAMPLE / "main.py", *given, cwd=directory)
         self.log = ""
 
     def wait_ready(self) -> None:
-        assert self.process.stderr is not None, "PIPE"
         for line in self.process.stderr:
             self.log += line
             if "Uvicorn running" in line:
@@ -96,11 +93,8 @@ def wait_for_step(port: int, step: int) -> None:
 
 
 def send_digits(port: int, *options: str) -> Any:
-    client = [sys.executable, "-W", "error", str(EXAMPLE / "client.py"), "--port", str(port)]
-    done = subprocess.run(
-        [*client, "--rate", "100", "--secs", "1", *options],
-        stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
+    given = ["--port", str(port), "--rate", "200", "--secs", "0.5", *options]
+    done = forked.run(EXAMPLE / "client.py", *given, options=("-W", "error"), check=True)
     return json.loads(done.stdout)
 
 
@@ -108,7 +102,7 @@ def send_digits(port: int, *options: str) -> Any:
 def test_it_learns_from_its_traffic_saves_and_goes_on(tmp_path: Path, master: str) -> None:
     port = free_port()
     with service(tmp_path, port, "--master", master) as first:
-        taught = send_digits(port, "--teach", "800")
+        taught = send_digits(port, "--teach", "1600")
         assert (taught["predict"], taught["learn"]) == ({"200": 100}, {"202": 800})
         wait_for_step(port, 250)
         assert send_digits(port, "--teach", "0")["right_at_last"] >= 0.8 > taught["right_at_first"]
@@ -127,8 +121,7 @@ def test_it_learns_from_its_traffic_saves_and_goes_on(tmp_path: Path, master: st
 
 
 def test_the_client_says_that_nothing_answers() -> None:
-    client = [sys.executable, str(EXAMPLE / "client.py"), "--secs", "0.1", "--port", str(free_port())]
-    done = subprocess.run(client, stderr=subprocess.PIPE, text=True, check=False)
+    done = forked.run(EXAMPLE / "client.py", "--secs", "0.1", "--port", str(free_port()))
     assert done.returncode == 1
     assert done.stderr.endswith("does not answer: {'refused': 50}\n"), done.stderr
 
