@@ -75,14 +75,28 @@ def room(module: str) -> str:
 NAMES = {module_name(path) for path in MODULES}
 
 
-@cache
 def imports(path: Path) -> frozenset[str]:
     """Return the modules of the package that a file imports: for typing, in functions, by string."""
-    return frozenset(_imports(path))
+    return facts(path)[0]
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def facts(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what a file imports, and the dotted names that it calls."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return frozenset(_imports(path, nodes)), frozenset(called)
+
+
+def dotted(node: ast.AST) -> str:
+    """Return ``a.b.c``, or ``.c`` for an attribute of something without a name."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _imports(path: Path, nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "asyncmon")
         elif isinstance(node, ast.ImportFrom):
@@ -96,7 +110,7 @@ def _imports(path: Path) -> Iterator[str]:
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
                 yield inner if inner in NAMES else base
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("import_module"):
             yield from (
                 argument.value
                 for argument in node.args
@@ -160,12 +174,7 @@ def test_clocks_are_read_in_one_place() -> None:
     for path in MODULES:
         if path.name in ("clock.py", "portable.py") or room(module_name(path)) == "testing":
             continue
-        calls = [
-            ast.unparse(node.func)
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Call)
-        ]
-        wrong = {"time.time", "time.monotonic", "time.sleep", "datetime.now"} & set(calls)
+        wrong = {"time.time", "time.monotonic", "time.sleep", "datetime.now"} & facts(path)[1]
         assert not wrong, f"{module_name(path)} calls {sorted(wrong)}; use asyncmon.system.clock"
 
 
