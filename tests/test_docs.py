@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,10 +74,9 @@ def test_the_program_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path) 
     program = blocks(ROOT / "README.md")[0].text
     for step in (300, 600):
         (tmp_path / "line.py").write_text(program.replace("last_step=300", f"last_step={step}"))
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "line.py"],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
-        )  # fmt: skip
+        done = forked.run(
+            tmp_path / "line.py", cwd=tmp_path, options=("-W", "error", "-u"), merged=True, check=True
+        )
     assert "Restoring parameters from runs/line/model.ckpt-300" in done.stdout
     assert "step 600:" in done.stdout
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import forked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -67,7 +69,7 @@ def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def wait_for(process: subprocess.Popen[str], line: str) -> None:
+def wait_for(process: subprocess.Popen[str] | forked.Process, line: str) -> None:
     assert process.stdout is not None
     for seen in process.stdout:
         if seen.strip().endswith(line):
@@ -91,7 +93,7 @@ async def main():
 
 am.run(main, loop_factory=uvloop.new_event_loop, stop_grace_period_secs=10)
 """)
-    with started(folder, "main.py") as process:
+    with forked.Process(folder / "main.py", cwd=folder, options=("-u",)) as process:
         wait_for(process, "ready")
         process.send_signal(number)
         out, err = process.communicate(timeout=40)
@@ -135,7 +137,8 @@ def test_under_uvicorn_the_server_keeps_its_handlers(folder: Path) -> None:
     (folder / "service.py").write_text(SERVICE)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with started(folder, "-m", "uvicorn", "service:app", "--port", str(port)) as process:
+    command = ["uvicorn", "service:app", "--port", str(port)]
+    with forked.Process(*command, cwd=folder, options=("-u",)) as process:
         wait_for(process, "ready")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
             assert answer.read() == b"trained"
