@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import pytest
 import asyncmon as am
 from asyncmon.errors import AbortedError
 from asyncmon.programs import FunctionProgram
+from tests import forked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,21 +73,16 @@ async def test_three_epochs_are_three_however_often_it_crashes(tmp_path: Path, s
 
 
 async def test_a_killed_process_does_each_element_of_each_epoch_once(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    await asyncio.to_thread(script.write_text, KILLED)
     chance = random.Random(7)
     for attempt in range(4):
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, str(script), str(tmp_path / "runs"), stdout=asyncio.subprocess.PIPE
-        )
-        assert child.stdout is not None
+        child = forked.Process("-c", KILLED, str(tmp_path / "runs"))
         lines = chance.randrange(1, 14) if attempt < 3 else 10**9
-        last = b""
-        while lines and (line := await asyncio.wait_for(child.stdout.readline(), 60)):
+        last = ""
+        while lines and (line := child.stdout.readline()):
             last, lines = line, lines - 1
-        if child.returncode is None and attempt < 3:
+        if attempt < 3:
             child.kill()
-        await child.communicate()
+        child.communicate()
     assert json.loads(last) == {"steps": 30, "seen": [3.0] * 10}
 
 

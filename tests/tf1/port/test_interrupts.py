@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 
 from asyncmon.tf1.port.porting import port
+from tests import forked
 
 BOTH = "(KeyboardInterrupt, asyncio.CancelledError)"
 
@@ -52,8 +51,5 @@ def test_ctrl_c_reaches_the_handler(tmp_path: Path) -> None:
             "    except KeyboardInterrupt:\n        print('saved', sess.run(v) >= 3)\nprint('end')\n"
         ).source
     )
-    ran = subprocess.run(
-        [sys.executable, "new.py"], cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ran = forked.run(tmp_path / "new.py", cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "saved True\nend\n"), ran.stderr

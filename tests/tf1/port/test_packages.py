@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,7 @@ pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncm
 pytest.importorskip("absl", reason="tf.app and tf.flags need absl-py: pip install 'asyncmon[tf1]'")
 
 from asyncmon.cli import main
-
-ROOT = Path(__file__).parents[3]
+from tests import forked
 
 FILES = {
     "common.py": """\
@@ -123,11 +120,7 @@ FILES = {
 
 
 def run(folder: Path, name: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", name],
-        cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ran = forked.run(folder / name, cwd=folder, options=("-W", "error::RuntimeWarning"))
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr, ran.stderr
     return ran.stdout
