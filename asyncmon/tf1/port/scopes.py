@@ -38,7 +38,7 @@ class Tree:
     """A module with its parents, lines and scopes."""
 
     def __init__(self, module: cst.Module) -> None:
-        self._wrapper = MetadataWrapper(module)
+        self._wrapper = MetadataWrapper(module, unsafe_skip_copy=True)  # parsed: no node is there twice
         self.module = self._wrapper.module
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._holders: dict[cst.CSTNode, Holder] = {}
