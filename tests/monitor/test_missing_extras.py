@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests import forked
 
 
 @pytest.mark.parametrize(
@@ -22,5 +21,5 @@ def test_what_is_missing_is_named(package: str, name: str, line: str) -> None:
         f"import sys; sys.modules[{package!r}] = None; import asyncmon, asyncmon.monitor\n"
         f"try: asyncmon.monitor.{name}\nexcept ImportError as error: print(error)"
     )
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    child = forked.run("-c", code)
     assert line in child.stdout, child.stderr
