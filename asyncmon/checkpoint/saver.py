@@ -277,8 +277,6 @@ class Saver:
     async def claim(self, checkpoint_dir: str | os.PathLike[str]) -> None:
         """Make a directory, lock it for other processes and delete the files of incomplete saves.
 
-        The first save into a directory does the same.
-
         Raises:
             FailedPreconditionError: another process saves into the directory.
             PermissionDeniedError: the directory cannot be made or is not writable.
@@ -325,6 +323,12 @@ class Saver:
     def last_checkpoints(self) -> list[str]:
         """The prefixes of the kept checkpoints, oldest first. TF1: same name."""
         return [one.path for one in self._list.kept]
+
+    @property
+    def best_checkpoints(self) -> list[str]:
+        """The prefixes of the kept checkpoints with the metric of ``keep_best``, the best first."""
+        best = self.keep_best
+        return [] if best is None else [one.path for one in best.best(self._list.kept)]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
         """Set the list to checkpoints that are never deleted. TF1: same name."""

@@ -149,6 +149,8 @@ async def test_the_best_by_a_metric_are_kept_besides_the_newest(
     for step, loss in enumerate(losses):
         await saver.save(make_session(a=1.0), tmp_path / "m", step, metrics={"loss": loss})
     assert steps(tmp_path) == [1, 4, 5]
+    assert saver.best_checkpoints == [str(tmp_path / "m-1"), str(tmp_path / "m-4")]
+    assert Saver().best_checkpoints == []
     await saver.close()
     again = Saver(max_to_keep=1, keep_best=keep)  # the manifests tell it the metrics of the others
     await again.save(make_session(a=1.0), tmp_path / "m", 6, metrics={"loss": 0.15})
