@@ -1,4 +1,4 @@
-"""Save checkpoints periodically, concurrently with steps."""
+"""Save checkpoints periodically, concurrently with steps, and restore the best one at the end."""
 
 from __future__ import annotations
 
@@ -374,3 +374,50 @@ class CheckpointSaverHook(SessionRunHook):
         place, _, number = path.rpartition("-")
         same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
         return same_place and number.isdigit() and int(number) == step
+
+
+class RestoreBestHook(SessionRunHook):
+    """Restore the best checkpoint at a successful end, after the last save.
+
+    So the objects of a program, such as the module of a ``TorchProgram``, have the best weights after
+    the session, and the global step is that of the checkpoint. The last checkpoint stays the newest.
+    After a signal nothing is restored: the training is to be continued.
+
+    The session needs a ``CheckpointSaverHook`` with ``metrics`` and a saver with ``keep_best``.
+
+    Example::
+
+        evaluation = EvalHook({"accuracy": accuracy}, lambda: feeds, every_steps=500)
+        saver = Saver(keep_best=KeepBest("accuracy", mode="max"))
+        saves = CheckpointSaverHook("runs/1", save_secs=600, saver=saver, metrics=evaluation)
+        hooks = [evaluation, saves, RestoreBestHook()]
+    """
+
+    priority = SAVER + 1
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Find the saver.
+
+        Raises:
+            RuntimeError: no hook of the session saves the best checkpoints.
+        """
+        self._stops = created_session(coord).stops
+        savers = [
+            one._saver for one in created_session(coord).hooks() if isinstance(one, CheckpointSaverHook)
+        ]
+        found = [saver for saver in savers if saver.keep_best is not None]
+        if not found:
+            raise RuntimeError(
+                "RestoreBestHook needs a CheckpointSaverHook(..., metrics=evaluation, "
+                "saver=Saver(keep_best=KeepBest(...))) among the session's hooks."
+            )
+        self._saver = found[0]
+
+    async def end(self, session: Session) -> None:
+        """Restore the best checkpoint, if there is one."""
+        best = self._saver.best_checkpoints
+        if not best:
+            logger.warning("RestoreBestHook: no checkpoint has the metric; the last state stays.")
+        elif not self._stops.is_preempted():
+            await self._saver.restore(session, best[0])
+            logger.info("Restored the best checkpoint, %s.", best[0])

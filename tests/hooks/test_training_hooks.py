@@ -149,7 +149,7 @@ async def test_a_step_of_torch_returns_the_norm_of_its_gradients(tmp_path: Path)
 
 
 async def test_the_model_is_listed_once_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "asyncmon.hooks.model_summary")
+    caplog.set_level(logging.INFO, "asyncmon.hooks.logging_tensor")
     with g.Graph().as_default() as graph:
         g.get_variable("kernel", [1_000, 3])
         g.get_variable("bias", [3], g.float64)
@@ -166,7 +166,7 @@ async def test_the_model_is_listed_once_at_the_start(caplog: pytest.LogCaptureFi
 
 
 async def test_a_recovery_lists_the_model_no_second_time(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "asyncmon.hooks.model_summary")
+    caplog.set_level(logging.INFO, "asyncmon.hooks.logging_tensor")
     made = am.programs.FunctionProgram({"weight": 1.0})
     made.step(lambda state: state.update(weight=state["weight"] + 1.0), name="train")
     hooks = [am.ModelSummaryHook(), am.testing.fail_at_step(2), am.StopAtStepHook(last_step=3)]
