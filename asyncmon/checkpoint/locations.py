@@ -6,8 +6,7 @@ import importlib
 import os
 from typing import cast
 
-from asyncmon.checkpoint.local_files import LocalFiles
-from asyncmon.checkpoint.store import Store
+from asyncmon.checkpoint.store import LocalFiles, Store
 from asyncmon.system.files import FileCalls, system_calls
 
 

@@ -1,13 +1,22 @@
-"""The interface of local directories and object stores with checkpoints."""
+"""The interface of directories with checkpoints, and local directories.
+
+These rely on two promises of POSIX file systems: a rename within a directory is atomic, and flushed
+files and directories survive a crash of the machine.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
+
+from asyncmon.checkpoint.os_errors import describe
+from asyncmon.system.files import FileCalls, in_thread, is_file_name
 
 
 class Piece(NamedTuple):
@@ -104,3 +113,145 @@ def _content(store: Store, name: str) -> bytes | None:
         return store.content(name)
     except FileNotFoundError:
         return None
+
+
+_CHUNK = 1 << 20
+
+
+class LocalFiles:
+    """A local directory as a :class:`~asyncmon.checkpoint.store.Store`."""
+
+    def __init__(self, directory: str, calls: FileCalls) -> None:
+        self.directory = directory
+        self._path = Path(directory)
+        self._calls = calls
+
+    def content(self, name: str, begins: bytes = b"") -> bytes:
+        try:
+            return self._calls.content(self._path / name, begins)
+        except NotADirectoryError as error:
+            raise FileNotFoundError(*error.args) from error
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(self._calls.listdir(self._path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def mtime(self, name: str) -> float:
+        return self._calls.stat(self._path / name).st_mtime
+
+    def fingerprint(self, names: Sequence[str]) -> Any:
+        try:
+            found = [self._calls.stat(self._path / name) for name in names]
+        except OSError:
+            return None
+        return tuple((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found)
+
+    def describe(self) -> str:
+        return describe(self._path)
+
+    def open(self, name: str) -> MappedFile:
+        return MappedFile(self._at(name), self._calls)
+
+    def is_read(self, name: str) -> bool:
+        """Return whether a reader in any process holds its shared lock on a file."""
+        try:
+            descriptor = self._calls.open_regular(self._at(name))
+        except OSError:
+            return False
+        try:
+            self._calls.lock(descriptor)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks: an open file stays readable
+            return False
+        finally:
+            self._calls.close(descriptor)
+        return False
+
+    def make(self) -> None:
+        self._calls.make_dirs(self._path)
+
+    def write(self, name: str, data: bytes | Iterable[bytes | memoryview]) -> None:
+        self._calls.write_file(self._at(name), data)
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        self._calls.put_files(self._path, {self._at(name).name: data for name, data in files.items()})
+
+    def rename(self, name: str, new: str) -> None:
+        self._calls.replace(self._at(name), self._at(new))
+        self._calls.sync_directory(self._path)
+
+    def delete(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._calls.unlink(self._at(name))
+
+    def _at(self, name: str) -> Path:
+        if not is_file_name(name):
+            raise ValueError(f"{name!r} is no name of a file in {self.directory!r}.")
+        return self._path / name
+
+
+class MappedFile:
+    """A tensor file mapped into memory: arrays are views of the page cache, not copies.
+
+    While it is open, a shared ``flock`` prevents every process from deleting it. Arrays stay valid
+    after :meth:`close`.
+
+    Raises:
+        FileNotFoundError: there is no such file, or another process is deleting it.
+    """
+
+    def __init__(self, path: Path, calls: FileCalls) -> None:
+        self.name = path.name
+        self._path = path
+        self._calls = calls
+        self._descriptor = -1
+        self._descriptor = calls.open_regular(path)
+        try:
+            self._share()
+            self.size = calls.fstat(self._descriptor).st_size
+            self._bytes = np.empty(0, np.uint8)
+            if self.size:
+                self._bytes = np.frombuffer(calls.map(self._descriptor), np.uint8)
+        except BaseException:
+            self.close()
+            raise
+
+    async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
+        return await in_thread(lambda: [self._piece(start, end) for start, end in ranges])
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        self._bytes = np.empty(0, np.uint8)
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                # else arrays in use would keep the lock by their mapping
+                self._calls.unlock(descriptor)
+            self._calls.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _share(self) -> None:
+        try:
+            self._calls.lock(self._descriptor, shared=True)
+        except BlockingIOError:
+            raise FileNotFoundError(f"{str(self._path)!r} is being deleted") from None
+        except OSError:
+            return  # a file system without locks: an open file stays readable
+
+    def _piece(self, start: int, end: int) -> Piece:
+        # The checksum is computed from chunks that are read into a buffer: a read releases the GIL
+        # while it waits for the disk, whereas a page fault in the mapping would block all threads.
+        scratch = np.empty(min(_CHUNK, max(end - start, 1)), np.uint8)
+        checksum = 0
+        position = start
+        while position < end:
+            count = self._calls.read_at(self._descriptor, scratch[: end - position].data, position)
+            if count == 0:
+                break  # the file was truncated: its checksum will not match
+            checksum = google_crc32c.extend(checksum, scratch[:count])
+            position += count
+        return Piece(self._bytes[start:end], f"{checksum:08x}")

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, verify
-from asyncmon.checkpoint.local_files import LocalFiles
 from asyncmon.checkpoint.locations import join, relative, split
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.os_errors import describe, is_environment
+from asyncmon.checkpoint.store import LocalFiles
 from asyncmon.checkpoint.tensor_file import file_names, plan
 from asyncmon.errors import DataLossError, NotFoundError, PermissionDeniedError
 

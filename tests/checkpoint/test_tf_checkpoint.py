@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, locations, tf_checkpoint, verify
-from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, Slice, decompress, read_bundle, read_table
+from asyncmon.checkpoint.tf_checkpoint import (
+    Bundle,
+    BundleEntry,
+    Slice,
+    decompress,
+    read_bundle,
+    read_table,
+)
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.protobuf.tf_types import masked
 
