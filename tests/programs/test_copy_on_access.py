@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.programs import FunctionProgram
-from asyncmon.programs.copy_on_access import CopyOnAccess
+from asyncmon.programs.function_session import CopyOnAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs import FunctionProgram
-from asyncmon.programs.copy_on_access import CopyOnAccess
+from asyncmon.programs.function_session import CopyOnAccess
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
