@@ -17,6 +17,12 @@ class Epoch(Generic[T]):
     Attributes:
         number: the number of passes before it.
         count: the number of passes in all, or None.
+
+    Example::
+
+        async for epoch in sess.epochs(data, 3):
+            async for batch in epoch:
+                await sess.run(train_op, {x: batch})
     """
 
     def __init__(self, number: int, count: int | None, elements: DataIterator[T]) -> None:
