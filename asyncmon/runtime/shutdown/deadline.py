@@ -179,7 +179,6 @@ def _in_main_thread() -> bool:
 
 process_shutdown: ProcessLocal[ProcessShutdown] = ProcessLocal(ProcessShutdown)
 """The shutdown of this process."""
-"""The shutdown of this process."""
 
 
 class SessionShutdown:
