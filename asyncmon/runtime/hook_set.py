@@ -134,7 +134,7 @@ class HookSet:
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log values at a step, see ``MonitoredSession.log``."""
         found = logged_values(values, value, step=step)
-        at = step_of(self.observers.raw) if step is None else int(step)
+        at = self.observers.step if step is None else int(step)
         for log in self._receivers(self._log_values):
             log(at, clock.wall(), found)
 

@@ -97,8 +97,6 @@ class Lifecycle:
         self.gated = False
         """Whether runs are refused or held: after a hook's stop, and in a pause."""
         self._resumed: asyncio.Event | None = None  # set during a pause only
-        self.raw: Any = None
-        """The latest raw session, from its creation on."""
         self.coord: Coordinator | None = None
         """The coordinator of the background tasks; a recovery brings a new one."""
         self.end_reason: str | None = None
@@ -169,7 +167,7 @@ class Lifecycle:
 
     def _report_open(self) -> None:
         if self.state is SessionState.OPEN and not self.stops.shutdown.is_closed_later(self.loop):
-            step, lost = step_of(self.raw), self._unsaved()
+            step, lost = self.observers.step, self._unsaved()
             logger.warning(
                 "Session ended%s: it was not closed%s.",
                 "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",
@@ -186,22 +184,22 @@ class Lifecycle:
     async def _create(self) -> Coordinated:
         """Create one session, layer over layer."""
         with self.observers.span("creation", type(self._creator).__name__):
-            self.raw = self.observers.raw = await self._creator.create_session()
-        for one in self.stateful.adopt(self.raw):
+            raw = self.observers.raw = await self._creator.create_session()
+        for one in self.stateful.adopt(raw):
             if isinstance(one, ResumableSource):
-                one.restart(step_of(self.raw))
-        warn_of_misspelled("session", self.raw, Session, SessionMembers)
+                one.restart(step_of(raw))
+        warn_of_misspelled("session", raw, Session, SessionMembers)
         hooks = self.hooks
-        created = CreatedSession(self.raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
+        created = CreatedSession(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
         inner = Hooked(created, self.hooks, self._request_stop_by_hook)
         session = Coordinated(inner, created, coord, self.lock)
         try:
-            start_producers = members_of(ProgramMembers, program_of(self.raw)).start_producers
+            start_producers = members_of(ProgramMembers, program_of(raw)).start_producers
             if start_producers is not None:
-                start_producers(self.raw, coord)
-            await self.hooks.created(self.raw, coord)
+                start_producers(raw, coord)
+            await self.hooks.created(raw, coord)
         except BaseException:
             await shielded(session.close, 0.0, name="closing a session that did not open")
             raise
@@ -218,7 +216,7 @@ class Lifecycle:
     def step_of_data(self) -> int | None:
         """Return the global step; during a recovery, that before the interrupted run."""
         before = self.sessions.step_before
-        return step_of(self.raw) if before is None else before
+        return self.observers.step if before is None else before
 
     # -- hooks that come and go
 
@@ -257,6 +255,22 @@ class Lifecycle:
     ) -> Any:
         with self.observers.span(kind, attempt.__name__):
             return await self.sessions.call(kind, attempt, argument, nowait)
+
+    def statistics(self) -> SessionStatistics:
+        """Return hooks, tasks, timers and so on."""
+        coord = self.coord
+        return SessionStatistics(
+            state=self.state,
+            step=self.observers.step,
+            last_step=last_step(self.hooks.hooks),
+            paused=self.paused,
+            stop_reason=self.end_reason or self.stops.reason,
+            recoveries=self.sessions.recoveries,
+            hooks=hook_statistics(self.hooks),
+            tasks=() if coord is None else task_statistics(coord),
+            timers=() if coord is None else timer_statistics(coord),
+            under_way=tuple(self.observers.under_way),
+        )
 
     # -- pauses
 
@@ -345,7 +359,7 @@ class Lifecycle:
             subject = f"The run of {run.original_args.fetches!r}"
         else:
             subject = "The step function" if isinstance(run, StepContext) else "The run"
-        pending = members_of(SessionMembers, self.raw).pending_operations
+        pending = members_of(SessionMembers, self.observers.raw).pending_operations
         operations = [] if pending is None or hook is not None else pending()
         if operations:
             return subject, f"it waits for {', '.join(map(repr, operations))}"
@@ -421,22 +435,6 @@ class Lifecycle:
             self._closed.set()
 
     # -- misuse
-
-    def statistics(self) -> SessionStatistics:
-        """Return hooks, tasks, timers and so on."""
-        coord = self.coord
-        return SessionStatistics(
-            state=self.state,
-            step=step_of(self.raw),
-            last_step=last_step(self.hooks.hooks),
-            paused=self.paused,
-            stop_reason=self.end_reason or self.stops.reason,
-            recoveries=self.sessions.recoveries,
-            hooks=hook_statistics(self.hooks),
-            tasks=() if coord is None else task_statistics(coord),
-            timers=() if coord is None else timer_statistics(coord),
-            under_way=tuple(self.observers.under_way),
-        )
 
     def check_log(self) -> None:
         """Refuse to log before the opening and after the close. Thread-safe."""

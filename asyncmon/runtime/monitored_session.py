@@ -18,7 +18,7 @@ from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import Lifecycle
 from asyncmon.runtime.observation import Observer
-from asyncmon.runtime.protocols import SessionMembers, step_of
+from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
@@ -409,7 +409,7 @@ class _MonitoredSession:
     def global_step(self) -> int | None:
         """The last known number of completed steps; None before the opening, or if not counted."""
         raw = self.raw_session()
-        return step_of(self._life.raw) if raw is None else members_of(SessionMembers, raw).global_step
+        return self._life.observers.step if raw is None else members_of(SessionMembers, raw).global_step
 
     @property
     def coord(self) -> Coordinator | None:

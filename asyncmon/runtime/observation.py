@@ -74,7 +74,7 @@ class Observers:
 
     def __init__(self) -> None:
         self.raw: Any = None
-        """The raw session, for the steps of spans."""
+        """The latest raw session, from its creation on."""
         self.under_way: list[Span] = []
         """The spans that have not ended, observed or not, but those of runs and hooks."""
         self._observers: tuple[Observer, ...] = ()
@@ -118,8 +118,13 @@ class Observers:
             started = clock.monotonic()
         return _Scope(self, Span(kind, name, self._step(), started, attributes))
 
+    @property
+    def step(self) -> int | None:
+        """The global step of the raw session; the last known one of a closed session."""
+        return step_of(self.raw)
+
     def _step(self) -> int | None:
-        return step_of(self.raw) if self._observers else None  # it may be a program's own code
+        return self.step if self._observers else None  # it may be a program's own code
 
     def _failed(self, observer: Observer, method: str) -> None:
         logger.exception("%r.%s failed; the observer is removed.", observer, method)
