@@ -165,6 +165,7 @@ class Supervisor:
         Without ``close_summary_writer`` the event file stays open for the next session."""
         sess: Session | None = None
         cancelled: BaseException | None = None
+        unopened: Exception | None = None
         completed = False
         shutdown = SessionShutdown(self._stop_grace_secs)
         shutdown.enter()
@@ -180,6 +181,7 @@ class Supervisor:
         except Exception as error:
             self.request_stop(error)
             completed = sess is not None and self.coord.error is None  # the end of the data
+            unopened = error if sess is None else None
         except BaseException as error:
             cancelled = error
         try:
@@ -195,8 +197,8 @@ class Supervisor:
             shutdown.leave(
                 stopped=cancelled is not None and process_shutdown.get().received is not None
             )
-        if cancelled is not None:
-            raise cancelled
+        if (left := cancelled or unopened) is not None:
+            raise left
 
     def _body_scope(self) -> CallScope:
         """Return a scope that raises the coordinator's error when the grace period is over."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from asyncmon.errors import OutOfRangeError
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.variables.global_step import create_global_step
@@ -89,3 +90,16 @@ async def test_a_cancelled_body_closes_in_order(model: Model, tmp_path: Path) ->
     (name,) = (name for name in os.listdir(tmp_path) if name.startswith("events."))
     *_, last = [event async for event in summary_iterator(tmp_path / name)]
     assert last.session_log.status == SessionLog.STOP
+
+
+async def test_the_end_of_the_data_in_an_init_fn_is_raised(model: Model) -> None:
+    error = OutOfRangeError("no first element")
+
+    def init(sess: Any) -> None:
+        raise error
+
+    sv = Supervisor(init_fn=init)
+    with pytest.raises(OutOfRangeError) as raised:
+        async with sv.managed_session():
+            raise AssertionError("the session was not opened")
+    assert raised.value is error
