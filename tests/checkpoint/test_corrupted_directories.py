@@ -29,7 +29,7 @@ from asyncmon.checkpoint import (
     verify,
 )
 from asyncmon.errors import DataLossError, FailedPreconditionError, NotFoundError, OpError
-from asyncmon.monitor.checkpoints import CheckpointTable
+from asyncmon.monitor.run_directory import CheckpointTable
 from tests import forked
 
 pytestmark = pytest.mark.asyncio
