@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
@@ -13,11 +14,11 @@ from asyncmon.distributed.partitioned_backend import PartitionedBackend
 from asyncmon.distributed.placement import Placement
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
-from asyncmon.distributed.shared_state import SharedState
 from asyncmon.distributed.targets import servers_here, servers_waiting
 from asyncmon.distributed.transport import transport
 from asyncmon.distributed.wire import Decoder, Encoder, Message
 from asyncmon.errors import (
+    AbortedError,
     FailedPreconditionError,
     InternalError,
     InvalidArgumentError,
@@ -25,12 +26,15 @@ from asyncmon.errors import (
     OpError,
     UnavailableError,
 )
-from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.graph import DEFAULT_CONTAINER, Graph
+from asyncmon.graph.core.node import Operation
 from asyncmon.graph.execution.executor import Executor
-from asyncmon.graph.session.backend import Backend
+from asyncmon.graph.execution.state import StateStore
+from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import outlast, running_loop
+from asyncmon.system.clock import random_seed
 
 logger = logging.getLogger(__name__)
 
@@ -389,3 +393,69 @@ def _address(server: ServerDef) -> tuple[str, int]:
         address = tasks[server.task_index]
         raise InvalidArgumentError(f'Could not parse port for local server from "{address}".')
     return host, server.port or int(port)
+
+
+class SharedState:
+    """The variables and shared queues of a server. Makes the backends of its sessions.
+
+    Args:
+        config: how the server uses the machine.
+
+    Attributes:
+        executor: of the sessions that share their state.
+    """
+
+    def __init__(self, config: SessionConfig) -> None:
+        self._config = config
+        self.executor = Executor(StateStore(random_seed()), config)
+        self._isolated: set[DirectBackend] = set()
+        self._resetting = asyncio.Lock()
+
+    def backend(
+        self, graph: Graph, config: SessionConfig, check: Callable[[Operation], object] | None = None
+    ) -> DirectBackend:
+        """Return the backend of a session, which has a state of its own if its config says so.
+
+        ``check`` is called with the operations of each new plan.
+        """
+        timeout = config.operation_timeout_in_ms
+        if not config.isolate_session_state:
+            return DirectBackend(graph, self.executor, shares=True, timeout_in_ms=timeout, check=check)
+        own_config = replace(self._config, operation_timeout_in_ms=timeout)
+        own = Executor(StateStore(random_seed()), own_config)
+        backend = DirectBackend(graph, own, check=check)
+        self._isolated = {one for one in self._isolated if not one.closed} | {backend}
+        return backend
+
+    async def reset(self, containers: Sequence[str]) -> None:
+        """End all sessions, and clear some containers, or all if none is given.
+
+        Raises:
+            InvalidArgumentError: ``containers`` is no list of names.
+        """
+        if not (isinstance(containers, list) and all(isinstance(name, str) for name in containers)):
+            raise InvalidArgumentError(f"The containers to reset are names, got {containers!r}.")
+        async with self._resetting:
+            ended = self.executor
+            cleared = {"" if name == DEFAULT_CONTAINER else name for name in containers}
+            kept = {key: x for key, x in ended.resources.items() if key[1] not in cleared}
+            if not containers:
+                kept.clear()
+            for key in kept:
+                del ended.resources[key]
+            try:
+                await self.close("The state of this session was reset.")
+            finally:
+                seed = random_seed()
+                store = ended.store.without(cleared, seed) if containers else StateStore(seed)
+                self.executor = Executor(store, self._config)
+                self.executor.resources.update(kept)
+
+    async def close(self, reason: str) -> None:
+        """End all sessions: their runs raise AbortedError with the reason."""
+        executors = [self.executor, *[one.executor for one in self._isolated]]
+        for executor in executors:
+            executor.ended, executor.closed = reason, True
+        for executor in executors:
+            await executor.close(AbortedError(reason))
+        self._isolated.clear()
