@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, Final, Literal, cast
 
 from asyncmon.checkpoint import Saver
+from asyncmon.checkpoint.locations import is_url
 from asyncmon.hooks import (
     CheckpointSaverHook,
     ClusterHook,
@@ -172,7 +173,7 @@ def MonitoredTrainingSession(
     chief_hooks: list[SessionRunHook] = list(chief_only_hooks)
     loggers = list(loggers)
     is_written = any(isinstance(one, TensorBoardLogger) for one in loggers)
-    if summary_dir and not is_written and "://" not in os.fspath(summary_dir):
+    if summary_dir and not is_written and not is_url(os.fspath(summary_dir)):
         loggers.insert(0, TensorBoardLogger(summary_dir))
     if loggers:
         chief_hooks.append(LoggersHook(loggers))

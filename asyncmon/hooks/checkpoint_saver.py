@@ -13,6 +13,7 @@ from typing import Any, cast
 from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory_lock import DirectoryLock
+from asyncmon.checkpoint.locations import is_url
 from asyncmon.checkpoint.saver import WhenBusy
 from asyncmon.checkpoint.stateful import stateful_of
 from asyncmon.errors import PREEMPTION
@@ -127,7 +128,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
         self._wait_secs = wait_secs
         # an event file cannot lie in an object store
-        self._output = SharedWriter(None if "://" in self._directory else self._directory, None)
+        self._output = SharedWriter(None if is_url(self._directory) else self._directory, None)
         self._saves = SaveFollowUp(self, self._output, self._listeners)
         self._handle: SaveHandle | None = None  # of the last save; None after a restore
         self._restored_path: str | None = None

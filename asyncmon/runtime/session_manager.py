@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.checkpoint.locations import absolute
 from asyncmon.checkpoint.management import is_kept, restore_newest
 from asyncmon.checkpoint.saveable_session import FetchMembers, SaverMembers
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
@@ -126,7 +127,7 @@ class SessionManager:
             run = self._run
             if run is not None:
                 directory = checkpoint_dir or os.path.dirname(checkpoint_filename_with_path or "")
-                is_live = await run.begin(_location(directory)) and keep_live_variables
+                is_live = await run.begin(directory and absolute(directory)) and keep_live_variables
                 live = before if is_live and await self._is_initialised(session) else None
                 if live is None:
                     await run.restore()
@@ -369,11 +370,6 @@ async def _step(session: Session) -> int | None:
         return int(np.asarray(await session.run(fetch)).item())
     except FailedPreconditionError:
         return None
-
-
-def _location(directory: str) -> str:
-    """Return a path that does not depend on the working directory."""
-    return os.path.abspath(directory) if directory and "://" not in directory else directory
 
 
 def _name(op: Any) -> Any:
