@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from asyncmon.monitor.run_directory import RunDirectory
+from asyncmon.summary.reader import is_event_file
 from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class LogDirectory:
 
 def _shows(entry: os.DirEntry[str]) -> bool:
     name = entry.name
-    wanted = "tfevents" in name or name == "checkpoint" or name.endswith((".safetensors", ".index"))
+    wanted = is_event_file(name) or name == "checkpoint" or name.endswith((".safetensors", ".index"))
     return wanted and entry.is_file(follow_symlinks=False)
 
 

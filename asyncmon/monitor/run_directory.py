@@ -31,7 +31,7 @@ from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.summary.event_log import EventLog, Tap
 from asyncmon.summary.event_queue import Entry, as_is, encode_entry, scalar_fields
 from asyncmon.summary.events import Event, SessionLog
-from asyncmon.summary.reader import EventTail
+from asyncmon.summary.reader import EventTail, is_event_file
 from asyncmon.summary.scalars import Scalar, ScalarRecords, restarted_at, scalars_of
 from asyncmon.system import clock
 from asyncmon.system.files import in_thread
@@ -40,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 SILENT_SECS = 300.0
 """Seconds without a write after which a session is shown as silent: it may have been killed."""
-
-_EVENTS = "tfevents"
 
 _Added = Series | tuple[int, float, Histogram | Picture | str]
 _Change = tuple[str, _Added] | int
@@ -256,7 +254,7 @@ class _EventFiles:
                 found = [
                     (entry.name, facts.st_size)
                     for entry in entries
-                    if _EVENTS in entry.name
+                    if is_event_file(entry.name)
                     and stat.S_ISREG((facts := entry.stat(follow_symlinks=False)).st_mode)
                 ]
         except (FileNotFoundError, NotADirectoryError):

@@ -20,6 +20,11 @@ T = TypeVar("T")
 _CHUNK = 1 << 20  # bytes per read
 
 
+def is_event_file(name: str) -> bool:
+    """Return whether a file has the name of an event file."""
+    return ".tfevents." in name or name.endswith(".tfevents")
+
+
 class summary_iterator:  # TF1's name
     """Iterates over the events of a file. TF1: ``tf.train.summary_iterator``.
 

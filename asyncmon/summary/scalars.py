@@ -13,7 +13,7 @@ from asyncmon.protobuf import WireError, read_varint, signed
 from asyncmon.protobuf.tf_types import DTYPES
 from asyncmon.summary.event_queue import scalar_fields
 from asyncmon.summary.events import Event, SessionLog, Value
-from asyncmon.summary.reader import summary_iterator
+from asyncmon.summary.reader import is_event_file, summary_iterator
 
 _WALL_TIME, _STEP = 1 << 3 | 1, 2 << 3  # the keys of these fields of an event
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
@@ -67,7 +67,7 @@ def find_event_files(logdir: str | os.PathLike[str]) -> dict[str, list[str]]:
     runs = {}
     for folder, inner, names in os.walk(logdir):
         inner.sort()
-        found = sorted(name for name in names if ".tfevents." in name or name.endswith(".tfevents"))
+        found = sorted(filter(is_event_file, names))
         if found:
             runs[os.path.relpath(folder, logdir)] = [os.path.join(folder, name) for name in found]
     return runs

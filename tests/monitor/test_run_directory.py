@@ -296,3 +296,14 @@ async def test_of_too_many_runs_the_newest_are_shown(
         runs = await directory.scan()
         assert [run.name for run in runs] == [f"{number:03}" for number in range(5, 205)]
     assert caplog.text.count("the newest 200 are shown") == 1
+
+
+async def test_other_files_are_no_event_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await write(tmp_path / "run", 1)
+    for folder in ("run", "notes"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "old-tfevents.zip").write_bytes(b"PK")
+    (run,) = await LogDirectory(tmp_path).scan()
+    await run.refresh()
+    assert (run.name, steps(run)) == ("run", [1])
+    assert not caplog.messages
