@@ -22,7 +22,7 @@ class Validate(am.SessionRunHook):
         self.latest, self.latest_step = 0.0, -1
 
     async def begin(self) -> None:
-        self.writer = am.summary.FileWriterCache.acquire(self.logdir)
+        self.writer = am.summary.FileWriter(self.logdir)
 
     async def after_run(self, run_context: Any, run_values: am.SessionRunValues) -> None:
         if run_values.step % self.every == 0:
@@ -38,7 +38,7 @@ class Validate(am.SessionRunHook):
         logging.info("step %d: validation accuracy %.2f %%", step, 100 * self.latest)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        await am.summary.FileWriterCache.release(self.writer)
+        await self.writer.close()
 
 
 def draw_curves(logdir: Path) -> Path:

@@ -158,6 +158,11 @@ class EventLog:
         """Whether a writer has not left."""
         return bool(self._writers)
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a writer that records the session has not left."""
+        return bool(self._starters)
+
     def step(self, global_step: int | None) -> int:
         """Return the step of an event that is added now; 0 for None."""
         if global_step is None:
@@ -188,9 +193,13 @@ class EventLog:
         """Follow a session log that was added."""
         if session_log.status == SessionLog.START:
             self._started, self._last_step, self._kept_step = True, (step or 0) - 1, -1
-            self._starters.add(writer)
+            self.record_session(writer)
         elif session_log.status == SessionLog.STOP:
             self._started = False
+
+    def record_session(self, writer: Any) -> None:
+        """Note that a writer records the session. ``STOP`` follows when the last one leaves."""
+        self._starters.add(writer)
 
     @classmethod
     def _forked(cls) -> None:

@@ -1,4 +1,4 @@
-"""Share one event writer per directory among hooks and services."""
+"""Event writers of hooks and services, which share the file of a directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
@@ -18,91 +17,50 @@ from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.process import ProcessLocal
 
 
-@dataclass(slots=True, eq=False)
-class _Entry:
-    writer: FileWriter
-    users: int
-
-
 class FileWriterCache:
-    """Shares one :class:`FileWriter` per directory. TF1: ``tf.summary.FileWriterCache``.
+    """Keeps one :class:`FileWriter` per directory. TF1: ``tf.summary.FileWriterCache``.
 
-    Users are counted: the last :meth:`release` closes the writer, which writes ``STOP`` if a session
-    was started. Directories are identified by their real path, and each event loop has its own
-    writers.
+    Directories are identified by their real path, and each event loop has its own writers. Other
+    writers of a directory write to the same file, those of hooks for example.
 
     Example::
 
-        writer = FileWriterCache.acquire("logs/run1")
-        writer.start(global_step=0)
+        FileWriterCache.get("logs/run1").add_scalar("loss", 0.5, global_step=1)
         ...
-        await FileWriterCache.release(writer)
+        await FileWriterCache.clear()
     """
 
-    _loops: ClassVar[ProcessLocal[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Entry]]]] = (
-        ProcessLocal(WeakKeyDictionary)
-    )
-
-    @classmethod
-    def acquire(cls, logdir: str | os.PathLike[str]) -> FileWriter:
-        """Return the writer of a directory, to be released; a new one if there is none or it is closed.
-
-        Raises:
-            RuntimeError: no event loop is running.
-        """
-        entry = cls._entry(logdir)
-        entry.users += 1
-        return entry.writer
+    _loops: ClassVar[
+        ProcessLocal[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, FileWriter]]]
+    ] = ProcessLocal(WeakKeyDictionary)
 
     @classmethod
     def get(cls, logdir: str | os.PathLike[str]) -> FileWriter:
-        """Return the writer of a directory without acquiring it. TF1: same name.
+        """Return the writer of a directory; a new one if there is none or it is closed. TF1: same name.
 
-        The caller does not release it: the last user that acquired it, or :meth:`clear`, closes it. An
-        open writer writes its pending events at the end of the loop.
+        :meth:`clear` closes it. An open writer writes its pending events at the end of the loop.
 
         Raises:
             RuntimeError: no event loop is running.
         """
-        return cls._entry(logdir).writer
-
-    @classmethod
-    async def release(cls, writer: FileWriter) -> None:
-        """Release an acquired writer. The last release closes it.
-
-        Raises:
-            ValueError: the writer is not acquired.
-            OSError: the remaining events were not written. The writer is closed even so.
-        """
-        entries = cls._loops.get().get(asyncio.get_running_loop(), {})
-        for path, entry in entries.items():
-            if entry.writer is writer:
-                entry.users -= 1
-                if entry.users == 0:
-                    del entries[path]
-                    await writer.close()
-                return
-        if not writer.closed:
-            raise ValueError(
-                f"{writer!r} was not acquired from FileWriterCache, or was released already."
-            )
-
-    @classmethod
-    def _entry(cls, logdir: str | os.PathLike[str]) -> _Entry:
-        entries = cls._loops.get().setdefault(asyncio.get_running_loop(), {})
+        writers = cls._loops.get().setdefault(asyncio.get_running_loop(), {})
         path = os.path.realpath(logdir)
-        entry = entries.get(path)
-        if entry is None or entry.writer.closed:
-            entry = entries[path] = _Entry(FileWriter(logdir), 0)
-            entry.writer._raises = False  # a full disk does not end the training of a hook
-        return entry
+        if path not in writers or writers[path].closed:
+            writers[path] = writer_of_hook(logdir)
+        return writers[path]
 
     @classmethod
     async def clear(cls) -> None:
         """Close and remove all writers of the running loop. TF1: same name."""
-        entries = cls._loops.get().pop(asyncio.get_running_loop(), {})
-        for entry in entries.values():
-            await entry.writer.close()
+        for writer in cls._loops.get().pop(asyncio.get_running_loop(), {}).values():
+            await writer.close()
+
+
+def writer_of_hook(logdir: str | os.PathLike[str]) -> FileWriter:
+    """Return a writer of a directory that a full or hanging disk does not end or delay."""
+    writer = FileWriter(logdir)
+    writer._raises = writer._flushes = False
+    return writer
 
 
 class SummaryWriter(Protocol):
@@ -128,17 +86,17 @@ Forward = Callable[["SharedWriter", int | None, Callable[[], Mapping[str, Any]]]
 
 
 class SharedWriter:
-    """The writer of one hook or service: the shared one of a directory, or a given one.
+    """The writer of one hook or service: one of a directory, or a given one.
 
-    The last ``close`` of a shared writer writes ``STOP`` and closes the file. A given writer stays open
-    for its owner. No method raises an ``OSError``: the failures of a disk are logged.
+    All writers of a directory share its file; the last ``close`` writes ``STOP`` and closes it. A given
+    writer stays open for its owner. No method raises an ``OSError``: the failures of a disk are logged.
 
     Args:
         output_dir: the directory of the event file.
         summary_writer: the writer to use instead.
 
     Attributes:
-        file_writer: the shared writer of the directory while it is acquired.
+        file_writer: the writer of the directory while it is open.
         forward: called with this object, the step, and a function that returns the values by tag, for
             each scalar and each summary, whether there is a writer or not. None: not called.
     """
@@ -175,9 +133,9 @@ class SharedWriter:
         return self._given if self._given is not None else self.file_writer
 
     def open(self) -> None:
-        """Acquire the writer, once. The file is not made before the first event."""
+        """Make the writer, once. The file is not made before the first event."""
         if self._given is None and self._output_dir is not None and self.file_writer is None:
-            self.file_writer = FileWriterCache.acquire(self._output_dir)
+            self.file_writer = writer_of_hook(self._output_dir)
 
     def start(self, global_step: int | None) -> None:
         """Open, and record the start of a session. Several hooks may do so."""
@@ -216,11 +174,11 @@ class SharedWriter:
                 add(self.writer)
 
     async def close(self) -> None:
-        """Release a shared writer, or flush a given one. May be called twice."""
+        """Close the writer of the directory, or flush a given one. May be called twice."""
         shared, self.file_writer = self.file_writer, None
         if shared is not None:
             with contextlib.suppress(OSError):  # its task has logged it
-                await FileWriterCache.release(shared)
+                await shared.close()
         elif self._given is not None:
             with self.tolerated():
                 await self._given.flush()

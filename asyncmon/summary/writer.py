@@ -124,6 +124,7 @@ class FileWriter:
         EventQueue(policy, max_queue)  # checks them
         self._directory = os.path.abspath(self._logdir)
         self._raises = policy == "block"
+        self._flushes = True  # when it is closed before writers that record the session
         self._make = lambda: BackgroundWriter(
             EventFile(self._directory, filename_suffix or "", calls or system_calls.get()),
             EventQueue(policy, max_queue),
@@ -265,8 +266,11 @@ class FileWriter:
         lost steps. The last writer that recorded a start adds ``STOP`` when it is closed.
         """
         log, first = self._attached(), 0 if global_step is None else int(global_step) + 1
-        if log is not None and log.needs_start(first if global_step is not None else _NEVER):
+        if log is None:
+            return
+        if log.needs_start(first if global_step is not None else _NEVER):
             self.add_session_log(SessionLog(status=SessionLog.START), first)
+        log.record_session(self)
 
     def add_graph(
         self, graph: Any = None, global_step: int | None = None, graph_def: Any = None
@@ -367,8 +371,10 @@ class FileWriter:
             if log is not None:
                 log.leave(self)
         log = self._left
-        if log is not None:
-            await (log.background.flush() if log.is_shared else log.background.close())
+        if log is not None and not log.is_shared:
+            await log.background.close()
+        elif log is not None and (self._flushes or not log.is_recorded):
+            await log.background.flush()
 
     async def reopen(self) -> None:
         """Open again after :meth:`close`. Does nothing if the writer is open. TF1: same name.

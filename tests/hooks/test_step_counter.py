@@ -13,7 +13,7 @@ from asyncmon.errors import AbortedError
 from asyncmon.hooks import StepCounterHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
-from asyncmon.summary import FileWriter, FileWriterCache, summary_iterator
+from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
@@ -151,15 +151,15 @@ async def test_hk_step_6_a_given_writer_wins_and_stays_open(
     assert not (tmp_path / "other").exists()
 
 
-async def test_hk_step_6_the_writer_of_a_directory_is_shared(
+async def test_hk_step_6_the_file_of_a_directory_is_shared(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
-    shared = FileWriterCache.acquire(tmp_path)
+    other = FileWriter(tmp_path)
+    other.add_scalar("other", 1.0, 0)
     hook = StepCounterHook(1, output_dir=f"{tmp_path}/.")
     await train(hook, runs=2, session=ScriptedSession(lasting(1)))
-    assert not shared.closed
-    await FileWriterCache.release(shared)
-    assert shared.closed
+    other.add_scalar("other", 2.0, 2)
+    await other.close()
     assert await rates(tmp_path) == [(2, 1.0)]
 
 

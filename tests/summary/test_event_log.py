@@ -11,7 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import asyncmon as am
-from asyncmon.summary import FileWriter, FileWriterCache, SessionLog, summary_iterator
+from asyncmon.summary import FileWriter, SessionLog, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 from tests import forked
 
@@ -110,14 +110,14 @@ async def test_a_start_of_a_supervisor_hides_no_earlier_point(tmp_path: Path) ->
 @pytest.mark.asyncio
 @virtual
 async def test_a_start_after_a_recovery_hides_the_lost_steps_of_all_writers(tmp_path: Path) -> None:
-    session, own = FileWriterCache.acquire(tmp_path), FileWriter(tmp_path)
+    session, own = FileWriter(tmp_path), FileWriter(tmp_path)
     session.start(0)
     for step in (1, 2, 3):
         own.add_scalar("own", 1.0, step)
     session.start(1)
     for step in (2, 3, 4):
         own.add_scalar("own", 2.0, step)
-    await FileWriterCache.release(session)
+    await session.close()
     await own.close()
     read = EventAccumulator(str(tmp_path)).Reload()
     assert [(e.step, e.value) for e in read.Scalars("own")] == [(1, 1.0), (2, 2.0), (3, 2.0), (4, 2.0)]

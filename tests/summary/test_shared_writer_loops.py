@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def test_each_loop_has_its_own_writers(tmp_path: Path) -> None:
-    async def acquire() -> FileWriter:
-        return FileWriterCache.acquire(tmp_path)
+    async def get() -> FileWriter:
+        return FileWriterCache.get(tmp_path)
 
-    assert asyncio.run(acquire()) is not asyncio.run(acquire())
+    assert asyncio.run(get()) is not asyncio.run(get())
 
 
 def test_without_a_loop_there_is_no_writer(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
-        FileWriterCache.acquire(tmp_path)
+        FileWriterCache.get(tmp_path)
