@@ -20,7 +20,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.program import global_step_fetch, step_fetch
 from asyncmon.runtime.protocols import ClusterRun, SessionMembers
-from asyncmon.runtime.shutdown.stop_control import SIGNAL
+from asyncmon.runtime.shutdown.stop_control import SIGNAL_REASONS
 from asyncmon.system.clock import random_bytes
 from asyncmon.system.members import members_of
 
@@ -168,7 +168,7 @@ class ClusterHook(SessionRunHook):
             self._log_rollback()
         try:
             reason = coord.stop_reason or f"{self._name} stopped"
-            leaves = run.may_leave and not self._is_chief and reason.startswith(SIGNAL)
+            leaves = run.may_leave and not self._is_chief and reason in SIGNAL_REASONS
             if leaves:
                 logger.info("This worker leaves the run: %s.", reason)
             elif coord.should_stop():

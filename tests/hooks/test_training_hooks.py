@@ -83,6 +83,22 @@ async def test_the_best_state_is_restored_at_the_end(kind: str, tmp_path: Path) 
     assert (await am.latest_checkpoint(tmp_path)) == f"{tmp_path}/model.ckpt-8"
 
 
+async def test_a_stop_for_a_reason_like_a_signal_restores_the_best_state(tmp_path: Path) -> None:
+    evaluation = am.EvalHook("evaluate", every_steps=1, concurrent=False)
+    saver = am.Saver(max_to_keep=2, keep_best=am.KeepBest("loss"), when_busy="wait")
+    saves = am.CheckpointSaverHook(tmp_path, save_secs=600, saver=saver, metrics=evaluation)
+
+    @am.every(steps=8)
+    async def stop() -> None:
+        sess.request_stop("signal SIGMA_MAX was reached")
+
+    hooks = [evaluation, saves, am.RestoreBestHook(), stop]
+    async with am.MonitoredTrainingSession(program=program(), hooks=hooks, saver=saver) as sess:
+        while not sess.should_stop():
+            await sess.run("train")
+    assert sess.global_step == 4
+
+
 async def test_restoring_the_best_state_needs_a_saver_that_keeps_it(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"needs a CheckpointSaverHook\(\.\.\., metrics=evaluation"):
         await run(program(), [am.RestoreBestHook()], checkpoint_dir=tmp_path)

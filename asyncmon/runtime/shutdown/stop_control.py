@@ -14,14 +14,15 @@ from asyncmon.runtime.shutdown.call_scope import RUNS, CallScope, CallScopes, in
 from asyncmon.runtime.shutdown.deadline import SessionShutdown, Stage
 from asyncmon.runtime.shutdown.stop_event import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
+from asyncmon.system.signals import SIGNALS
 
 logger = logging.getLogger(__name__)
 
 LEAST_GRACE_SECS = 0.1
 """The shortest grace period."""
 
-SIGNAL = "signal SIG"
-"""The prefix of the reason of a stop by a signal, also in other sessions of the cluster."""
+SIGNAL_REASONS = frozenset(f"signal {signal.name}" for signal in SIGNALS)
+"""The reasons of stops by a signal, also in other sessions of the cluster."""
 
 _NOT_TIMED = ("data", "pause", "waiting", "evaluation")
 """Calls without a grace period: a stop or a signal ends them at once, or they end with another call."""
@@ -169,7 +170,7 @@ class StopControl:
 
     def is_preempted(self) -> bool:
         """Return whether the session stops for a signal, here or elsewhere in its cluster."""
-        return (self.event.reason or "").startswith(SIGNAL)
+        return self.event.reason in SIGNAL_REASONS
 
     def is_abandoned(self, error: BaseException | None) -> bool:
         """Return whether an error only means that a signal has ended a call."""
