@@ -147,6 +147,10 @@ def MonitoredTrainingSession(
         log_step_count_steps=log_step_count_steps,
         max_wait_secs=max_wait_secs,
         stop_grace_period_secs=stop_grace_period_secs,
+        save_checkpoint_steps=save_checkpoint_steps,
+        save_checkpoint_secs=save_checkpoint_secs,
+        save_summaries_steps=save_summaries_steps,
+        save_summaries_secs=save_summaries_secs,
     )
     if not isinstance(cast("object", scaffold), Scaffold | None):
         raise TypeError(f"scaffold must be a Scaffold or None, got {scaffold!r}.")
@@ -219,7 +223,6 @@ def _cadence(
     name: str, steps: Any, secs: Any, default: tuple[int | None, float | None]
 ) -> tuple[Any, Any]:
     """Return the interval in steps and in seconds: one of them is None, or both if disabled."""
-    _check_numbers(**{f"{name}_steps": steps, f"{name}_secs": secs})
     given = [value for value in (steps, secs) if value is not USE_DEFAULT and value is not None]
     if not given:
         return (

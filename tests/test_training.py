@@ -350,8 +350,10 @@ async def test_a_wrong_argument_is_named_before_anything_begins(
     ],
 )
 async def test_a_negative_number_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=f"invalid {name}=-5: it must be positive, or 0 for none"):
-        MonitoredTrainingSession(**{"checkpoint_dir": tmp_path, name: -5})
+    arguments: dict[str, Any] = {name: -5}
+    for directory in (tmp_path, None):
+        with pytest.raises(ValueError, match=f"invalid {name}=-5: it must be positive, or 0 for none"):
+            MonitoredTrainingSession(checkpoint_dir=directory, **arguments)
 
 
 async def test_a_directory_as_the_master_is_explained() -> None:
