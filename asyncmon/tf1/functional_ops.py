@@ -13,7 +13,7 @@ from typing import Any
 from asyncmon import graph as tf
 from asyncmon.graph.control.while_loop import scan_loop
 from asyncmon.graph.core.nest import flatten, map_structure, pack_like, same_structure
-from asyncmon.tf1.signatures import REQUIRED, function_of
+from asyncmon.graph.core.signatures import REQUIRED, function_of
 
 
 def map_fn(

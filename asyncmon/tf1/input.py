@@ -27,11 +27,11 @@ import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.graph.core import nest
+from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.graph.ops.variable_ops import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
-from asyncmon.tf1.signatures import REQUIRED, function_of
 
 _Example = Any  # a list or dict of tensors
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from asyncmon import graph as g
 from asyncmon.graph.layers import *
-from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Maker, add_bias, function_of
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Maker, add_bias, layer_function
 from asyncmon.tf1.ops.convolutions import separable_conv2d as _separable
 
 
@@ -70,5 +70,5 @@ class SeparableConv1D(SeparableConv2D):
     rank: ClassVar[int] = 1
 
 
-separable_conv1d = function_of(SeparableConv1D, "separable_conv1d")
-separable_conv2d = function_of(SeparableConv2D, "separable_conv2d")
+separable_conv1d = layer_function(SeparableConv1D, "separable_conv1d")
+separable_conv2d = layer_function(SeparableConv2D, "separable_conv2d")

@@ -10,18 +10,17 @@ import numpy as np
 from asyncmon import graph as g
 from asyncmon.graph import IndexedSlices, Tensor
 from asyncmon.graph.core.convert import renamed_argument
+from asyncmon.graph.core.signatures import REQUIRED, function_of, named
 from asyncmon.summary import merge, merge_all
 from asyncmon.summary.ops import collect
-from asyncmon.tf1.signatures import REQUIRED, function_of
 
 
 def _caster(label: str, dtype: Any) -> Callable[..., Tensor]:
     def convert(x: Any, name: str = label) -> Tensor:
         return g.cast(x, dtype, name)
 
-    convert.__name__ = convert.__qualname__ = f"to_{label[2:].lower()}"
-    convert.__doc__ = f"Return ``x`` as {dtype.name}. TF1: ``tf.{convert.__name__}``."
-    return convert
+    own = f"to_{label[2:].lower()}"
+    return named(convert, own, f"Return ``x`` as {dtype.name}. TF1: ``tf.{own}``.")
 
 
 to_float = _caster("ToFloat", g.float32)

@@ -11,7 +11,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import float16, float32, int64
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape
-from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, flag_of, function_of
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, flag_of, layer_function
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
 from asyncmon.graph.ops.basic import cast, stop_gradient
@@ -162,7 +162,7 @@ class BatchNormalization(Layer):
             self.add_update(assign_moving_average(average, stop_gradient(value), momentum, False))
 
 
-batch_normalization = function_of(BatchNormalization, "batch_normalization", """
+batch_normalization = layer_function(BatchNormalization, "batch_normalization", """
     axis momentum epsilon center scale beta_initializer gamma_initializer moving_mean_initializer
     moving_variance_initializer beta_regularizer gamma_regularizer beta_constraint gamma_constraint
     training trainable name reuse renorm renorm_clipping renorm_momentum fused virtual_batch_size

@@ -16,8 +16,8 @@ from asyncmon.graph.layers.layer import (
     add_bias,
     add_kernel,
     check_rank,
-    function_of,
     in_dtype,
+    layer_function,
     layout_of,
 )
 from asyncmon.graph.nn.conv import conv2d as _conv2d
@@ -194,6 +194,6 @@ class Conv2DTranspose(Conv2D):
         )
 
 
-conv1d = function_of(Conv1D, "conv1d")
-conv2d = function_of(Conv2D, "conv2d")
-conv2d_transpose = function_of(Conv2DTranspose, "conv2d_transpose")
+conv1d = layer_function(Conv1D, "conv1d")
+conv2d = layer_function(Conv2D, "conv2d")
+conv2d_transpose = layer_function(Conv2DTranspose, "conv2d_transpose")

@@ -19,8 +19,8 @@ from asyncmon.graph.layers.layer import (
     add_kernel,
     check_rank,
     flag_of,
-    function_of,
     in_dtype,
+    layer_function,
     layout_of,
 )
 from asyncmon.graph.nn import normalization as nn_normalization
@@ -104,7 +104,7 @@ class Dense(Layer):
         return result if self.activation is None else self.activation(result)
 
 
-dense = function_of(Dense, "dense")
+dense = layer_function(Dense, "dense")
 
 
 class Flatten(Layer):

@@ -22,6 +22,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import TensorShape, num_elements
+from asyncmon.graph.core.signatures import function_of
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.shape_ops import reshape
 from asyncmon.graph.variables.get_variable import get_variable
@@ -305,7 +306,9 @@ _OF_CALLS = {
 }
 
 
-def function_of(layer: type[Layer], name: str, arguments: str | None = None) -> Callable[..., Tensor]:
+def layer_function(
+    layer: type[Layer], name: str, arguments: str | None = None
+) -> Callable[..., Tensor]:
     """Return a function ``name(inputs, ...)`` that calls a new layer once.
 
     Args:
@@ -318,30 +321,25 @@ def function_of(layer: type[Layer], name: str, arguments: str | None = None) -> 
     known = {**signature(layer).parameters, **_OF_CALLS}
     own = [n for n, p in known.items() if p.kind is _PLAIN and n not in _OF_CALLS]
     names = arguments.split() if arguments else [*own, "reuse"]
-    public = Signature([known[n] for n in names])
+    shown = Signature([Parameter("inputs", _PLAIN), *[known[n] for n in names]])
     others = [p for p in known.values() if p.kind is Parameter.KEYWORD_ONLY]
-    accepted = public.replace(parameters=[*public.parameters.values(), *others])
 
-    def function(inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        given = accepted.bind_partial(*args, **kwargs).arguments
+    def compute(inputs: Any, **given: Any) -> Any:
         called = {key: given.pop(key) for key in ("training",) if key in given}
         if "reuse" in names:
-            called["scope"], given["_reuse"] = given.get("name"), given.pop("reuse", None)
+            called["scope"], given["_reuse"] = given["name"], given.pop("reuse")
         return layer(**given)(inputs, **called)
 
-    documented: Any = function
-    documented.__signature__ = Signature([Parameter("inputs", _PLAIN), *public.parameters.values()])
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = layer.__module__
+    compute.__module__ = layer.__module__
     called = " ``training`` is that of its call." if "training" in names else ""
     shared = (
         "\n\n``reuse`` shares the variables of an earlier layer of this name: True or ``AUTO_REUSE``."
     )
-    function.__doc__ = (
+    doc = (
         f"Apply a new :class:`{layer.__name__}` to ``inputs``. TF1: ``tf.layers.{name}``.\n\n"
         f"The other arguments are those of the class.{called}{shared * ('reuse' in names)}"
     )
-    return function
+    return function_of(name, doc, shown, compute, others)
 
 
 # --- checks that layers share -------------------------------------------------------------------------

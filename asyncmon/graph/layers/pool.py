@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from asyncmon.graph.core.build import convert_to_tensor
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.layers.layer import Layer, check_rank, function_of, layout_of
+from asyncmon.graph.layers.layer import Layer, check_rank, layer_function, layout_of
 from asyncmon.graph.nn.images import window_numbers
 from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.shape_ops import expand_dims, squeeze
@@ -84,7 +84,7 @@ class AveragePooling1D(_Pooling):
 
 _ARGUMENTS = "pool_size strides padding data_format name"
 
-max_pooling2d = function_of(MaxPooling2D, "max_pooling2d", _ARGUMENTS)
-average_pooling2d = function_of(AveragePooling2D, "average_pooling2d", _ARGUMENTS)
-max_pooling1d = function_of(MaxPooling1D, "max_pooling1d", _ARGUMENTS)
-average_pooling1d = function_of(AveragePooling1D, "average_pooling1d", _ARGUMENTS)
+max_pooling2d = layer_function(MaxPooling2D, "max_pooling2d", _ARGUMENTS)
+average_pooling2d = layer_function(AveragePooling2D, "average_pooling2d", _ARGUMENTS)
+max_pooling1d = layer_function(MaxPooling1D, "max_pooling1d", _ARGUMENTS)
+average_pooling1d = layer_function(AveragePooling1D, "average_pooling1d", _ARGUMENTS)

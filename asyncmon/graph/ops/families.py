@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.shape import merge, num_elements
+from asyncmon.graph.core.signatures import named
 from asyncmon.graph.ops.axes import check_distinct, reduced
 from asyncmon.graph.ops.shape_ops import unbroadcast
 
@@ -45,7 +46,7 @@ UnaryGradient = Callable[[Tensor, Tensor, Tensor], Tensor] | None
 BinaryGradient = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 ReductionGradient = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 
-_F = TypeVar("_F")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class UnaryFunction(Protocol):
@@ -349,11 +350,9 @@ def _dtypes(allowed: Dtypes) -> str:
 
 def _published(function: _F, name: str, doc: str, module: str = "tf", **parameters: str) -> _F:
     """Name and document a function as if the module that called the family had defined it."""
-    frame, public = sys._getframe(), cast("Any", function)
+    frame = sys._getframe()
     while frame.f_globals["__name__"] == __name__ and frame.f_back is not None:
         frame = frame.f_back
     arguments = "".join(f"\n    {parameter}: {text}" for parameter, text in parameters.items())
-    public.__module__ = frame.f_globals["__name__"]
-    public.__name__ = public.__qualname__ = name
-    public.__doc__ = f"{doc} TF1: ``{module}.{name}``.\n\nArgs:{arguments}\n    name: the node's name."
-    return function
+    text = f"{doc} TF1: ``{module}.{name}``.\n\nArgs:{arguments}\n    name: the node's name."
+    return named(function, name, text, frame.f_globals["__name__"])

@@ -13,6 +13,7 @@ from asyncmon.graph import assert_global_step as assert_global_step
 from asyncmon.graph import create_global_step as create_global_step
 from asyncmon.graph import get_global_step as get_global_step
 from asyncmon.graph import get_or_create_global_step as get_or_create_global_step
+from asyncmon.graph.core.signatures import named
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Scope = Mapping[Any, Mapping[str, Any]]
@@ -102,9 +103,8 @@ def _variables_of(kind: str) -> Callable[..., list[graph.Variable]]:
     def found(scope: Any = None, suffix: str | None = None) -> list[graph.Variable]:
         return get_variables(scope, suffix, getattr(graph.GraphKeys, f"{kind.upper()}_VARIABLES"))
 
-    found.__doc__ = f"As :func:`get_variables`, for {kind} variables. TF1: same name."
-    found.__name__ = found.__qualname__ = f"get_{kind}_variables"
-    return found
+    doc = f"As :func:`get_variables`, for {kind} variables. TF1: same name."
+    return named(found, f"get_{kind}_variables", doc)
 
 
 get_model_variables, get_local_variables, get_trainable_variables = map(
