@@ -65,9 +65,8 @@ def local_target(flow: Store, kind: Kind) -> tuple[cst.FunctionDef | cst.Lambda,
     if isinstance(kind, Func):
         return kind.node, kind.bound
     name = "__init__" if isinstance(kind, Local) else "__call__"
-    node = kind.node if isinstance(kind, Local) else kind.of if isinstance(kind, Instance) else None
-    if isinstance(node, cst.ClassDef):
-        found = flow.method(node, name)
+    if isinstance(kind, Local | Instance) and isinstance(kind.of, cst.ClassDef):
+        found = flow.method(kind.of, name)
         if isinstance(found, cst.FunctionDef):
             return found, True
     return None
@@ -185,7 +184,7 @@ def _of_container(flow: Store, func: cst.BaseExpression) -> Kinds:
 
 def _result(flow: Store, kind: Kind, call: cst.Call) -> Kinds:
     if isinstance(kind, Local):
-        return one(Instance(kind.node))
+        return one(Instance(kind.of))
     if target := local_target(flow, kind):
         return _local_result(flow, target[0])
     if isinstance(kind, Real):

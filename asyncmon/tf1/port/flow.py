@@ -128,10 +128,8 @@ class Flow(Store):
             self.bind(self.tree.scope(target), target.value, kinds)
         elif isinstance(target, cst.Attribute):
             for owner in self.kinds(target.value):
-                if isinstance(owner, Instance | Local):
-                    node = owner.of if isinstance(owner, Instance) else owner.node
-                    if isinstance(node, cst.ClassDef):
-                        self.fields[node, target.attr.value] |= kinds
+                if isinstance(owner, Instance | Local) and isinstance(owner.of, cst.ClassDef):
+                    self.fields[owner.of, target.attr.value] |= kinds
         elif isinstance(target, cst.Subscript):
             if not each(self.kinds(target.value)) >= kinds:
                 self.assign(target.value, elements(kinds))
@@ -171,7 +169,7 @@ class Flow(Store):
     @staticmethod
     def _made(kind: Kind) -> Kind:
         if isinstance(kind, Local):
-            return Instance(kind.node)
+            return Instance(kind.of)
         if isinstance(kind, Real) and isinstance(kind.value, type):
             return next(iter(catalogue.called(kind.value)))
         return Value()
@@ -268,15 +266,9 @@ class Flow(Store):
             return found or self._of_sibling(owner.of, name)
         if isinstance(owner, Instance) and isinstance(owner.of, type):
             return catalogue.attribute(owner.of, name)
-        node = (
-            owner.of
-            if isinstance(owner, Instance)
-            else owner.node
-            if isinstance(owner, Local)
-            else None
-        )
-        if not isinstance(node, cst.ClassDef):
+        if not isinstance(owner, Instance | Local) or not isinstance(owner.of, cst.ClassDef):
             return NOTHING
+        node = owner.of
         function = self.method(node, name)
         if isinstance(function, cst.FunctionDef) and decorators(function) & PROPERTY:
             return frozenset(self.returns[function])

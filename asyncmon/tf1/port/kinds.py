@@ -11,36 +11,40 @@ import libcst as cst
 Function = cst.FunctionDef | cst.Lambda
 
 
+class Kind:
+    """The base class of the kinds."""
+
+
 @dataclass(frozen=True)
-class Real:
+class Real(Kind):
     """A module, class or function of asyncmon itself."""
 
     value: Any
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(Kind):
     """An object of a class of asyncmon, or of one that the file defines."""
 
     of: type | cst.ClassDef
 
 
 @dataclass(frozen=True)
-class Super:
+class Super(Kind):
     """``super()`` in a class of the file."""
 
     of: cst.ClassDef
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Kind):
     """A class that the file defines."""
 
-    node: cst.ClassDef
+    of: cst.ClassDef
 
 
 @dataclass(frozen=True)
-class Func:
+class Func(Kind):
     """A function or lambda of the file, or a method of it bound to its object."""
 
     node: Function
@@ -48,7 +52,7 @@ class Func:
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Kind):
     """A bound method of an object of asyncmon."""
 
     owner: type
@@ -56,26 +60,26 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Callback:
+class Callback(Kind):
     """A callable whose result is awaited, from ``Session.make_callable``."""
 
 
 @dataclass(frozen=True)
-class Generator:
+class Generator(Kind):
     """The result of a generator function of the file."""
 
     node: cst.FunctionDef
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(Kind):
     """An object iterated by ``async for``."""
 
     of: Kinds
 
 
 @dataclass(frozen=True)
-class Manager:
+class Manager(Kind):
     """A context manager entered by ``async with`` that is no instance of a known class."""
 
     of: Kinds
@@ -83,40 +87,40 @@ class Manager:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Opened(Kind):
     """A context manager entered by a plain ``with``."""
 
     of: Kinds
 
 
 @dataclass(frozen=True)
-class Symbol:
+class Symbol(Kind):
     """A tensor, a variable, an operation, or a structure of them."""
 
 
 @dataclass(frozen=True)
-class Thread:
+class Thread(Kind):
     """A thread that becomes a task, or a task that has its own ``start``."""
 
     has_start: bool = False
 
 
 @dataclass(frozen=True)
-class Elements:
+class Elements(Kind):
     """A container with elements of the same kinds."""
 
     of: Kinds
 
 
 @dataclass(frozen=True)
-class Items:
+class Items(Kind):
     """A tuple or list of known length."""
 
     of: tuple[Kinds, ...]
 
 
 @dataclass(frozen=True)
-class Foreign:
+class Foreign(Kind):
     """An object of another package, by its dotted name; a ``known`` one uses no session."""
 
     path: str
@@ -124,29 +128,9 @@ class Foreign:
 
 
 @dataclass(frozen=True)
-class Value:
+class Value(Kind):
     """A value with nothing to await: a number, an array, a file."""
 
-
-Kind = (
-    Real
-    | Instance
-    | Super
-    | Local
-    | Func
-    | Method
-    | Callback
-    | Generator
-    | Stream
-    | Manager
-    | Opened
-    | Symbol
-    | Thread
-    | Elements
-    | Items
-    | Foreign
-    | Value
-)
 
 Kinds = frozenset[Kind]
 """The possible kinds of an expression; empty if unknown."""

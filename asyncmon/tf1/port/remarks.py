@@ -74,7 +74,7 @@ def _imported(planner: Planner, node: cst.Import | cst.ImportFrom) -> None:
         base = "." * len(node.relative) + dotted(node.module)
         names = [base, *(f"{base}{'' if node.module is None else '.'}{name}" for name in names)]
     for name in names:
-        if planner.flow.siblings.runs(name):
+        if planner.flow.siblings.facts(name).runs:
             text = "runs a session when it is imported: make that a function, and await it here"
             planner.note(node, f"`{name}` {text}")
 

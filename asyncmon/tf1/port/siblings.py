@@ -81,12 +81,17 @@ class Siblings:
         self._files = files
         self._places: dict[str, Path | None] = {}
 
-    def facts(self, module: str) -> Facts | None:
-        """Return the facts of a module by its name in an import; None if it is no file here."""
+    def facts(self, module: str) -> Facts:
+        """Return the facts of a module by its name in an import; empty ones if it is no file here."""
         if module not in self._places:
             self._places[module] = self._find(module)
         path = self._places[module]
-        return None if path is None else self._read(path)
+        return Facts() if path is None else self._read(path)
+
+    def _of(self, path: str) -> tuple[Facts, str]:
+        """Return the facts of the module of a dotted name, and the name in it."""
+        module, name = _split(path)
+        return self.facts(module), name
 
     def _find(self, module: str) -> Path | None:
         name = module.lstrip(".")
@@ -104,30 +109,24 @@ class Siblings:
 
     def knows(self, path: str) -> bool:
         """Return whether a dotted name is a function, class or method of a file here."""
-        module, name = _split(path)
-        facts = self.facts(module)
-        return facts is not None and name in facts.names
+        facts, name = self._of(path)
+        return name in facts.names
 
     def is_class(self, path: str) -> bool:
         """Return whether a dotted name is a class of a file here."""
-        module, name = _split(path)
-        facts = self.facts(module)
-        return facts is not None and any(one.startswith(f"{name}.") for one in facts.names)
+        facts, name = self._of(path)
+        return any(one.startswith(f"{name}.") for one in facts.names)
 
     def awaits(self, path: str) -> bool:
         """Return whether a call of a dotted name is awaited."""
-        module, name = _split(path)
-        facts = self.facts(module)
-        if facts is None:
-            return False
+        facts, name = self._of(path)
         owner, _, method = name.rpartition(".")
         return name in facts.functions or (owner or name, method if owner else "") in facts.methods
 
     def blocks(self, path: str) -> bool:
         """Return whether a dotted name is a plain function or method of a file that blocks."""
-        module, name = _split(path)
-        facts = self.facts(module)
-        return facts is not None and name in facts.blocking
+        facts, name = self._of(path)
+        return name in facts.blocking
 
     def blockers(self, name: str) -> list[str]:
         """Return the classes of all files that were read with a method of a name that blocks."""
@@ -137,30 +136,21 @@ class Siblings:
     def star(self, node: cst.ImportFrom) -> list[str]:
         """Return the names that ``from module import *`` binds, if the module is a file here."""
         facts = self.facts("." * len(node.relative) + dotted(node.module))
-        if facts is None:
-            return []
         return [name for name in (*facts.names, *dict(facts.values)) if name.isidentifier()]
 
     def kinds(self, path: str) -> Kinds:
         """Return the kinds of an object that a file here has by a dotted name, or nothing."""
         module, name = _split(path)
-        facts = self.facts(module)
-        found = [] if facts is None else [kind for one, kind in facts.values if one == name]
         return frozenset(
             Foreign(f"{module}.{kind.path}", known=False) if isinstance(kind, Foreign) else kind
-            for kind in found
+            for one, kind in self.facts(module).values
+            if one == name
         )
-
-    def runs(self, module: str) -> bool:
-        """Return whether a module is a file here that awaits when it is imported."""
-        facts = self.facts(module)
-        return facts is not None and facts.runs
 
     def imported(self, path: str, name: str) -> Facts:
         """Return the facts that a file has by its import of a dotted name of another file."""
-        module, old = _split(path)
-        facts = self.facts(module)
-        return Facts() if facts is None else facts.of(old, name)
+        facts, old = self._of(path)
+        return facts.of(old, name)
 
     def owners(self, name: str) -> dict[str, bool]:
         """Return the classes with a method of a name in files that were read, and if it is async."""
@@ -173,9 +163,8 @@ class Siblings:
 
     def bases(self, path: str) -> list[type]:
         """Return the classes of asyncmon that a class of another file derives from."""
-        module, name = _split(path)
-        facts = self.facts(module)
-        return [] if facts is None else [base for owner, base in facts.bases if owner == name]
+        facts, name = self._of(path)
+        return [base for owner, base in facts.bases if owner == name]
 
 
 def _split(path: str) -> tuple[str, str]:

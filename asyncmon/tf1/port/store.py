@@ -74,8 +74,8 @@ class Store(ABC):
         found = [node]
         for current in found:
             for base in self.bases.get(current, NOTHING):
-                if isinstance(base, Local) and base.node not in found:
-                    found.append(base.node)
+                if isinstance(base, Local) and base.of not in found:
+                    found.append(base.of)
         return found
 
     def family(self, node: cst.ClassDef) -> list[cst.ClassDef]:
