@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asyncmon.tf1.port.output import refusal, write
-
 if TYPE_CHECKING:
     from asyncmon.tf1.port.porting import Ported
 
@@ -44,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Port a file or a folder as the options say, and return the exit status."""
     try:
-        from asyncmon.tf1.port.package import port_folder
+        from asyncmon.tf1.port.package import port_folder, refusal, write
         from asyncmon.tf1.port.porting import port
     except ModuleNotFoundError as error:
         if error.name != "libcst":

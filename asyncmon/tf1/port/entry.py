@@ -1,4 +1,4 @@
-"""The entry point of a module that awaits: ``asyncio.run``, or a new ``async def main()``."""
+"""The entry point of a module that awaits: ``asyncio.run`` or ``async def main()``; Ctrl-C in it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from asyncmon.tf1.port.kinds import Func
 from asyncmon.tf1.port.plan import Planner
 from asyncmon.tf1.port.scopes import bound_names, dotted, is_guard
 
+_CANCELLED = "asyncio.CancelledError"
 _NAMES = ("main", "async_main", "run_main", "main_")
 
 
@@ -181,3 +182,32 @@ def _two_blank(lines: list[cst.EmptyLine], *, first: bool) -> list[cst.EmptyLine
         lines.pop(0)
     blank = [] if first else [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
     return [*blank, *lines]
+
+
+# --- Ctrl-C, which arrives in a coroutine as a cancellation ----------------------------------------
+def catches_interrupts(planner: Planner, entry: Entry, handler: cst.ExceptHandler) -> bool:
+    """Return whether a handler catches KeyboardInterrupt of statements that await."""
+    names = [dotted(one) for one in _types(handler.type)]
+    above = planner.tree.parent(handler)
+    if "KeyboardInterrupt" not in names or _CANCELLED in names or not isinstance(above, cst.Try):
+        return False
+    holder = planner.tree.holder(above)
+    moves = isinstance(holder, cst.Module) and bool(entry.name)
+    return (moves or holder in planner.plan.functions) and any(
+        planner.tree.holder(node) is holder and planner.tree.is_inside(node, above.body)
+        for node in planner.awaiting()
+    )
+
+
+def with_cancellation(handler: cst.ExceptHandler) -> cst.ExceptHandler:
+    """Return a handler that catches cancellations, too."""
+    added = cst.Element(cst.parse_expression(_CANCELLED))
+    kept = [cst.Element(one) for one in _types(handler.type)]
+    made = cst.Tuple([*kept, added])
+    return handler.with_changes(type=made, whitespace_after_except=cst.SimpleWhitespace(" "))
+
+
+def _types(node: cst.BaseExpression | None) -> list[cst.BaseExpression]:
+    if isinstance(node, cst.Tuple):
+        return [item.value for item in node.elements]
+    return [] if node is None else [node]

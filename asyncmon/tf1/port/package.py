@@ -1,4 +1,4 @@
-"""Port a folder: every file of it, in one pass."""
+"""Port a folder: every file of it, in one pass. Write ported files, and word the refusals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from asyncmon.tf1.port.output import refusal, write
+from asyncmon.system.files import FileCalls
 from asyncmon.tf1.port.porting import port
 from asyncmon.tf1.port.program import Program
 
@@ -78,3 +78,22 @@ def _files(base: Path, place: Path, report: Callable[[str], object]) -> list[Pat
         names.sort()
         found += [here / name for name in sorted(files) if (here / name).is_file()]
     return found
+
+
+def refusal(error: SyntaxError) -> str:
+    """Return why a text is not ported, with the tool to run first."""
+    if isinstance(error, TabError):
+        return f"tabs are mixed with spaces: {error.msg}. Run `expand -t 8 OLD.py` first."
+    return (
+        f"not Python 3: {error.msg}. For a Python 2 program run 2to3 first (`2to3 -w OLD.py`; where "
+        "Python has none: pip install fissix, `fissix -w OLD.py`)."
+    )
+
+
+def write(path: Path, source: bytes) -> None:
+    """Write a file whole; an existing one keeps its mode."""
+    place = path.resolve()
+    mode = place.stat().st_mode if place.exists() else None
+    FileCalls().put_files(place.parent, {place.name: source})
+    if mode is not None:
+        os.chmod(place, mode)

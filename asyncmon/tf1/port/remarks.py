@@ -8,7 +8,7 @@ from types import ModuleType
 import libcst as cst
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.port import absent, blocking, catalogue, imports, python2
+from asyncmon.tf1.port import absent, blocking, catalogue, imports
 from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Method, Real
 from asyncmon.tf1.port.plan import ENTERING, SESSIONS, Planner
 from asyncmon.tf1.port.scopes import decorators, dotted
@@ -63,7 +63,7 @@ def add_remarks(planner: Planner) -> None:
             _call(planner, node)
         elif isinstance(node, cst.With) and node not in planner.plan.withs:
             _lock(planner, node)
-        if text := python2.why(planner.tree, node) or absent.why(planner.flow, node):
+        if text := absent.why(planner.flow, node):
             planner.note(node, text)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import libcst as cst
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.port import blocking, catalogue, imports, interrupts
-from asyncmon.tf1.port.entry import Blank, Entry
+from asyncmon.tf1.port import blocking, catalogue, imports
+from asyncmon.tf1.port.entry import Blank, Entry, catches_interrupts, with_cancellation
 from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Kind, Method, Real, Symbol
 from asyncmon.tf1.port.plan import ENTERING, Planner, is_manager
 from asyncmon.tf1.port.scopes import bound_names, dotted
@@ -231,10 +231,10 @@ class Rewriter(cst.CSTTransformer):
     def leave_ExceptHandler(
         self, original: cst.ExceptHandler, updated: cst.ExceptHandler
     ) -> cst.ExceptHandler:
-        if not interrupts.catches(self.planner, self.entry, original):
+        if not catches_interrupts(self.planner, self.entry, original):
             return updated
         self.needed.add("asyncio")
-        return interrupts.with_cancellation(updated)
+        return with_cancellation(updated)
 
     def leave_FunctionDef(self, original: cst.FunctionDef, updated: cst.FunctionDef) -> Any:
         if original not in self.plan.functions or original.asynchronous is not None:
