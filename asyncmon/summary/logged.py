@@ -127,13 +127,10 @@ def logged_values(values: Any, value: Any = None, *, step: int | None = None) ->
             f"log() takes a tag and a value, or a mapping of values by tag; got {values!r:.200}"
             f"{'' if value is None else f' and {value!r:.200}'}."
         )
-    return {_tag(tag): _logged(tag, value) for tag, value in values.items()}
-
-
-def _tag(tag: Any) -> str:
-    if not isinstance(tag, str) or not tag:
-        raise TypeError(f"log() was given the tag {tag!r}; expected a name, a string.")
-    return tag
+    for tag in values:
+        if not isinstance(tag, str) or not tag:
+            raise TypeError(f"log() was given the tag {tag!r}; expected a name, a string.")
+    return {tag: _logged(tag, value) for tag, value in values.items()}
 
 
 def _logged(tag: str, value: Any) -> LoggedValue:

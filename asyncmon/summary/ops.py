@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -250,8 +250,15 @@ def collect(summary: Tensor, collections: Sequence[str] | None) -> Tensor:
     return summary
 
 
+def _real_spec(values: Spec, *, tag: str) -> Spec:
+    dtype = values.dtype
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
+        raise TypeError(f"The summary {tag!r} was given {dtype.name} values; expected real numbers")
+    return _SUMMARY
+
+
 def _scalar_spec(value: Spec, *, tag: str) -> Spec:
-    _check_real(value, tag)
+    _real_spec(value, tag=tag)
     if value.shape not in (None, ()):
         raise ValueError(_not_scalar(value.shape or (), tag))
     return _SUMMARY
@@ -263,34 +270,9 @@ def _not_scalar(shape: Sequence[int | None], tag: str) -> str:
     )
 
 
-def _histogram_spec(values: Spec, *, tag: str) -> Spec:
-    _check_real(values, tag)
-    return _SUMMARY
-
-
-def _image_spec(images: Spec, *, tag: str, max_images: int) -> Spec:
-    check_images(tag, (None,) * 4 if images.shape is None else images.shape, images.dtype.name)
-    return _SUMMARY
-
-
-def _audio_spec(sounds: Spec, sample_rate: Spec, *, tag: str, max_outputs: int) -> Spec:
-    check_sound(tag, (None,) * 3 if sounds.shape is None else sounds.shape, sounds.dtype.name)
-    return _SUMMARY
-
-
-def _tensor_spec(tensor: Spec, *, tag: str, metadata: SummaryMetadata) -> Spec:
-    return _SUMMARY
-
-
 def _check_count(max_outputs: int) -> None:
     if max_outputs < 1:
         raise ValueError(f"max_outputs={max_outputs!r} was passed; expected 1 or more.")
-
-
-def _check_real(values: Spec, tag: str) -> None:
-    dtype = values.dtype
-    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
-        raise TypeError(f"The summary {tag!r} was given {dtype.name} values; expected real numbers")
 
 
 def _merge_spec(*strings: Spec) -> Spec:
@@ -306,24 +288,6 @@ def _scalar(value: Any, *, tag: str) -> bytes:
     return scalar_summary(tag, value)
 
 
-def _histogram(values: Any, *, tag: str) -> bytes:
-    return histogram_summary(tag, values) or b""
-
-
-def _image(images: Any, *, tag: str, max_images: int) -> bytes:
-    check_images(tag, images.shape, images.dtype)
-    return image_summary(tag, images, max_images)
-
-
-def _audio(sounds: Any, sample_rate: Any, *, tag: str, max_outputs: int) -> bytes:
-    check_sound(tag, sounds.shape, sounds.dtype)
-    return audio_summary(tag, sounds, sample_rate, max_outputs)
-
-
-def _tensor(array: Any, *, tag: str, metadata: SummaryMetadata) -> bytes:
-    return tensor_summary_bytes(tag, np.asarray(array), metadata)
-
-
 def _merge(*summaries: Any) -> bytes:
     """Join serialized summaries; protobuf merges messages by joining their bytes."""
     parts = [item.item() if isinstance(item, np.ndarray) else item for item in summaries]
@@ -336,11 +300,27 @@ def _merge(*summaries: Any) -> bytes:
     return merged
 
 
+def _batch_spec(check: Callable[..., None], rank: int) -> Callable[..., Spec]:
+    """Return the rule of a batch of images or sounds, whose shape and dtype are checked."""
+
+    def spec(batch: Spec, *_rate: Spec, tag: str, **_attrs: int) -> Spec:
+        check(tag, (None,) * rank if batch.shape is None else batch.shape, batch.dtype.name)
+        return _SUMMARY
+
+    return spec
+
+
 _SUMMARY = Spec(dtypes.string, ())
 
+# fmt: off
 register(OpDef("ScalarSummary", _scalar, _scalar_spec))
-register(OpDef("HistogramSummary", _histogram, _histogram_spec))
-register(OpDef("ImageSummary", _image, _image_spec))
-register(OpDef("AudioSummaryV2", _audio, _audio_spec))
-register(OpDef("TensorSummaryV2", _tensor, _tensor_spec))
+register(OpDef("HistogramSummary", lambda values, *, tag: histogram_summary(tag, values) or b"",
+    _real_spec))
+register(OpDef("ImageSummary", lambda images, *, tag, max_images:
+    image_summary(tag, images, max_images), _batch_spec(check_images, 4)))
+register(OpDef("AudioSummaryV2", lambda sounds, rate, *, tag, max_outputs:
+    audio_summary(tag, sounds, rate, max_outputs), _batch_spec(check_sound, 3)))
+register(OpDef("TensorSummaryV2", lambda array, *, tag, metadata:
+    tensor_summary_bytes(tag, np.asarray(array), metadata), lambda *_, **__: _SUMMARY))
 register(OpDef("MergeSummary", _merge, _merge_spec))
+# fmt: on

@@ -100,8 +100,9 @@ def image_summary(tag: str, images: NDArray[Any], max_outputs: int) -> bytes:
     """Return a serialized summary of the first images of a batch ``[batch, height, width, channels]``.
 
     The tags are those of TF1: ``tag/image`` if ``max_outputs`` is 1, else ``tag/image/0`` and so on. If
-    it is 0, the batch has one image, whose tag is ``tag``.
+    it is 0, the batch has one image, whose tag is ``tag``. Raises as :func:`check_images`.
     """
+    check_images(tag, images.shape, images.dtype)
     if max_outputs < 2:
         tags = [f"{tag}/image" if max_outputs else tag]
     else:
@@ -142,8 +143,9 @@ def audio_summary(tag: str, sounds: NDArray[Any], sample_rate: Any, max_outputs:
     The tags are those of TF1: ``tag/audio`` if ``max_outputs`` is 1, else ``tag/audio/0`` and so on.
 
     Raises:
-        ValueError: the rate is not positive.
+        ValueError: the rate is not positive, or as :func:`check_sound`.
     """
+    check_sound(tag, sounds.shape, sounds.dtype)
     rate = scalar_number(tag, sample_rate)
     if not rate > 0:
         raise ValueError(f"sample_rate must be > 0, got {rate:g} for the audio summary {tag!r}")

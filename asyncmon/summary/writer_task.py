@@ -97,7 +97,8 @@ class BackgroundWriter:
             self._raise_if_failed()
         pending = self._queue.put(entry)
         if self.state is State.OPEN and (pending == 1 or pending >= self._queue.bound):
-            self._wake(now=pending >= self._queue.bound and self._may_write())
+            may_write = not self._failing and self._loop.time() - self._written_at >= _PAUSE_SECS
+            self._wake(now=may_write and pending >= self._queue.bound)
 
     def progress(self) -> tuple[dict[str, int] | None, list[Entry | bytes]]:
         """Return the bytes written to the file, by its name, and the entries that follow them.
@@ -200,9 +201,6 @@ class BackgroundWriter:
         self._task = self._loop.create_task(self._serve(), name=f"FileWriter {self._file.directory!r}")
         if len(self._queue) or self._file.unwritten:
             self._pending.set()
-
-    def _may_write(self) -> bool:
-        return not self._failing and self._loop.time() - self._written_at >= _PAUSE_SECS
 
     def _wake(self, now: bool) -> None:
         here = running_loop()
