@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -229,7 +229,12 @@ class ReaderSpec:
         if self.kind not in _FORMATS:  # a client's graph may have any
             raise InvalidArgumentError(f"Reader kind {self.kind!r} is not one of {list(_FORMATS)}.")
         records, one_each = _FORMATS[self.kind]
-        return _Reader(lambda path: records(path, *self.options), one_each)
+
+        def opened(path: str) -> Iterator[Sequence[Record]]:
+            with file_errors(path):
+                yield from records(path, *self.options)
+
+        return _Reader(opened, one_each)
 
 
 @dataclass(slots=True, eq=False)
@@ -425,20 +430,18 @@ awaited("ReaderResetV2", lambda run, op, _: run.on_commit(_state(run, op).reset)
 
 # --- formats: generators of lists of records; an OpError follows the records before it -------------
 def _tfrecords(path: str, compression: str) -> Iterator[Sequence[Record]]:
-    with file_errors(path):
-        for records in read_records(path, compression):
-            yield [(b"%s:%d" % (path.encode(), offset), record) for offset, record in records]
+    for records in read_records(path, compression):
+        yield [(b"%s:%d" % (path.encode(), offset), record) for offset, record in records]
 
 
 def _lines(path: str, skipped: int) -> Iterator[Sequence[Record]]:
     rest, number = b"", 0
-    with file_errors(path):
-        for chunk in read_chunks(path):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield _numbered(path, skipped, number, lines)
-            number += len(lines)
-        if rest:
-            yield _numbered(path, skipped, number, [rest])
+    for chunk in read_chunks(path):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield _numbered(path, skipped, number, lines)
+        number += len(lines)
+    if rest:
+        yield _numbered(path, skipped, number, [rest])
 
 
 def _numbered(path: str, skipped: int, before: int, lines: list[bytes]) -> list[Record]:
@@ -449,39 +452,29 @@ def _numbered(path: str, skipped: int, before: int, lines: list[bytes]) -> list[
     ]
 
 
-def _whole(path: str) -> Iterator[Sequence[Record]]:
-    with file_errors(path):
-        yield [(path.encode(), Path(path).read_bytes())]
-
-
-def _identity(path: str) -> Iterator[Sequence[Record]]:
-    yield [(path.encode(), path.encode())]
-
-
 def _fixed(
     path: str, length: int, header: int, footer: int, hop: int, compression: str
 ) -> Iterator[Sequence[Record]]:
     rest, skipped, number = b"", header, 0
-    with file_errors(path):
-        for chunk in read_chunks(path, compression):
-            rest += chunk
-            skipped, rest = skipped - len(rest[:skipped]), rest[skipped:]
-            last = len(rest) - footer - length
-            starts = range(0, last + 1, hop)
-            yield [
-                (b"%s:%d" % (path.encode(), i), rest[start : start + length])
-                for i, start in enumerate(starts, number)
-            ]
-            number += len(starts)
-            taken = len(starts) * hop
-            skipped, rest = max(taken - len(rest), 0), rest[taken:]
+    for chunk in read_chunks(path, compression):
+        rest += chunk
+        skipped, rest = skipped - len(rest[:skipped]), rest[skipped:]
+        last = len(rest) - footer - length
+        starts = range(0, last + 1, hop)
+        yield [
+            (b"%s:%d" % (path.encode(), i), rest[start : start + length])
+            for i, start in enumerate(starts, number)
+        ]
+        number += len(starts)
+        taken = len(starts) * hop
+        skipped, rest = max(taken - len(rest), 0), rest[taken:]
 
 
-_FORMATS: dict[str, tuple[Callable[..., Iterator[Sequence[Record]]], bool]] = {
+_FORMATS: dict[str, tuple[Callable[..., Iterable[Sequence[Record]]], bool]] = {
     "TFRecord": (_tfrecords, False),
     "TextLine": (_lines, False),
-    "WholeFile": (_whole, True),
-    "Identity": (_identity, True),
+    "WholeFile": (lambda path: [[(path.encode(), Path(path).read_bytes())]], True),
+    "Identity": (lambda path: [[(path.encode(), path.encode())]], True),
     "FixedLengthRecord": (_fixed, False),
 }
 """The function of each kind of reader, and whether each file is one record."""
