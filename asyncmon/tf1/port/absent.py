@@ -24,7 +24,11 @@ def _of_modules(flow: Store, node: cst.CSTNode) -> str:
     paths: list[str] = []
     if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
         paths = [] if node.relative else [f"{dotted(node.module)}.{dotted(a.name)}" for a in node.names]
-    elif isinstance(node, cst.Attribute) and _is_read(flow.tree, node):
+    elif (
+        isinstance(node, cst.Attribute)
+        and not flow.tree.in_import(node)
+        and not isinstance(flow.tree.parent(node), cst.AssignTarget)
+    ):
         owners = (kind for kind in flow.kinds(node.value) if isinstance(kind, Foreign) and kind.known)
         paths = [f"{owner.path}.{node.attr.value}" for owner in owners]
     lacking = [path for path in paths if _is_absent(path)]
@@ -34,10 +38,6 @@ def _of_modules(flow: Store, node: cst.CSTNode) -> str:
     version = getattr(sys.modules[top], "__version__", "") if top not in sys.stdlib_module_names else ""
     home = f"{top} {version}" if version else f"Python {sys.version_info[0]}.{sys.version_info[1]}"
     return f"`{lacking[0]}` is not in {home}"
-
-
-def _is_read(tree: Tree, node: cst.Attribute) -> bool:
-    return not tree.in_import(node) and not isinstance(tree.parent(node), cst.AssignTarget)
 
 
 def _is_absent(path: str) -> bool:

@@ -91,10 +91,6 @@ def bind_call(flow: Store, call: cst.Call) -> None:
             flow.assign(call.func.value, elements(each(flow.kinds(call.args[0].value))))
 
 
-def _parameters(function: cst.FunctionDef | cst.Lambda) -> list[cst.Param]:
-    return [*function.params.posonly_params, *function.params.params]
-
-
 def _bind_arguments(
     flow: Store, function: cst.FunctionDef | cst.Lambda, bound: bool, call: cst.Call
 ) -> None:
@@ -110,7 +106,7 @@ def bind_positions(
     flow: Store, function: cst.FunctionDef | cst.Lambda, bound: bool, given: list[Kinds]
 ) -> None:
     """Add the kinds of positional arguments to the parameters of a function."""
-    parameters = _parameters(function)
+    parameters = [*function.params.posonly_params, *function.params.params]
     if bound and not (isinstance(function, cst.FunctionDef) and "staticmethod" in decorators(function)):
         parameters = parameters[1:]
     for parameter, kinds in zip(parameters, given, strict=False):
@@ -192,15 +188,11 @@ def _result(flow: Store, kind: Kind, call: cst.Call) -> Kinds:
     if isinstance(kind, Method):
         return catalogue.method_called(kind.owner, kind.name)
     if isinstance(kind, Symbol):
-        return _of_symbol(call)
+        name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        return VALUE if name in catalogue.SYMBOL_AWAITED else SYMBOL
     if isinstance(kind, Value | Callback):
         return VALUE
     return _foreign(flow, kind, call) if isinstance(kind, Foreign) else NOTHING
-
-
-def _of_symbol(call: cst.Call) -> Kinds:
-    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    return VALUE if name in catalogue.SYMBOL_AWAITED else SYMBOL
 
 
 def _local_result(flow: Store, function: cst.FunctionDef | cst.Lambda) -> Kinds:

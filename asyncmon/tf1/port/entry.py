@@ -35,7 +35,8 @@ class Entry:
         self.guard: cst.If | None = None
         if not self.sites:
             return
-        tops = [index for index, node in enumerate(self.body) if self._holds(node)]
+        holding = set(map(self.tree.top, self.sites))
+        tops = [index for index, node in enumerate(self.body) if node in holding]
         self.first = tops[0]
         self.run = self._single_call()
         if self.run is not None:
@@ -46,9 +47,6 @@ class Entry:
         taken = self.tree.scopes[self.tree.module].names
         self.name = next(name for name in _NAMES if name not in taken)
         self._check()
-
-    def _holds(self, top: cst.CSTNode) -> bool:
-        return any(self.tree.top(site) is top for site in self.sites)
 
     def _single_call(self) -> cst.CSTNode | None:
         """Return the only site if it is a call of a function of the file, outside of loops."""
@@ -78,16 +76,14 @@ class Entry:
             if isinstance(node, cst.ImportStar):
                 self.planner.note(node, f"`import *` is inside of `{self.name}` now: name what is used")
             if isinstance(node, cst.Call) and isinstance(self.tree.holder(node), cst.Module):
-                self._block(node)
+                kinds = self.planner.flow.kinds(node.func)
+                if blocking.form(kinds, node) and self.planner.reach(node):
+                    self.planner.plan.awaited.add(node)
             if isinstance(node, cst.Call) and dotted(node.func).endswith("app.run"):
                 text = (
                     f"`{dotted(node.func)}` is inside of `{self.name}` now, which has a loop of its own"
                 )
                 self.planner.note(node, text)
-
-    def _block(self, call: cst.Call) -> None:
-        if blocking.form(self.planner.flow.kinds(call.func), call) and self.planner.reach(call):
-            self.planner.plan.awaited.add(call)
 
     # -- the new text
 

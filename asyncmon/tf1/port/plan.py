@@ -157,8 +157,13 @@ class Planner:
             if isinstance(node, cst.With) and node.asynchronous is None:
                 if any(self.is_entered(item.item) for item in node.items) and self.reach(node):
                     plan.withs.add(node)
-            elif not isinstance(node, cst.With) and node.asynchronous is None:
-                self._add_loop(node)
+            elif (
+                not isinstance(node, cst.With)
+                and node.asynchronous is None
+                and self.is_streamed(node.iter)
+                and self.reach(node)
+            ):
+                plan.loops.add(node)
         for call in self.calls:
             self._collect(call)
         for function in list(plan.functions):
@@ -177,10 +182,6 @@ class Planner:
                     self.plan.collected.add(arg.value)
             elif names & LAZY and self.is_streamed(arg.value):
                 self.note(call, f"`{next(iter(names))}` of an async generator: write an `async for`")
-
-    def _add_loop(self, node: cst.For | cst.CompFor) -> None:
-        if self.is_streamed(node.iter) and self.reach(node):
-            self.plan.loops.add(node)
 
     def _size(self) -> int:
         plan = self.plan

@@ -10,7 +10,7 @@ import libcst as cst
 import asyncmon.tf1 as tf
 from asyncmon.tf1.port import blocking, catalogue, imports
 from asyncmon.tf1.port.entry import Blank, Entry, catches_interrupts, with_cancellation
-from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Kind, Method, Real, Symbol
+from asyncmon.tf1.port.kinds import Foreign, Func, Instance, Method, Real, Symbol
 from asyncmon.tf1.port.plan import ENTERING, Planner, is_manager
 from asyncmon.tf1.port.scopes import bound_names, dotted
 from asyncmon.tf1.port.threads import Threads
@@ -114,7 +114,7 @@ class Rewriter(cst.CSTTransformer):
             arg.keyword is not None and catalogue.is_sum(arg) for arg in original.args
         ):
             return call.with_changes(args=_without(call.args, "aggregation_method"))
-        if any(_takes_tasks(kind) for kind in kinds):
+        if any(isinstance(k, Method) and k.name in ("join", "stop", "Stop") for k in kinds):
             args = [_renamed_keyword(arg) for arg in call.args]
             return call.with_changes(args=args)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "create_tasks":
@@ -374,10 +374,6 @@ def _with_import(module: cst.Module, name: str) -> cst.Module:
 
 def _last(node: cst.BaseSmallStatement) -> cst.BaseSmallStatement:
     return node.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-
-
-def _takes_tasks(kind: Kind) -> bool:
-    return isinstance(kind, Method) and kind.name in ("join", "stop", "Stop")
 
 
 def _renamed_keyword(arg: cst.Arg) -> cst.Arg:

@@ -32,7 +32,8 @@ class Threads:
                 planner.note(call, "a thread without a target that is seen here: make it a task")
             else:
                 self.created.add(call)
-                self._reach(call)
+                if isinstance(self.tree.holder(call), cst.Module):
+                    planner.plan.sites.add(call)
         for call in calls:
             self._use(call, moved)
         for node in self.tree.nodes:
@@ -59,17 +60,9 @@ class Threads:
             for kind in self.flow.kinds(arg.value):
                 inner = getattr(kind, "of", ())
                 flat = [kind, *(inner if isinstance(inner, frozenset) else ())]
-                if any(self._is_made(one) for one in flat):
+                if not all(getattr(one, "has_start", True) for one in flat):
                     return True
         return False
-
-    @staticmethod
-    def _is_made(kind: object) -> bool:
-        return not getattr(kind, "has_start", True)
-
-    def _reach(self, node: cst.CSTNode) -> None:
-        if isinstance(self.tree.holder(node), cst.Module):
-            self.planner.plan.sites.add(node)
 
     def _use(self, call: cst.Call, moved: bool) -> None:
         if not isinstance(call.func, cst.Attribute):
