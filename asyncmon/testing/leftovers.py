@@ -103,14 +103,11 @@ def _temporary_files(
 ) -> Iterator[Path]:
     for directory in map(Path, directories):
         for path in directory.rglob("*"):
-            if directory == any_name_in or _looks_temporary(path):
+            name, suffix = path.name, path.suffix
+            temporary = name.startswith(".") or suffix in {".tmp", ".partial"}
+            # lock files stay: deleting one would admit two holders
+            if directory == any_name_in or (temporary and suffix != ".lock"):
                 yield path
-
-
-def _looks_temporary(path: Path) -> bool:
-    if path.suffix == ".lock":  # lock files stay: deleting one would admit two holders
-        return False
-    return path.name.startswith(".") or path.suffix in {".tmp", ".partial"}
 
 
 def _descriptors() -> Iterator[tuple[int, str]]:

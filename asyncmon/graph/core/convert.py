@@ -186,11 +186,8 @@ def _pack(graph: NodeGraph, values: Any, dtype: DType | None, name: str | None) 
     return graph.add_op("Pack", parts, {"axis": 0}, name or "packed").outputs[0]
 
 
-def _const_spec(*, value: NDArray[Any], dtype: DType) -> Spec:
-    return Spec(dtype, as_shape(value.shape), value)
-
-
-register(OpDef("Const", lambda *, value, dtype: value, _const_spec, aliases=True))
+register(OpDef("Const", lambda *, value, dtype: value,
+    lambda *, value, dtype: Spec(dtype, as_shape(value.shape), value), aliases=True))  # fmt: skip
 
 
 # --- static arguments -------------------------------------------------------------------------------

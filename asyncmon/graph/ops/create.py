@@ -71,11 +71,8 @@ def _scalar(value: Any, dtype: dtypes.DType) -> Tensor:
     return convert_to_tensor(np.array(value, dtype.numpy), dtype)
 
 
-def _zeros_like(x: Array) -> Any:
-    return np.full(x.shape, b"", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
-
-
-register(OpDef("ZerosLike", _zeros_like, rules.like_first, ZERO))
+register(OpDef("ZerosLike", lambda x: np.full(x.shape, b"" if x.dtype == object else 0, x.dtype),
+    rules.like_first, ZERO))  # fmt: skip
 register(OpDef("OnesLike", lambda x: np.ones(np.shape(x), x.dtype), rules.like_first, ZERO))
 
 

@@ -252,14 +252,10 @@ def _rows_of_rule(x: Spec, indices: Spec) -> Spec:
     return Spec(x.dtype, indices.shape + x.shape[1:])
 
 
-def _rows_of_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    count = create_op("Shape", (op.inputs[0],))[0]
-    return [create_op("UnsortedSegmentSum", (grad, op.inputs[1], count)), None]
-
-
 register(OpDef("UnsortedSegmentSum", sum_rows, _sum_rows_rule,
     lambda op, grad: [create_op("RowsOf", (grad, op.inputs[1])), None, None]))  # fmt: skip
-register(OpDef("RowsOf", _rows_of, _rows_of_rule, _rows_of_gradient))
+register(OpDef("RowsOf", _rows_of, _rows_of_rule, lambda op, grad: [create_op("UnsortedSegmentSum",
+    (grad, op.inputs[1], create_op("Shape", (op.inputs[0],))[0])), None]))  # fmt: skip
 
 
 def unsorted_segment_sum(

@@ -340,12 +340,9 @@ def _reverse_rule(x: Spec, *axes: Spec, axis: tuple[int, ...]) -> Spec:
     return Spec(x.dtype, x.shape)
 
 
-def _reverse_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    axes = op.inputs[1:]
-    return [create_op("ReverseV2", (grad, *axes), op.attrs), *[None] * len(axes)]
-
-
-register(OpDef("ReverseV2", _reverse, _reverse_rule, _reverse_gradient, aliases=True))
+register(OpDef("ReverseV2", _reverse, _reverse_rule, lambda op, grad:
+    [create_op("ReverseV2", (grad, *op.inputs[1:]), op.attrs), *[None] * len(op.inputs[1:])],
+    aliases=True))  # fmt: skip
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:

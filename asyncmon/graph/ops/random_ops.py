@@ -163,11 +163,9 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-def _shuffle(value: Array, *, rng: Generator) -> Any:
-    return np.take(value, rng.permutation(len(value)), axis=0) if np.ndim(value) else value
-
-
-register(RandomOpDef("RandomShuffle", _shuffle, rules.like_first))
+register(RandomOpDef("RandomShuffle", lambda value, *, rng:
+    np.take(value, rng.permutation(len(value)), axis=0) if np.ndim(value) else value,
+    rules.like_first))  # fmt: skip
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:

@@ -219,11 +219,9 @@ def _transpose_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("Transpose", (grad,), {"perm": back})]
 
 
-def _transpose(x: Array, *order: Array, perm: tuple[int, ...] | None) -> Any:
-    return np.transpose(x, order[0].tolist() if order else perm)
-
-
-register(OpDef("Transpose", _transpose, _transpose_rule, _transpose_gradient, aliases=True))
+register(OpDef("Transpose", lambda x, *order, perm:
+    np.transpose(x, order[0].tolist() if order else perm), _transpose_rule, _transpose_gradient,
+    aliases=True))  # fmt: skip
 
 
 def transpose(
@@ -265,12 +263,8 @@ def _broadcast_to(x: Array, target: Array) -> Any:
     return result
 
 
-def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
-    dims = shape_from(target)
-    return Spec(x.dtype, merge(rules.broadcast(x.shape, dims), dims))
-
-
-register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_rule,
+register(OpDef("BroadcastTo", _broadcast_to, lambda x, target:
+    Spec(x.dtype, merge(rules.broadcast(x.shape, dims := shape_from(target)), dims)),
     lambda op, grad: [like("SumToShape", (grad,), op.inputs[0]), None], aliases=True))  # fmt: skip
 register(OpDef("SumToShape", sum_to_shape, lambda value, shape: Spec(value.dtype, shape.known_dims()),
     lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))  # fmt: skip

@@ -329,14 +329,6 @@ def _result(op: Operation, taken: Entry) -> Any:
     return total.indices.copy(), values, np.array(total.shape, np.int64)
 
 
-def _try_count(run: Run, op: Operation, _handle: Any) -> Any:
-    return np.int32(op.attrs["accumulator"].state(run).count(run))
-
-
-def _try_set_step(run: Run, op: Operation, _handle: Any, step: Any) -> None:
-    run.on_commit(partial(op.attrs["accumulator"].state(run).set_step, int(step)))
-
-
 # --- shape rules ----------------------------------------------------------------------------------
 def _scalars_rule(_handle: Spec, number: Spec, **attrs: Any) -> tuple[Spec, ...]:
     if not number.dtype.is_integer or number.shape not in (None, ()):
@@ -376,5 +368,7 @@ for _kind in ("ConditionalAccumulator", "SparseConditionalAccumulator"):
 for _kind in ("Resource", "Sparse"):
     awaited(f"{_kind}AccumulatorApplyGradient", _try_apply, _apply_rule, _apply)
     awaited(f"{_kind}AccumulatorTakeGradient", _try_take, _take_rule, _take)
-awaited("ResourceAccumulatorNumAccumulated", _try_count, _COUNT, changes=False)
-awaited("ResourceAccumulatorSetGlobalStep", _try_set_step, _scalars_rule)
+awaited("ResourceAccumulatorNumAccumulated", lambda run, op, _:
+    np.int32(op.attrs["accumulator"].state(run).count(run)), _COUNT, changes=False)  # fmt: skip
+awaited("ResourceAccumulatorSetGlobalStep", lambda run, op, _, step: run.on_commit(partial(
+    op.attrs["accumulator"].state(run).set_step, int(step))), _scalars_rule)  # fmt: skip

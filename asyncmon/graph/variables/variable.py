@@ -388,7 +388,11 @@ def _with_initialized_reads(initial: Tensor) -> Tensor:
     """
     copies: dict[Tensor, Tensor] = {}
     changed: dict[str, Operation] = get_default_graph().root.extras.get(_INITIALIZERS, {})
-    for op in ancestors([initial.op], _values_before):
+
+    def before(op: Operation) -> list[Operation]:  # none of a node that reads or writes a variable
+        return [] if op.op_def.refs else [tensor.op for tensor in op.inputs]
+
+    for op in ancestors([initial.op], before):
         if op.type in _READS:
             ref = op.inputs[0] if op.inputs else op.outputs[0]
             initializer = changed.get(ref.op.name) or ref.graph.get_operation_by_name(
@@ -405,11 +409,6 @@ def _with_initialized_reads(initial: Tensor) -> Tensor:
             copy.rng_key, copy.device = op.rng_key, op.device
             copies.update(zip(op.outputs, copy.outputs, strict=True))
     return copies.get(initial, initial)
-
-
-def _values_before(op: Operation) -> list[Operation]:
-    """Return the nodes of a node's inputs; none for a node that reads or writes a variable."""
-    return [] if op.op_def.refs else [tensor.op for tensor in op.inputs]
 
 
 def global_variables(scope: str | None = None) -> list[Variable]:

@@ -95,7 +95,9 @@ class Disk:
         """Return the names in a directory, sorted."""
         if not self.node(path).is_directory:
             raise error(errno.ENOTDIR, path)
-        return sorted(os.path.basename(name) for name in self._inside(os.path.abspath(path)))
+        own = os.path.abspath(path)
+        inside = (name for name in self._names if os.path.dirname(name) == own and name != own)
+        return sorted(map(os.path.basename, inside))
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of all files by their paths."""
@@ -225,9 +227,6 @@ class Disk:
             if name not in names:
                 return False
         return True
-
-    def _inside(self, directory: str) -> list[str]:
-        return [x for x in self._names if os.path.dirname(x) == directory and x != directory]
 
 
 def stat_of(node: Node) -> os.stat_result:

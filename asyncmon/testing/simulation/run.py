@@ -127,7 +127,8 @@ def _simulate(
             world.add_faults(faults.events(str(report.seed), sorted(mains)), services)
         loop.run_until_complete(_run(world, report, programs, services, schedule, deadline_secs))
     except Exception as error:
-        error.add_note(_described(report))
+        lines = "\n".join(report.log[-_LINES:])
+        error.add_note(f"Simulation with seed {report.seed}, {report.secs:g} s:\n{lines}")
         raise
     finally:
         with _quiet():
@@ -235,8 +236,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         sys.unraisablehook = before
-
-
-def _described(report: Report) -> str:
-    lines = "\n".join(report.log[-_LINES:])
-    return f"Simulation with seed {report.seed}, {report.secs:g} s:\n{lines}"

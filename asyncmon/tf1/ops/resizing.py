@@ -97,18 +97,10 @@ def _resize_rule(images: g.Spec, size: g.Spec, *, method: int, align: bool) -> g
     return g.Spec(images.dtype if method == NEAREST else g.float32, found)
 
 
-def _back_rule(grad: g.Spec, images: g.Spec, *, method: int, align: bool) -> g.Spec:
-    return g.Spec(images.dtype, images.shape)
-
-
-def _gradient(op: g.Operation, grad: g.Tensor) -> list[Any]:
-    return [g.create_op("ResizeImagesGradient", (grad, op.inputs[0]), op.attrs), None]
-
-
-def _back_gradient(op: g.Operation, grad: g.Tensor) -> list[Any]:
-    size = g.shape(op.inputs[0])[-3:-1]
-    return [g.create_op("ResizeImages", (grad, size), op.attrs), None]
-
-
-g.register(g.OpDef("ResizeImages", _resize, _resize_rule, _gradient))
-g.register(g.OpDef("ResizeImagesGradient", _resize_back, _back_rule, _back_gradient))
+# fmt: off
+g.register(g.OpDef("ResizeImages", _resize, _resize_rule, lambda op, grad:
+    [g.create_op("ResizeImagesGradient", (grad, op.inputs[0]), op.attrs), None]))
+g.register(g.OpDef("ResizeImagesGradient", _resize_back,
+    lambda grad, images, **attrs: g.Spec(images.dtype, images.shape), lambda op, grad:
+    [g.create_op("ResizeImages", (grad, g.shape(op.inputs[0])[-3:-1]), op.attrs), None]))
+# fmt: on
