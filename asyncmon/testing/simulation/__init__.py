@@ -7,11 +7,10 @@
 # fmt: off
 # isort: off
 from asyncmon.testing.simulation.actions import (
-    Action, Event, at, crash, crash_at_write, disturb, fill_disk, jump_clock, kill, partition,
-    slow_disk, start, suspend, terminate,
+    Action, Event, Faults, at, crash, crash_at_write, disturb, fill_disk, jump_clock, kill,
+    partition, slow_disk, start, suspend, terminate,
 )
 from asyncmon.testing.simulation.disk import Disk
-from asyncmon.testing.simulation.faults import Faults
 from asyncmon.testing.simulation.run import Report, SimulationError, inject, simulate
 
 __all__ = [

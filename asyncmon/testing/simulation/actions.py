@@ -1,8 +1,9 @@
-"""The events of a simulation: what happens to its processes, its network and its disk, and when."""
+"""The events of a simulation, scheduled or random: what happens to processes, network and disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ class Action:
 
     Attributes:
         text: the line of the log.
-        apply: does it in the :class:`.world.World` of a simulation.
+        apply: does it in the :class:`.run.World` of a simulation.
         name: the process that it happens to, None for several.
         starts: whether it starts that process.
     """
@@ -53,9 +54,7 @@ def kill(name: str, restart_secs: float | None = None) -> Action:
 def crash(name: str, restart_secs: float | None = None) -> Action:
     """Cut the power of a process's machine. Its unsynced writes are lost, and it answers nothing.
 
-    Args:
-        name: the process.
-        restart_secs: start it again after this time. None: it stays dead.
+    Arguments as for :func:`kill`.
     """
     text = _ends("crash", name, restart_secs)
     return Action(text, lambda world: world.end(name, True, restart_secs), name)
@@ -108,10 +107,8 @@ def jump_clock(name: str, secs: float) -> Action:
 def crash_at_write(name: str, changes: int, restart_secs: float | None = None) -> Action:
     """Crash a machine in the midst of its file calls, for example of a save.
 
-    Args:
-        name: the process.
-        changes: the number of writes, flushes, renames and deletions that it still executes.
-        restart_secs: start it again after this time. None: it stays dead.
+    ``changes`` is the number of writes, flushes, renames and deletions that it still executes. Other
+    arguments as for :func:`kill`.
     """
     text = _ends(f"after {changes} more changes of files, crash", name, restart_secs)
     return Action(text, lambda world: world.crash_at_write(name, changes, restart_secs), name)
@@ -132,3 +129,73 @@ def disturb(secs: float, **rates: Any) -> Action:
     """Change the network for some time. See :class:`.network.Link` for the rates."""
     text = ", ".join(f"{name}={value!r}" for name, value in rates.items())
     return Action(f"messages for {secs:g} s: {text}", lambda world: world.disturb(secs, rates))
+
+
+# --- random faults --------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Faults:
+    """The number, the time and the kinds of random faults of :func:`simulate`.
+
+    Faults of services happen only while all programs run, as a program may need them for its end.
+
+    Args:
+        secs: they happen in this time from the beginning, in virtual seconds.
+        count: the largest number of faults. The seed decides how many happen.
+        kinds: some of ``kill``, ``crash``, ``crash_at_write``, ``terminate``, ``suspend``,
+            ``partition``, ``disturb``, ``jump_clock``, ``fill_disk``, ``slow_disk``. A kind that comes
+            twice is twice as frequent.
+        names: the processes that they happen to. Default: all.
+        longest: the longest duration of a suspension, of a partition, or of a restart, in seconds.
+    """
+
+    secs: float = 10.0
+    count: int = 6
+    kinds: Sequence[str] = (
+        "kill", "kill", "crash", "crash_at_write", "suspend", "suspend", "partition", "disturb",
+        "disturb", "jump_clock", "slow_disk",
+    )  # fmt: skip
+    names: Sequence[str] | None = None
+    longest: float = 12.0
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.kinds) - set(_KINDS))
+        if unknown:
+            raise ValueError(
+                f"There is no kind of fault {unknown[0]!r}; expected one of {list(_KINDS)}."
+            )
+
+    def events(self, seed: str, names: Sequence[str]) -> list[Event]:
+        """Return the faults of a seed, in order."""
+        draw = random.Random(seed)
+        found = [self._event(draw, self.names or names) for _ in range(draw.randint(1, self.count))]
+        return sorted(found, key=lambda event: event.time)
+
+    def _event(self, draw: random.Random, names: Sequence[str]) -> Event:
+        time, kind = draw.uniform(0, self.secs), draw.choice(self.kinds)
+        name, secs = (
+            draw.choice(names),
+            round(draw.uniform(0.1, self.longest) ** draw.choice([0.5, 1]), 2),
+        )
+        return Event(round(time, 4), _KINDS[kind](draw, name, secs))
+
+
+def _disturb(draw: random.Random, _name: str, secs: float) -> Action:
+    rate = draw.choice([0.003, 0.01, 0.03])
+    kind = draw.choice(["slow", "lost", "repeated", "broken"])
+    return disturb(secs, **{kind: rate})
+
+
+_JUMPS = (-7200.0, -1.5, 600.0)
+
+_KINDS: dict[str, Callable[[random.Random, str, float], Action]] = {
+    "kill": lambda _draw, name, secs: kill(name, secs),
+    "crash": lambda _draw, name, secs: crash(name, secs),
+    "crash_at_write": lambda draw, name, secs: crash_at_write(name, draw.randint(0, 60), secs),
+    "terminate": lambda _draw, name, secs: terminate(name, secs),
+    "suspend": lambda _draw, name, secs: suspend(name, secs),
+    "partition": lambda _draw, name, secs: partition(name, secs),
+    "disturb": _disturb,
+    "jump_clock": lambda draw, name, _secs: jump_clock(name, draw.choice(_JUMPS)),
+    "fill_disk": lambda draw, _name, secs: fill_disk(secs, draw.randint(0, 2000)),
+    "slow_disk": lambda draw, _name, secs: slow_disk(draw.choice([0.002, 0.05]), secs),
+}
