@@ -179,7 +179,6 @@ def merge(
     Args:
         inputs: summary ops, one or more.
         collections: the collections to which the op is added, by default none.
-        name: the name of the op.
     """
     inputs = list(inputs)
     if not inputs:
@@ -197,7 +196,6 @@ def merge_all(
     Args:
         key: the collection of the summaries.
         scope: a regular expression that the beginning of their names matches.
-        name: the name of the op.
 
     Returns:
         The op, or None if there are no summaries.

@@ -36,7 +36,6 @@ def map_fn(
         back_prop: false stops gradients.
         infer_shape: false leaves the static shape of the result unknown. In the run all results have
             the same shape even so.
-        name: the scope of the ops.
 
     TypeError if ``fn`` is no function or returns another dtype; ValueError for a scalar in ``elems``
     or another structure.
@@ -192,7 +191,6 @@ def case(
             InvalidArgumentError then.
         exclusive: the run raises InvalidArgumentError if two predicates are true.
         strict: return a list of one result as a list.
-        name: the scope of the ops.
 
     TypeError for other pairs, ValueError for no pair or different structures.
     """

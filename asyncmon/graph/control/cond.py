@@ -56,7 +56,6 @@ def cond(
             :class:`IndexedSlices` stays one if both functions return one there.
         false_fn: builds the same structure, with the same dtypes.
         strict: keep a list of one result a list; by default it is unpacked in both branches.
-        name: the scope of the new ops.
         fn1: an older name of ``true_fn``.
         fn2: an older name of ``false_fn``.
 

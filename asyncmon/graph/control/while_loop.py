@@ -41,7 +41,6 @@ def while_loop(
         parallel_iterations: without effect: iterations run one after another.
         back_prop: false stops gradients.
         swap_memory: without effect: there is one memory.
-        name: the scope of the new ops.
         maximum_iterations: an upper bound of the number of iterations.
         return_same_structure: return a list of one variable as a list.
 
@@ -151,7 +150,6 @@ def scan_loop(
         trips: the number of elements, an int32 scalar; by default that of ``elements``.
         reverse: iterate from the last element to the first. Outputs keep the order of the elements.
         back_prop: false stops gradients.
-        name: the scope of the new ops.
 
     Returns:
         The final carried structure and the stacked outputs, in the structures that ``body`` returns.

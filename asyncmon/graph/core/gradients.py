@@ -40,7 +40,6 @@ def gradients(
         ys: a tensor, or a list of them.
         xs: tensors, which may be intermediate results, or variables.
         grad_ys: the derivatives of some final value with respect to ``ys``; None means ones.
-        name: the scope of the new ops.
         colocate_gradients_with_ops: place the gradient of an op on the device of the op.
         gate_gradients: without effect: the writes of a run always follow its reads.
         aggregation_method: without effect.
@@ -217,7 +216,6 @@ def hessians(
     Args:
         ys: a tensor, or a list of them.
         xs: tensors or variables of a known shape.
-        name: the scope of the new ops.
         colocate_gradients_with_ops, gate_gradients, aggregation_method: see :func:`gradients`.
 
     Returns:

@@ -33,7 +33,6 @@ def Print(
         message: a prefix of the line.
         first_n: the number of times to write; negative for no limit.
         summarize: the number of elements of each tensor, 3 by default; negative for all.
-        name: the node's name.
     """
     attrs = {
         "message": message or "",

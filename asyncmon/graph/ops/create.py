@@ -225,7 +225,6 @@ def one_hot(
         off_value: a scalar.
         axis: the position of the new dimension; by default last.
         dtype: by default that of the values, or float32.
-        name: the node's name.
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     for value in (v for v in (on_value, off_value) if v is not None):

@@ -104,7 +104,6 @@ def gather(
         indices: integers of any shape, which replaces the axis. InvalidArgumentError in the run unless
             all are in [0, size of the axis).
         validate_indices: without effect: indices are always checked.
-        name: the node's name.
         axis: by default ``batch_dims``; it may be a tensor if that is 0.
         batch_dims: the number of leading dimensions that ``params`` and ``indices`` share; a negative
             number counts from the rank of ``indices``.

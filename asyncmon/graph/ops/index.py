@@ -234,7 +234,6 @@ def strided_slice(
         ellipsis_mask: bit i: entry i is an ellipsis.
         new_axis_mask: bit i: entry i is a new dimension of size 1.
         shrink_axis_mask: bit i: take one element and remove the dimension.
-        name: the node's name.
     """
     masks = _Masks(begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
     given = (begin, end, strides)

@@ -55,7 +55,6 @@ def py_func(
         inp: tensors.
         Tout: the dtype of the result, or a list of dtypes, which may be empty.
         stateful: false allows fewer calls, as equal inputs give equal results.
-        name: the node's name.
 
     Returns:
         A tensor of unknown shape, a list of them if ``Tout`` is a list, or the operation if that is

@@ -86,7 +86,6 @@ def random_uniform(
         maxval: by default 1; required for integers.
         dtype: a float type, int32 or int64.
         seed: by default derived from the graph's seed and the number of the op.
-        name: the scope of the nodes.
     """
     wanted, accepted = dtypes.as_dtype(dtype), (*rules.FLOATS, dtypes.int32, dtypes.int64)
     if wanted not in accepted:

@@ -83,8 +83,6 @@ def assign(
         value: a tensor or value of the dtype and shape of the variable.
         validate_shape: false allows another shape, if the variable was created with
             ``validate_shape=False``.
-        use_locking: without effect, here and below: the writes of a run are one transaction.
-        name: the node's name.
     """
     attrs = {"validate_shape": validate_shape is None or validate_shape}
     return create_op("Assign", (ref, operand("Assign", ref, value)), attrs, name)
@@ -156,8 +154,6 @@ def scatter_add(
         ref: the variable, of shape ``[n, ...]``.
         indices: integers of any shape; InvalidArgumentError in the run unless all are in [0, n).
         updates: a tensor of the shape of ``indices`` followed by that of a row, or a scalar.
-        use_locking: as for :func:`assign`.
-        name: the node's name.
     """
     return scatter("ScatterAdd", ref, indices, updates, name)
 
@@ -238,8 +234,6 @@ def scatter_nd_add(
         indices: integers, whose last dimension has coordinates of the first dimensions of the variable.
             InvalidArgumentError in the run, before any write, if some are out of range.
         updates: of the dtype of the variable; updates of equal coordinates add up.
-        use_locking: as for :func:`assign`.
-        name: the node's name.
     """
     return _scatter_nd("ScatterNdAdd", ref, indices, updates, name)
 

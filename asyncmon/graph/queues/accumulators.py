@@ -158,7 +158,6 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         shape: of the gradients, as far as it is known.
         shared_name: accumulators of this name are one in each session. In the run:
             InvalidArgumentError where they differ.
-        name: of the node.
         reduction_type: ``"MEAN"``, or ``"SUM"``.
 
     Raises:
@@ -232,7 +231,6 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
             grad_values: the rows.
             grad_shape: of the dense tensor.
             local_step: the step of the gradient.
-            name: of the node.
         """
         shape = np.zeros(0, np.int64) if grad_shape is None else grad_shape
         inputs = [_int64(grad_indices), convert_to_tensor(grad_values, self.dtype), _int64(shape)]

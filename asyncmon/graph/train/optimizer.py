@@ -42,7 +42,6 @@ class Optimizer(ABC):
         super().__init__(use_locking, name, "Adagrad", {"accumulator": 0.1}, learning_rate=0.01)
 
     Args:
-        use_locking: without effect: the writes of a run are one transaction.
         update: the name given to :func:`~asyncmon.graph.ops.families.update_op`. A subclass without one
             overrides ``_apply_dense`` and ``_apply_sparse``.
         slots: the names and initial values of the slots of each variable, in the update's order.

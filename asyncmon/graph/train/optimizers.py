@@ -410,7 +410,6 @@ class FtrlOptimizer(Optimizer):
         initial_accumulator_value: the initial value of "accum"; 0 or more.
         l1_regularization_strength: 0 or more.
         l2_regularization_strength: 0 or more.
-        use_locking: without effect.
         name: the name of the operations and slots.
         accum_name: the last part of the names of the "accum" slots; ``name`` by default.
         linear_name: likewise of "linear".

@@ -73,7 +73,6 @@ def norm(
         ord: "euclidean", a positive number, or numpy's ``inf``; of matrices also "fro", 1 and inf.
         axis: None: all elements as one vector; an int: vectors; two ints: matrices.
         keepdims: keep the axes, with size 1.
-        name: the scope of the ops.
         keep_dims: an old name of ``keepdims``.
 
     Raises:

@@ -27,7 +27,6 @@ def sequence_mask(
         lengths: integers of any shape.
         maxlen: the length of a row, a scalar; by default the greatest length.
         dtype: of the result.
-        name: the scope of the ops.
 
     Raises:
         ValueError: ``maxlen`` is no scalar.
@@ -97,7 +96,6 @@ def reverse_sequence(
         seq_lengths: a vector, a length for each sequence.
         seq_axis: the axis of the sequences.
         batch_axis: along which the sequences lie, 0 by default.
-        name: the node's name.
         seq_dim: an old name of ``seq_axis``.
         batch_dim: an old name of ``batch_axis``.
     """
@@ -115,7 +113,6 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[g
     Args:
         args: vectors.
         indexing: "xy": the first two dimensions of the result are exchanged; or "ij".
-        name: the scope of the ops.
 
     Raises:
         ValueError: another indexing.
@@ -174,7 +171,6 @@ def searchsorted(
         values: to look up in the row of the same leading indices; of the same dtype.
         side: "left" of equal elements, or "right".
         out_type: int32 or int64.
-        name: the node's name.
 
     Raises:
         ValueError: another side.
@@ -256,7 +252,6 @@ def sparse_to_dense(
         sparse_values: a value for each row, or one for all.
         default_value: elsewhere.
         validate_indices: fail in the run unless the rows are in order, each once.
-        name: the node's name.
 
     InvalidArgumentError in the run for coordinates out of range.
     """

@@ -224,7 +224,6 @@ def decode_csv(
             the column: float32, float64, int32, int64 or string. An empty tensor for a required column.
         field_delim: one character.
         use_quote_delim: whether fields may be quoted with ``"``.
-        name: the node's name.
         na_value: another text of an empty field.
         select_cols: the columns to return, in ascending order; by default all.
 
