@@ -61,11 +61,7 @@ def _scalar_prefixes(tag: str) -> tuple[bytes, bytes]:
 
 
 def summary_tags(summary: bytes) -> tuple[str, ...]:
-    """Return the tags of a serialized ``Summary``, whose structure is checked.
-
-    Raises:
-        ValueError: the bytes are no ``Summary``.
-    """
+    """Return the tags of a serialized ``Summary``; ValueError for other bytes."""
     try:
         return tuple(_quick_tags(summary) or _tags(summary))
     except (WireError, UnicodeDecodeError) as error:

@@ -76,12 +76,9 @@ class Logger(Protocol):
     """
 
     def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
-        """Write values by tag. They must not be changed.
+        """Write values by tag, which must not be changed.
 
-        Args:
-            step: the global step; None if the session counts no steps.
-            wall_time: in seconds since 1970.
-            values: by tag.
+        ``step`` is None if the session counts no steps; ``wall_time`` is in seconds since 1970.
         """
 
     def write_config(self, config: Mapping[str, HParam]) -> None:
@@ -162,11 +159,7 @@ def _logged(tag: str, value: Any) -> LoggedValue:
 
 
 def checked_config(config: Any) -> dict[str, HParam]:
-    """Return hyperparameters by name.
-
-    Raises:
-        TypeError: a name is no string, or a value is no bool, number or string.
-    """
+    """Return hyperparameters by name. TypeError for another name, or as :func:`plain_hparam`."""
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
         raise TypeError(f"log_config() takes a mapping of values by name, got {config!r:.200}.")
     return {name: plain_hparam(name, value) for name, value in config.items()}

@@ -63,10 +63,7 @@ def histogram(
     If a number is NaN or infinite, the summary is empty, and a warning is logged once per tag. TF1
     raises an error, so that diverging weights end the training.
 
-    Args:
-        name: see :func:`scalar`.
-        values: real numbers of any shape.
-        collections, family: see :func:`scalar`.
+    ``values`` are real numbers of any shape; other arguments as for :func:`scalar`.
     """
     return _summary("HistogramSummary", values, name, collections, family, "HistogramSummary")
 
@@ -83,11 +80,9 @@ def image(
     The tags are ``name/image`` if ``max_outputs`` is 1, else ``name/image/0`` and so on.
 
     Args:
-        name: see :func:`scalar`.
         tensor: of shape ``[batch, height, width, channels]`` with 1, 3 or 4 channels; uint8, or
             floats, which are scaled image by image (:func:`~asyncmon.summary.media.to_pixels`).
-        max_outputs: the largest number of images, 1 or more.
-        collections, family: see :func:`scalar`.
+        max_outputs: the largest number of images, 1 or more. Other arguments as for :func:`scalar`.
     """
     _check_count(max_outputs)
     return _summary("ImageSummary", tensor, name, collections, family, max_images=max_outputs)
@@ -98,13 +93,7 @@ def text(name: str, tensor: Any, collections: Sequence[str] | None = None) -> Te
 
     TensorBoard renders them as Markdown, and a vector or matrix as a table.
 
-    Args:
-        name: see :func:`scalar`.
-        tensor: strings of any shape.
-        collections: see :func:`scalar`.
-
-    Raises:
-        ValueError: the tensor has no strings.
+    ``tensor`` has strings, else ValueError, and any shape; other arguments as for :func:`scalar`.
     """
     tensor = convert_to_tensor(tensor)
     if tensor.dtype != dtypes.string:
@@ -125,12 +114,10 @@ def audio(
     The tags are ``name/audio`` if ``max_outputs`` is 1, else ``name/audio/0`` and so on.
 
     Args:
-        name: see :func:`scalar`.
         tensor: float32 from -1.0 to 1.0, of shape ``[batch, frames, channels]`` or
             ``[batch, frames]``.
         sample_rate: frames per second, a number or a scalar tensor.
-        max_outputs: the largest number of sounds, 1 or more.
-        collections, family: see :func:`scalar`.
+        max_outputs: the largest number of sounds, 1 or more. Other arguments as for :func:`scalar`.
     """
     _check_count(max_outputs)
     with _summary_scope(name, family, [tensor]) as (tag, scope):
@@ -151,13 +138,10 @@ def tensor_summary(
     """Add an op that summarises a tensor for a plugin. TF1: ``tf.summary.tensor_summary``.
 
     Args:
-        name: see :func:`scalar`.
         tensor: numbers or strings of any shape.
         summary_description: a description in Markdown.
-        collections: see :func:`scalar`.
         summary_metadata: the metadata, which name the plugin of TensorBoard.
-        family: see :func:`scalar`.
-        display_name: displayed instead of the tag.
+        display_name: displayed instead of the tag. Other arguments as for :func:`scalar`.
     """
     metadata = SummaryMetadata()
     if summary_metadata is not None:

@@ -39,12 +39,7 @@ _warned: set[str] = set()  # tags of histograms for which a warning was logged
 
 
 def scalar_number(tag: str, value: Any) -> float:
-    """Return the value of a scalar as a float.
-
-    Raises:
-        ValueError: the value is not a scalar.
-        TypeError: the value is no number, or the tag is empty or no string.
-    """
+    """Return a scalar as a float; ValueError for a shape, TypeError for no number or no tag."""
     if type(tag) is not str or not tag:
         raise TypeError(f"tag={tag!r} was passed; expected a name.")
     if type(value) is float:
@@ -81,12 +76,7 @@ def histogram_summary(tag: str, values: ArrayLike) -> bytes | None:
 
 
 def check_images(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
-    """Check shape and dtype of a batch of images.
-
-    Raises:
-        ValueError: the shape is not supported.
-        TypeError: the dtype is not supported.
-    """
+    """Raise ValueError or TypeError for a shape or dtype of images that is not supported."""
     if len(shape) != 4 or shape[3] not in (1, 3, 4, None):
         raise ValueError(
             f"Tensor must be 4-D with last dim 1, 3, or 4, not {list(shape)}, "
@@ -125,12 +115,7 @@ def _image_value(tag: str, image: NDArray[Any]) -> Value:
 
 
 def check_sound(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
-    """Check shape and dtype of a batch of sounds.
-
-    Raises:
-        ValueError: the shape is not supported.
-        TypeError: the dtype is not supported.
-    """
+    """Raise ValueError or TypeError for a shape or dtype of sounds that is not supported."""
     if len(shape) not in (2, 3):
         raise ValueError(f"Tensor must be 3-D or 2-D, got: {list(shape)}, for the summary {tag!r}")
     if str(dtype) != "float32":
@@ -166,11 +151,7 @@ def tensor_summary(tag: str, array: NDArray[Any], metadata: SummaryMetadata) -> 
 
 
 def tensor_proto(tag: str, array: NDArray[Any]) -> TensorProto:
-    """Return an array as a message.
-
-    Raises:
-        TypeError: the elements are neither numbers nor strings.
-    """
+    """Return an array as a message. TypeError for elements that are no numbers or strings."""
     if array.dtype.kind in "OSU":
         return _tensor("string", array, string_val=[_encoded(tag, item) for item in array.ravel()])
     if array.dtype.name not in DTYPES:
@@ -195,21 +176,14 @@ TEXT = SummaryMetadata(plugin_data=PluginData(plugin_name="text"))
 
 
 def text_summary(tag: str, text: Any) -> bytes:
-    """Return a serialized summary of a string, or of an array of strings, displayed as a table.
-
-    Raises:
-        TypeError: an element is no string.
-    """
+    """Return a serialized summary of a string or an array of strings. TypeError for other elements."""
     return tensor_summary(tag, np.asarray(text, dtype=object), TEXT)
 
 
 def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
     """Return the serialized summary by which TensorBoard's HParams page lists a run.
 
-    Runs with equal hyperparameters form a group.
-
-    Raises:
-        TypeError: a value is no bool, number or string.
+    Runs with equal hyperparameters form a group. Raises as :func:`plain_hparam`.
     """
     import hashlib  # takes 2 ms, and most programs do not need it
 

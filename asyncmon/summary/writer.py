@@ -177,15 +177,10 @@ class FileWriter:
     def add_image(
         self, tag: str, image: Any, global_step: int | None = None, max_outputs: int = 3
     ) -> None:
-        """Add an image or a batch of images, encoded as PNG in the writer's thread.
+        """Add an image ``[height, width]`` or ``[height, width, channels]``, or a batch of them.
 
-        Args:
-            tag: the tag. The tags of a batch are ``tag/image/0`` and so on, as in TF1's op.
-            image: of shape ``[height, width]``, ``[height, width, channels]`` or
-                ``[batch, height, width, channels]`` with 1, 3 or 4 channels; uint8, or floats, which
-                are scaled (:func:`~asyncmon.summary.media.to_pixels`).
-            global_step: the step.
-            max_outputs: the largest number of images of a batch.
+        The images are encoded as in :func:`~asyncmon.summary.image`, in the writer's thread. The tags
+        of a batch are ``tag/image/0`` and so on; ``max_outputs`` is the largest number of its images.
 
         Raises:
             TypeError, ValueError: the dtype or the shape is not supported.
@@ -205,13 +200,8 @@ class FileWriter:
     ) -> None:
         """Add the hyperparameters of this run, for TensorBoard's HParams page.
 
-        Args:
-            hparams: names to bools, numbers or strings.
-            metrics: tags to results of the run, added as scalars. TensorBoard uses all scalars of the
-                run as metrics, so others need not be repeated.
-
-        Raises:
-            TypeError: a value has another type.
+        ``hparams`` are bools, numbers or strings by name, TypeError for others. ``metrics`` are added
+        as scalars. TensorBoard uses all scalars of the run as metrics; others need not be repeated.
         """
         summary = hparams_summary(hparams, clock.wall())
         self._put(None, delimited(SUMMARY, summary), None)
@@ -221,9 +211,7 @@ class FileWriter:
     def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
         """Add a :class:`Summary`, or the value of a summary op. TF1: same name.
 
-        Raises:
-            TypeError: the argument is neither.
-            ValueError: the bytes are no summary.
+        TypeError for another argument, ValueError for other bytes.
         """
         data = summary_bytes(summary)
         tags = summary_tags(data)
@@ -277,16 +265,9 @@ class FileWriter:
     ) -> None:
         """Add a graph for TensorBoard's graph page, unless it was the last one. TF1: same name.
 
-        Args:
-            graph: an object with ``get_operations()`` (see :mod:`asyncmon.protobuf.graph_def`), whose
-                current operations are encoded in the writer's thread; or a ``GraphDef``, serialized or
-                not.
-            global_step: the step of the event.
-            graph_def: TF1's older name of ``graph``.
-
-        Raises:
-            TypeError: the argument is no graph.
-            ValueError: both arguments are given.
+        ``graph``, in TF1 also ``graph_def``, is an object with ``get_operations()`` (see
+        :mod:`asyncmon.protobuf.graph_def`), whose current operations are encoded in the writer's
+        thread; or a ``GraphDef``, serialized or not. TypeError for others, ValueError for both.
         """
         if graph is not None and graph_def is not None:
             raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
@@ -302,15 +283,10 @@ class FileWriter:
     def add_run_metadata(
         self, run_metadata: RunMetadata | bytes, tag: str, global_step: int | None = None
     ) -> None:
-        """Add the times of a traced step. TF1: same name.
+        """Add the times of a traced step, with its name on TensorBoard's graph page. TF1: same name.
 
-        Args:
-            run_metadata: the ``am.graph.RunMetadata`` of a traced run, or a serialized one.
-            tag: the name of the step on TensorBoard's graph page.
-            global_step: the traced step.
-
-        Raises:
-            ValueError: the tag was used already.
+        ``run_metadata`` is the ``am.graph.RunMetadata`` of the run, or a serialized one. ValueError if
+        the tag was used already.
         """
         log = self._attached()
         if log is None:
@@ -346,11 +322,7 @@ class FileWriter:
             await log.background.flush()
 
     async def drain(self) -> None:
-        """Wait until no more than ``max_queue`` events are pending.
-
-        Raises:
-            OSError: a write failed. The events are kept and written again.
-        """
+        """Wait until no more than ``max_queue`` events are pending. Raises as :meth:`flush`."""
         log = self._log or self._left
         if log is not None:
             await log.background.drain()
