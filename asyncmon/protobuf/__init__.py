@@ -66,8 +66,7 @@ def float32(value: float) -> bytes:
 def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     """Yield ``(field number, wire type, value)``; the value is an int for a varint, else raw bytes.
 
-    Raises:
-        WireError: the bytes are no message, or end within a field.
+    WireError if the bytes are no message, or end within a field.
     """
     view = memoryview(data)
     position, end = 0, len(view)

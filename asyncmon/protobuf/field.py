@@ -142,9 +142,7 @@ def _data(field: Field, value: Any) -> bytes:
 def checked(field: Field, value: Any) -> Any:
     """Convert a nested message (also given as a dict of its fields) or an element of a list.
 
-    Raises:
-        TypeError: the value is of another type.
-        ValueError: the number is out of range.
+    TypeError if the value is of another type. ValueError if the number is out of range.
     """
     if field.message is None:
         try:

@@ -158,28 +158,19 @@ class Message:
     def FromString(cls, data: bytes | memoryview) -> Self:
         """Decode a message. Unknown fields are skipped.
 
-        Raises:
-            WireError: the bytes are not such a message.
+        WireError if the bytes are not such a message.
         """
         message = object.__new__(cls)
         message.MergeFromString(data)
         return message
 
     def ParseFromString(self, serialized: bytes | memoryview) -> int:
-        """Replace this by a decoded message, and return the number of bytes.
-
-        Raises:
-            WireError: the bytes are not such a message.
-        """
+        """Replace this by a decoded message, as :meth:`FromString`, and return the number of bytes."""
         self.Clear()
         return self.MergeFromString(serialized)
 
     def MergeFromString(self, serialized: bytes | memoryview) -> int:
-        """Merge a decoded message into this, and return the number of bytes.
-
-        Raises:
-            WireError: the bytes are not such a message.
-        """
+        """Merge a decoded message, as of :meth:`FromString`, and return the number of bytes."""
         layout, values = _layout(type(self)), self.__dict__
         for number, wire_type, raw in fields(serialized):
             field = layout.by_number.get(number)

@@ -93,8 +93,7 @@ class RunMetadata:
 def check_options(options: Any, metadata: Any) -> None:
     """Check the types of the options and the metadata of a run.
 
-    Raises:
-        TypeError: one of them is neither None nor of its type.
+    TypeError if one of them is neither None nor of its type.
     """
     if options is not None and not isinstance(options, RunOptions):
         raise TypeError(f"options must be a RunOptions, got {options!r}.")

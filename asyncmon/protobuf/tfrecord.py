@@ -74,11 +74,7 @@ class RecordParser:
             del self._rest[:position]
 
     def check_end(self) -> None:
-        """Check that there is no partial record.
-
-        Raises:
-            DataLossError: there is one.
-        """
+        """Raise DataLossError if there is a partial record."""
         if self._rest:
             raise self._loss("is cut off by the end of the file")
 

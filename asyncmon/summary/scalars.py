@@ -92,11 +92,8 @@ def restarted_at(event: Event) -> int | None:
 def read_scalars(event_files: Iterable[str]) -> dict[str, Sequence[Scalar]]:
     """Return the points of each tag of one run, as TensorBoard displays them. Blocking.
 
-    Points of steps that were lost by a restart from a checkpoint are left out.
-
-    Raises:
-        NotFoundError: there is no such file.
-        DataLossError: a record is damaged.
+    Points of steps that were lost by a restart from a checkpoint are left out. NotFoundError if there
+    is no such file. DataLossError if a record is damaged.
     """
     points: dict[str, list[Scalar]] = {}
     for path in event_files:

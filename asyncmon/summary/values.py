@@ -126,9 +126,7 @@ def audio_summary(tag: str, sounds: NDArray[Any], sample_rate: Any, max_outputs:
     """Return a serialized summary of the first sounds of a batch ``[batch, frames(, channels)]``.
 
     The tags are those of TF1: ``tag/audio`` if ``max_outputs`` is 1, else ``tag/audio/0`` and so on.
-
-    Raises:
-        ValueError: the rate is not positive, or as :func:`check_sound`.
+    ValueError if the rate is not positive, or as :func:`check_sound`.
     """
     check_sound(tag, sounds.shape, sounds.dtype)
     rate = scalar_number(tag, sample_rate)

@@ -165,10 +165,8 @@ class FileWriter:
         """Add the distribution of numbers of any shape.
 
         The histogram is computed in the writer's thread, from a copy unless the array is read-only. An
-        array with NaN or infinity is skipped, with one warning per tag.
-
-        Raises:
-            TypeError: the values are no real numbers.
+        array with NaN or infinity is skipped, with one warning per tag. TypeError if the values are no
+        real numbers.
         """
         array = frozen_array(values)
         check_numbers(array.dtype)

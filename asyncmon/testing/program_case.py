@@ -153,11 +153,7 @@ def _bits(array: Any) -> bytes:
 
 
 async def error_of(awaitable: Any, what: str) -> Exception:
-    """Return the error that an awaitable raises.
-
-    Raises:
-        AssertionError: it returned instead.
-    """
+    """Return the error that an awaitable raises. AssertionError if it returned instead."""
     try:
         result = await awaitable
     except Exception as error:

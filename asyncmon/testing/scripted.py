@@ -207,11 +207,7 @@ class ScriptedCreator:
         """The number of sessions that were returned."""
 
     async def create_session(self) -> ScriptedSession:
-        """Return the next session.
-
-        Raises:
-            RuntimeError: there is no further session.
-        """
+        """Return the next session. RuntimeError if there is no further session."""
         session = next(self._sessions, None)
         if session is None:
             raise RuntimeError(f"This ScriptedCreator has no session left after {self.created}.")

@@ -50,10 +50,8 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> g.Variable:
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
     """Return a tensor that can be computed ``num_epochs`` times; None means no limit. TF1: same name.
 
-    Further runs raise OutOfRangeError. The local variable ``epochs`` is the counter.
-
-    Raises:
-        ValueError: ``num_epochs`` is not positive.
+    Further runs raise OutOfRangeError. The local variable ``epochs`` is the counter. ValueError if
+    ``num_epochs`` is not positive.
     """
     if num_epochs is None:
         return tensor
@@ -76,10 +74,8 @@ def input_producer(
     """Return a queue of the rows of a tensor. TF1: same name. See the module.
 
     ``element_shape`` is the shape of a row, for a tensor of unknown shape. ``summary_name`` is the name
-    of a summary of the fraction of the queue that is full, None for no summary.
-
-    Raises:
-        ValueError: the shape of a row is unknown.
+    of a summary of the fraction of the queue that is full, None for no summary. ValueError if the shape
+    of a row is unknown.
     """
     with g.name_scope(name, "input_producer", [input_tensor]) as scope:
         tensor = g.convert_to_tensor(input_tensor, name="input_tensor")
@@ -141,8 +137,7 @@ def slice_input_producer(
 ) -> list[g.Tensor]:
     """Return one row of each tensor, at the same index, another one in each run. TF1: same name.
 
-    Raises:
-        ValueError: ``tensor_list`` is empty.
+    ValueError if ``tensor_list`` is empty.
     """
     with g.name_scope(name, "input_producer", tensor_list):
         tensors = [g.convert_to_tensor(tensor) for tensor in tensor_list]

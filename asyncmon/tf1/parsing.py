@@ -105,9 +105,8 @@ def parse_example(
     ``example_names`` are used in errors.
 
     Raises:
-        ValueError: an unsupported feature. InvalidArgumentError: in the run, if an example lacks a
-        feature, or has another number or type of
-            values.
+        ValueError: an unsupported feature. The run raises InvalidArgumentError if an example lacks a
+            feature, or has another number or type of values.
     """
     inputs = [g.convert_to_tensor(serialized, g.string)]
     if example_names is not None:

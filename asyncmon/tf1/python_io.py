@@ -123,9 +123,9 @@ def tf_record_iterator(path: str | os.PathLike[str], options: Any = None) -> Ite
     """Yield the records of a file. TF1: same name. Blocks. ``options`` are those of a writer.
 
     Raises:
-        NotFoundError: the file does not exist. DataLossError: a record is damaged or truncated; the
-        error has the file and the byte. All records
-            before it have been yielded.
+        NotFoundError: the file does not exist.
+        DataLossError: a record is damaged or truncated; the error has the file and the byte. All
+            records before it have been yielded.
     """
     compression = TFRecordOptions.get_compression_type_string(options)
     with file_errors(os.fspath(path)):

@@ -299,9 +299,7 @@ register(ControlOpDef("AsyncScan", None, _spec, gradient, live=_live, awaits=Tru
 def check_carried(parameters: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
     """Check that the next values of a body have the dtypes and shapes of its first parameters.
 
-    Raises:
-        TypeError: a dtype changes.
-        ValueError: a shape changes or becomes less specific.
+    TypeError if a dtype changes. ValueError if a shape changes or becomes less specific.
     """
     for before, after in zip(parameters, targets, strict=False):
         shape = before.op.attrs["shape"]

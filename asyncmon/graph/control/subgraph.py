@@ -226,8 +226,7 @@ def _replay(branch: SubGraph, inside: Sequence[Tensor]) -> list[Tensor]:
 def check_repeatable(branch: SubGraph) -> None:
     """Check that a subgraph has no side effects.
 
-    Raises:
-        ValueError: the subgraph or one inside it has side effects.
+    ValueError if the subgraph or one inside it has side effects.
     """
     for op in _effects(branch, lambda inner: needed_ops(inner.targets, inner.parameters)):
         raise ValueError(

@@ -151,8 +151,7 @@ def convert_pair(x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
 def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
     """Return axes as ints if they are known, else as an integer tensor. None stays None.
 
-    Raises:
-        TypeError: they are not integers.
+    TypeError if they are not integers.
     """
     if value is None:
         return None
@@ -169,9 +168,7 @@ def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
 def axis_of(value: Any, what: str = "axis", vector: bool = False) -> int | Tensor:
     """Return one axis as an int if it is known, else as a scalar tensor or ``vector`` of one element.
 
-    Raises:
-        TypeError: it is not an integer.
-        ValueError: there is not exactly one.
+    TypeError if it is not an integer. ValueError if there is not exactly one.
     """
     if type(value) is int:
         return value

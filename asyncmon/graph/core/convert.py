@@ -99,9 +99,7 @@ def const(graph: NodeGraph, value: NDArray[Any], dtype: DType | None, name: str)
 def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
     """Convert a value to a new array: float32 and int32 for Python numbers, an array's own dtype.
 
-    Raises:
-        ValueError: None, or a ragged list.
-        TypeError: ``dtype`` cannot hold the value.
+    ValueError for None or a ragged list. TypeError if ``dtype`` cannot hold the value.
     """
     if value is None:
         raise ValueError("None values not supported.")

@@ -179,9 +179,8 @@ def with_colocation(scopes: tuple[Any, ...], op: Any, ignore_existing: bool) -> 
 def apply_devices(scopes: tuple[Any, ...], op: Any) -> None:
     """Set the device of a new op: from the innermost scope outwards, each fills the open parts.
 
-    Raises:
-        ValueError: a device function returned an invalid name.
-        TypeError: a device function returned neither a name nor a DeviceSpec.
+    ValueError if a device function returned an invalid name. TypeError if a device function returned
+    neither a name nor a DeviceSpec.
     """
     for scope in reversed(scopes):
         if isinstance(scope, _Colocated):

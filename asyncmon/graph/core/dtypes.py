@@ -142,8 +142,7 @@ _NO_DTYPES = (builtins.int, builtins.complex, builtins.str, builtins.bytes)
 def as_strings(value: Any) -> np.ndarray[Any, Any]:
     """Return a new array of bytes from str (encoded as UTF-8) or bytes, also in lists or arrays.
 
-    Raises:
-        TypeError: an element is neither.
+    TypeError if an element is neither.
     """
     array = np.array(value, dtype=np.object_)
     flat = array.reshape(-1)  # a view: the array is new
@@ -169,8 +168,7 @@ def as_objects(value: Any) -> np.ndarray[Any, Any]:
 def as_dtype(value: Any) -> DType:
     """Convert a name, a number of TF1, a numpy type or a Python type to a DType. TF1: same name.
 
-    Raises:
-        TypeError: there is no such type.
+    TypeError if there is no such type.
     """
     if isinstance(value, DType):
         return value

@@ -168,8 +168,7 @@ class Graph:
     def capture(self, tensor: Tensor) -> Tensor:
         """Capture a tensor of an outer graph, as branches and loop bodies do.
 
-        Raises:
-            ValueError: this is no branch or loop body, or not of that graph.
+        ValueError if this is no branch or loop body, or not of that graph.
         """
         where = "" if tensor.graph.outer is None else ": it is inside another branch or loop body"
         raise ValueError(

@@ -123,8 +123,7 @@ class Operation:
     def get_attr(self, name: str) -> Any:
         """Return an attribute; ``"T"`` is the dtype of the first output, as it usually is in TF1.
 
-        Raises:
-            ValueError: there is no attribute of that name.
+        ValueError if there is no attribute of that name.
         """
         try:
             return self.attrs[name]
@@ -191,8 +190,7 @@ _SCALARS = frozenset(["int16", "int32", "int64"])
 def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:
     """Return the tensors in an index expression and its encoding as an attribute.
 
-    Raises:
-        TypeError: an entry is not an int, a slice, None, ``...`` or a scalar integer tensor.
+    TypeError if an entry is not an int, a slice, None, ``...`` or a scalar integer tensor.
     """
     inputs: list[Any] = []
 
@@ -336,11 +334,7 @@ class Tensor(Operators):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Refine the static shape. TF1: same name.
-
-        Raises:
-            ValueError: the shapes are not compatible.
-        """
+        """Refine the static shape. TF1: same name. ValueError if the shapes are not compatible."""
         known, new = self.spec.shape, as_shape(shape)
         if not is_compatible(known, new):
             raise ValueError(f"Tensor {self.name!r} has shape {self.shape}; it cannot be set to {new}.")

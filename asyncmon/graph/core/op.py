@@ -276,11 +276,7 @@ table = _Table()
 
 
 def register(record: OpRecord) -> OpRecord:
-    """Add a record to the table.
-
-    Raises:
-        ValueError: the name is taken.
-    """
+    """Add a record to the table. ValueError if the name is taken."""
     if record.name in table:
         raise ValueError(f"Op type {record.name!r} is registered already; give this one another name.")
     table[record.name] = record

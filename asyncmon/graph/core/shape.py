@@ -15,9 +15,7 @@ Shape = tuple[int | None, ...] | None
 def as_shape(value: Any) -> Shape:
     """Convert a sequence, an int, a TensorShape or None to a plain tuple or None.
 
-    Raises:
-        TypeError: it is none of these.
-        ValueError: a dimension is negative.
+    TypeError if it is none of these. ValueError if a dimension is negative.
     """
     if value is None:
         return None

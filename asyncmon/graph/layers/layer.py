@@ -270,11 +270,7 @@ class Layer:
 
     @property
     def scope_name(self) -> str:
-        """The name of the variable scope.
-
-        Raises:
-            ValueError: the layer was not called yet.
-        """
+        """The name of the variable scope. ValueError if the layer was not called yet."""
         if self._scope is None:
             raise ValueError(f"No name available for layer scope because {self.name!r} was not called.")
         return self._scope.name
@@ -348,8 +344,7 @@ def layer_function(
 def check_rank(shape: TensorShape, wanted: int, layer: str, exact: bool = True) -> int:
     """Check and return the rank of an input's shape.
 
-    Raises:
-        ValueError: the rank is unknown, another one than ``wanted``, or lower.
+    ValueError if the rank is unknown, another one than ``wanted``, or lower.
     """
     rank = shape.ndims
     if rank is None or (rank != wanted if exact else rank < wanted):

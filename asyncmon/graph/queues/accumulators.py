@@ -64,8 +64,7 @@ class AccumulatorSpec:
     def state(self, run: Run) -> Accumulator:
         """Return the accumulator of the session that a run belongs to.
 
-        Raises:
-            InvalidArgumentError: a different one has the same ``shared_name``.
+        InvalidArgumentError if a different one has the same ``shared_name``.
         """
         key = ("accumulator", self.container, self.shared_name) if self.shared_name else self.name
         found = run.resource(key, lambda: Accumulator(self))
@@ -79,8 +78,7 @@ class AccumulatorSpec:
     def checked(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return a shape merged with the known one; -1 is unknown.
 
-        Raises:
-            InvalidArgumentError: it is not that of the gradients.
+        InvalidArgumentError if it is not that of the gradients.
         """
         found, known = TensorShape([None if n < 0 else n for n in shape]), TensorShape(self.shape)
         if not found.is_compatible_with(known):

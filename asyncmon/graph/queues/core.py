@@ -193,8 +193,7 @@ class QueueCore:
     def take_nowait(self, owner: Any, count: int, *, at_most: bool = False) -> Request | None:
         """Return ``count`` elements, or None if that would have to wait. Zero elements never wait.
 
-        Raises:
-            OutOfRangeError: the queue is closed and has too few, or none with ``at_most``.
+        OutOfRangeError if the queue is closed and has too few, or none with ``at_most``.
         """
         taken = Request(owner, count, at_most=at_most)
         if not count:

@@ -171,8 +171,7 @@ class Accumulator:
     def apply(self, run: Run, step: int, gradient: GradientSum) -> None:
         """Add a gradient at the run's commit, unless it is stale.
 
-        Raises:
-            InvalidArgumentError: its shape is not that of the others.
+        InvalidArgumentError if its shape is not that of the others.
         """
         if step < self._step:
             return
@@ -221,8 +220,7 @@ class Accumulator:
     def take_nowait(self, run: Run, count: int) -> Entry | None:
         """Return all gradients if there are at least ``count``, or None.
 
-        Raises:
-            InvalidArgumentError: the number is not positive.
+        InvalidArgumentError if the number is not positive.
         """
         if count <= 0:
             raise InvalidArgumentError(f"Argument num_required must be positive, but was {count}")

@@ -25,9 +25,7 @@ def get_global_step(graph: Graph | None = None) -> Any:
     """Return the graph's global step, a variable or tensor, or None. TF1: same name.
 
     It is the single member of ``GraphKeys.GLOBAL_STEP``, or else the tensor ``global_step:0``.
-
-    Raises:
-        TypeError: it is not an integer scalar.
+    TypeError if it is not an integer scalar.
     """
     found = _found(get_default_graph() if graph is None else graph)
     if found is not None:
@@ -60,10 +58,8 @@ def _found(graph: Graph) -> Any:
 def create_global_step(graph: Graph | None = None) -> Variable:
     """Create the global step of a graph: int64, 0, saved, not trainable. TF1: same name.
 
-    ``get_variable`` creates it, so the name starts with that of the variable scope.
-
-    Raises:
-        ValueError: it exists, or the scope has ``reuse=True``.
+    ``get_variable`` creates it, so the name starts with that of the variable scope. ValueError if it
+    exists, or the scope has ``reuse=True``.
     """
     graph = get_default_graph() if graph is None else graph
     if get_global_step(graph) is not None:

@@ -42,8 +42,7 @@ class PartitionInfo:
     def single_slice_dim(self, shape: Sequence[int]) -> int | None:
         """Return the partitioned dimension, or None if there is one part. TF1: same name.
 
-        Raises:
-            ValueError: a part of this shape does not fit.
+        ValueError if a part of this shape does not fit.
         """
         found = None
         sizes = zip(self.full_shape, self.var_offset, shape, strict=True)
@@ -231,8 +230,7 @@ def parts_of(shape: Sequence[int], partitions: Sequence[int]) -> Iterator[tuple[
 def partitions_of(partitioner: Any, shape: TensorShape, dtype: DType) -> list[int]:
     """Call a partitioner.
 
-    Raises:
-        ValueError: it cannot be called, the shape is not known, or it returns no partitioning of it.
+    ValueError if it cannot be called, the shape is not known, or it returns no partitioning of it.
     """
     if not callable(partitioner):
         raise ValueError(f"Partitioner must be callable, but received: {partitioner!r}")

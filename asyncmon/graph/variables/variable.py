@@ -276,18 +276,15 @@ class Variable(Operators):
     def eval(self, session: Any = None) -> Awaitable[Any]:
         """Return its value in a session, by default the default one. TF1: same name.
 
-        Raises:
-            ValueError: there is no session, or it runs another graph.
+        ValueError if there is no session, or it runs another graph.
         """
         return self._tensor.eval(session=session)
 
     def load(self, value: Any, session: Any = None) -> Awaitable[None]:
         """Set it in a session, by default the default one, initialised or not. TF1: same name.
 
-        Adds no operation to the graph: it runs the initializer and feeds the value.
-
-        Raises:
-            ValueError: there is no session, or it runs another graph; or the shape differs.
+        Adds no operation to the graph: it runs the initializer and feeds the value. ValueError if there
+        is no session, or it runs another graph; or the shape differs.
         """
         chosen = session_for(self.graph, session, "load a variable", "load")
         done: Awaitable[None] = chosen.run(self.initializer, {self.initializer.inputs[1]: value})

@@ -357,8 +357,7 @@ class SimulatedListener:
 def current_process() -> Process:
     """Return the simulated process of the current task.
 
-    Raises:
-        RuntimeError: the caller is not part of a simulation.
+    RuntimeError if the caller is not part of a simulation.
     """
     process = simulated.get()
     if not isinstance(process, Process):

@@ -142,8 +142,7 @@ def _simulate(
 def inject(action: Action) -> None:
     """Execute an action now. For a program of a simulation, or for its hooks.
 
-    Raises:
-        RuntimeError: the caller is not part of a simulation.
+    RuntimeError if the caller is not part of a simulation.
     """
     world: World = current_process().locals["world"]
     world.do(action)

@@ -36,8 +36,7 @@ def diag(diagonal: Any, name: str | None = None) -> g.Tensor:
 def diag_part(input: Any, name: str | None = None) -> g.Tensor:
     """Return the diagonal of a tensor whose shape is some sizes twice. TF1: ``tf.diag_part``.
 
-    Raises:
-        ValueError: the rank is not known, odd or zero, or the shape is none of these.
+    ValueError if the rank is not known, odd or zero, or the shape is none of these.
     """
     with g.name_scope(name, "DiagPart"):
         x = g.convert_to_tensor(input)

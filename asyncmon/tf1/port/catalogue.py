@@ -233,8 +233,7 @@ def is_sum(node: cst.CSTNode | None) -> bool:
 def member(value: Any, name: str) -> Kinds:
     """Return the kinds of an attribute of a module or class of asyncmon.
 
-    Raises:
-        AttributeError: the attribute is missing; the text names the replacement.
+    AttributeError if the attribute is missing; the text names the replacement.
     """
     if is_alias(value, name):
         return one(Real(value))

@@ -86,8 +86,7 @@ class Program:
 def parsed(source: bytes | str) -> cst.Module:
     """Return the tree of a text.
 
-    Raises:
-        SyntaxError: it is not Python 3, or mixes tabs with spaces; it has the line.
+    SyntaxError if it is not Python 3, or mixes tabs with spaces; it has the line.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning of the program is none of the port
