@@ -158,11 +158,8 @@ def merge(
 ) -> Tensor:
     """Add an op that joins several summaries. TF1: ``tf.summary.merge``.
 
-    A run raises ``InvalidArgumentError`` if two values have the same tag.
-
-    Args:
-        inputs: summary ops, one or more.
-        collections: the collections to which the op is added, by default none.
+    A run raises ``InvalidArgumentError`` if two values have the same tag. The op is added to the
+    collections, by default none.
     """
     inputs = list(inputs)
     if not inputs:
@@ -177,12 +174,8 @@ def merge_all(
 ) -> Tensor | None:
     """Add an op that joins all summaries of the default graph. TF1: ``tf.summary.merge_all``.
 
-    Args:
-        key: the collection of the summaries.
-        scope: a regular expression that the beginning of their names matches.
-
-    Returns:
-        The op, or None if there are no summaries.
+    ``key`` is their collection, ``scope`` a regular expression that the beginning of their names
+    matches. Returns None if there are no summaries.
     """
     summaries = get_collection(key, scope)
     return merge(summaries, name=name) if summaries else None

@@ -48,11 +48,7 @@ class BackgroundWriter:
 
     The error of a failed write is raised once: by a waiting :meth:`flush`, or else by the next call
     that raises errors. The entries are kept and written again.
-
-    Args:
-        file: the event file.
-        queue: the pending entries.
-        flush_secs: the longest time an entry is pending.
+    An entry is pending for up to ``flush_secs`` seconds.
     """
 
     def __init__(self, file: EventFile, queue: EventQueue, flush_secs: float) -> None:
@@ -84,12 +80,7 @@ class BackgroundWriter:
     def put(self, entry: Entry, raises: bool = True) -> None:
         """Add an entry without blocking. Thread-safe.
 
-        Args:
-            entry: the entry.
-            raises: whether the caller can handle the error of an earlier write.
-
-        Raises:
-            OSError: an earlier write failed. The entry is not added.
+        OSError if ``raises``, and an earlier write failed; then the entry is not added.
         """
         if self.state is State.NEW and running_loop() is not None:
             self._start()  # else a later call starts the task

@@ -19,15 +19,9 @@ def make_template(
 ) -> Template:
     """Return a function whose calls share the variables of the first one. TF1: same name.
 
-    Args:
-        name_: the name of the variable scope, made unique.
-        func_: the function; it makes variables with ``get_variable``.
-        create_scope_now_: choose the scope's name now, not at the first call.
-        unique_name_: the name of the variable scope, not made unique.
-        custom_getter_: the getter of the variable scope.
-        **kwargs: passed to ``func_`` in each call.
-
-    A later call that makes a new trainable variable raises ValueError.
+    It calls ``func_``, which makes variables with ``get_variable``, with ``kwargs`` in a variable scope
+    named ``name_``, made unique, at its first call or with ``create_scope_now_`` now, or named
+    ``unique_name_``. A later call that makes a new trainable variable raises ValueError.
     """
     function = functools.partial(func_, **kwargs) if kwargs else func_
     return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)

@@ -194,13 +194,8 @@ register(OpDef("Const", lambda *, value, dtype: value,
 def static_ints(value: Any, what: str) -> tuple[int, ...]:
     """Convert an argument to integers, which must be known when the graph is built.
 
-    Args:
-        value: an int, a sequence of ints, an array, or a constant tensor of these.
-        what: the argument's name, for the error.
-
-    Raises:
-        TypeError: it has other elements than integers.
-        ValueError: the value of a tensor is not known statically.
+    It is an int, a sequence of ints, an array, or a constant tensor of these; TypeError for other
+    elements, ValueError for a tensor that is not known. Errors call it ``what``.
     """
     if is_tensor_like(value):
         tensor = value._as_tensor() if hasattr(value, "_as_tensor") else value

@@ -42,16 +42,9 @@ def default_session(session: Any) -> Iterator[Any]:
 
 
 def session_for(graph: Any, session: Any, what: str, method: str) -> Any:
-    """Return the given session or else the default session.
+    """Return the given session or else the default session; ValueError if none runs ``graph``.
 
-    Args:
-        graph: the graph that it must run.
-        session: the given session, or None.
-        what: the intention, for errors: ``"evaluate tensor"``.
-        method: the name of the called method, for errors.
-
-    Raises:
-        ValueError: there is no default session, or the session runs another graph.
+    Errors name the intention, ``"evaluate tensor"``, and the called method.
     """
     chosen = get_default_session() if session is None else session
     if chosen is None:

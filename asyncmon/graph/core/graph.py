@@ -147,12 +147,8 @@ class Graph:
     ) -> Operation:
         """Convert the inputs and add a node, to this graph or to its branch that is being built.
 
-        Args:
-            type: the op type.
-            inputs: tensors or values; the first inputs of an op on variables are variables.
-            attrs: passed to the op's kernel and shape rule by name.
-            name: the node's name, made unique; by default the type.
-            pair: convert two operands together: a Python value takes the dtype of the other one.
+        Arguments as for :func:`create_operation`; ``pair`` converts two operands together: a Python
+        value takes the dtype of the other one.
         """
         graph, label = self._target(), name or type
         if pair:

@@ -143,11 +143,7 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
 class Dropout(Layer):
     """Drops random elements in training. TF1: ``tf.layers.Dropout``.
 
-    Args:
-        rate: the probability to drop an element.
-        noise_shape: as for :func:`nn.dropout`.
-        seed: the random seed.
-        name: the name of the layer.
+    ``rate`` is the probability to drop an element; other arguments as for :func:`nn.dropout`.
     """
 
     def __init__(

@@ -15,15 +15,8 @@ from asyncmon.graph.ops.shape_ops import expand_dims, squeeze
 class _Pooling(Layer):
     """The base class of pooling layers.
 
-    Args:
-        pool_size: the size of a window: a number, or height and width of images.
-        strides: the distance of windows, in the same form.
-        padding: "valid" or "same".
-        data_format: "channels_last" or "channels_first".
-        name: the name of the layer.
-
-    Raises:
-        ValueError: arguments of other forms; at the call, another rank.
+    ``pool_size`` is the size of a window: a number, or height and width of images. Other arguments are
+    those of :class:`Conv2D`. ValueError for arguments of other forms; at the call, another rank.
     """
 
     rank: ClassVar[int]

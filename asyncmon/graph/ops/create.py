@@ -221,8 +221,6 @@ def one_hot(
     Args:
         indices: the positions; one outside of [0, depth) gives a row of ``off_value``.
         depth: the size of the new dimension.
-        on_value: a scalar.
-        off_value: a scalar.
         axis: the position of the new dimension; by default last.
         dtype: by default that of the values, or float32.
     """

@@ -80,12 +80,8 @@ def random_uniform(
 ) -> Tensor:
     """Return numbers from the uniform distribution on [minval, maxval). TF1: ``tf.random_uniform``.
 
-    Args:
-        shape: the shape of the result.
-        minval: the lowest possible value.
-        maxval: by default 1; required for integers.
-        dtype: a float type, int32 or int64.
-        seed: by default derived from the graph's seed and the number of the op.
+    ``maxval`` is 1 by default, and required for integers: int32 or int64. The seed is by default
+    derived from the graph's seed and the number of the op.
     """
     wanted, accepted = dtypes.as_dtype(dtype), (*rules.FLOATS, dtypes.int32, dtypes.int64)
     if wanted not in accepted:

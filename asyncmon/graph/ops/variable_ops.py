@@ -78,11 +78,7 @@ def assign(
 ) -> Tensor:
     """Return a tensor that sets a variable, and is its new value. TF1: ``tf.assign``.
 
-    Args:
-        ref: the variable.
-        value: a tensor or value of the dtype and shape of the variable.
-        validate_shape: false allows another shape, if the variable was created with
-            ``validate_shape=False``.
+    ``validate_shape=False`` allows another shape, if the variable was created with it.
     """
     attrs = {"validate_shape": validate_shape is None or validate_shape}
     return create_op("Assign", (ref, operand("Assign", ref, value)), attrs, name)
@@ -229,11 +225,8 @@ def scatter_nd_add(
 ) -> Tensor:
     """Add to elements or slices of a variable at vectors of coordinates. TF1: same name.
 
-    Args:
-        ref: the variable.
-        indices: integers, whose last dimension has coordinates of the first dimensions of the variable.
-            InvalidArgumentError in the run, before any write, if some are out of range.
-        updates: of the dtype of the variable; updates of equal coordinates add up.
+    The last dimension of ``indices`` has coordinates of the first dimensions of the variable; updates
+    of equal ones add up. InvalidArgumentError in the run, before any write, if some are out of range.
     """
     return _scatter_nd("ScatterNdAdd", ref, indices, updates, name)
 

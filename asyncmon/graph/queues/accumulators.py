@@ -222,13 +222,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     ) -> Operation:
         """Return an operation that adds a gradient. It does not wait. Equal rows are added up.
 
-        See :meth:`ConditionalAccumulator.apply_grad`.
-
-        Args:
-            grad_indices: an integer vector, of the rows.
-            grad_values: the rows.
-            grad_shape: of the dense tensor.
-            local_step: the step of the gradient.
+        ``grad_shape`` is that of the dense tensor. See :meth:`ConditionalAccumulator.apply_grad`.
         """
         shape = np.zeros(0, np.int64) if grad_shape is None else grad_shape
         inputs = [_int64(grad_indices), convert_to_tensor(grad_values, self.dtype), _int64(shape)]

@@ -91,11 +91,8 @@ class QueueBase:
     def enqueue(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts one element. It waits while the queue is full.
 
+        It is a tensor, a list or tuple of one for each component, or a dict where the queue has names.
         In the run: CancelledError if the queue is closed.
-
-        Args:
-            vals: a tensor, or a list or tuple of one for each component, or a dict where the queue has
-                names.
         """
         return self._enqueue("QueueEnqueueV2", self._tensors(vals), 1, name or f"{self._base}_enqueue")
 

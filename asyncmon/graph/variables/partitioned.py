@@ -314,11 +314,7 @@ def min_max_variable_partitioner(
 ) -> Partitioner:
     """Return a partitioner into as many parts of a minimum size as possible. TF1: same name.
 
-    Args:
-        max_partitions: the maximum number of parts.
-        axis: the dimension.
-        min_slice_size: the minimum size of a part in bytes.
-        bytes_per_string_element: the assumed size of a string.
+    ``min_slice_size`` is in bytes; others as for :func:`variable_axis_size_partitioner`.
     """
 
     def partitioner(shape: TensorShape, dtype: DType) -> list[int]:

@@ -27,10 +27,7 @@ def sequence_loss(
         logits: of shape ``[batch, time, classes]``.
         targets: int classes of shape ``[batch, time]``.
         weights: of shape ``[batch, time]``; 0 after the end of a sequence.
-        average_across_timesteps: average over time.
-        average_across_batch: average over the batch.
-        sum_over_timesteps: sum over time instead of averaging.
-        sum_over_batch: sum over the batch instead of averaging.
+        sum_over_timesteps, sum_over_batch: sum instead of averaging.
         softmax_loss_function: called as ``f(labels=, logits=)`` on classes ``[batch * time]`` and
             logits ``[batch * time, classes]``; by default ``sparse_softmax_cross_entropy_with_logits``.
 

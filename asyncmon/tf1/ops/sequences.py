@@ -23,13 +23,7 @@ def sequence_mask(
 ) -> g.Tensor:
     """Return for each length a row that is true up to it. TF1: ``tf.sequence_mask``.
 
-    Args:
-        lengths: integers of any shape.
-        maxlen: the length of a row, a scalar; by default the greatest length.
-        dtype: of the result.
-
-    Raises:
-        ValueError: ``maxlen`` is no scalar.
+    ``maxlen`` is the length of a row, by default the greatest length; ValueError if it is no scalar.
     """
     with g.name_scope(name, "SequenceMask"):
         counts = g.convert_to_tensor(lengths)
@@ -91,13 +85,7 @@ def reverse_sequence(
 ) -> g.Tensor:
     """Return sequences with their first ``seq_lengths[i]`` elements reversed. TF1: same name.
 
-    Args:
-        input: the sequences.
-        seq_lengths: a vector, a length for each sequence.
-        seq_axis: the axis of the sequences.
-        batch_axis: along which the sequences lie, 0 by default.
-        seq_dim: an old name of ``seq_axis``.
-        batch_dim: an old name of ``batch_axis``.
+    ``seq_axis`` is the axis of the sequences; they lie along ``batch_axis``, 0 by default.
     """
     seq = renamed_argument("seq_axis", seq_axis, "seq_dim", seq_dim)
     batch = renamed_argument("batch_axis", batch_axis, "batch_dim", batch_dim)
@@ -110,12 +98,7 @@ def reverse_sequence(
 def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[g.Tensor]:
     """Return vectors repeated over a grid, a tensor for each of them. TF1: ``tf.meshgrid``.
 
-    Args:
-        args: vectors.
-        indexing: "xy": the first two dimensions of the result are exchanged; or "ij".
-
-    Raises:
-        ValueError: another indexing.
+    With ``indexing="xy"`` the first two dimensions of the result are exchanged; the other one is "ij".
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"Argument `indexing` must be 'xy' or 'ij', got {indexing!r}.")
@@ -166,14 +149,8 @@ def searchsorted(
 ) -> g.Tensor:
     """Return where each value would go in a sorted row, the last dimension. TF1: same name.
 
-    Args:
-        sorted_sequence: rows in ascending order.
-        values: to look up in the row of the same leading indices; of the same dtype.
-        side: "left" of equal elements, or "right".
-        out_type: int32 or int64.
-
-    Raises:
-        ValueError: another side.
+    Values are looked up in the row of the same leading indices. They go to the left or right of equal
+    elements: ``side``, ValueError for others.
     """
     if side not in ("left", "right"):
         raise ValueError(f"side must be either 'right' or 'left', got {side!r}.")

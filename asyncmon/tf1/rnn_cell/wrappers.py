@@ -108,7 +108,6 @@ class DropoutWrapper(_Wrapper):
     """Dropout of a cell's inputs, outputs and state. TF1: same name.
 
     Args:
-        cell: the cell.
         input_keep_prob: the probability to keep an element of the inputs; a float or a scalar tensor.
         output_keep_prob: likewise for the outputs.
         state_keep_prob: likewise for the new state, without the memory of an LSTM.
