@@ -47,16 +47,13 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _single(value: Any) -> float:
-    return float(_FLOAT.unpack(float32(_number(value)))[0])
-
-
 class Kind(Enum):
     """The type of a field: its default, wire type, encoding, decoding, and check of list elements."""
 
     INT = 0, VARINT, lambda value: varint(int(value)), signed, _integer
     BOOL = False, VARINT, lambda value: varint(bool(value)), bool, bool
-    FLOAT = 0.0, FIXED32, float32, lambda raw: _FLOAT.unpack(raw)[0], _single
+    FLOAT = (0.0, FIXED32, float32, lambda raw: _FLOAT.unpack(raw)[0],
+        lambda value: float(_FLOAT.unpack(float32(_number(value)))[0]))  # fmt: skip
     DOUBLE = 0.0, FIXED64, _DOUBLE.pack, lambda raw: _DOUBLE.unpack(raw)[0], _number
     TEXT = (
         "",

@@ -201,15 +201,12 @@ class EventFile:
         try:
             self._calls.write_all(descriptor, data)
         except OSError:
-            self._repair(descriptor)
+            try:  # readers stop at an incomplete record, and would miss all later ones
+                self._calls.truncate(descriptor, self._length)
+            except OSError:
+                self._close()  # the next write opens a new file
             raise
         self._length += len(data)
-
-    def _repair(self, descriptor: int) -> None:
-        try:  # readers stop at an incomplete record, and would miss all later ones
-            self._calls.truncate(descriptor, self._length)
-        except OSError:
-            self._close()  # the next write opens a new file
 
     def _sync(self) -> None:
         if self._descriptor is None:

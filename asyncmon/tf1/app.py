@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from asyncmon.system.cancellation import running_loop
 from asyncmon.tf1 import flags as flags
 from asyncmon.tf1.logging import get_logger, leave_out
 
@@ -33,7 +34,7 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
     """
     given = list(sys.argv if argv is None else argv)
     chosen = main or sys.modules["__main__"].main
-    if inspect.iscoroutinefunction(chosen) and _is_inside_a_loop():
+    if inspect.iscoroutinefunction(chosen) and running_loop() is not None:
         raise RuntimeError("An event loop is running already: await main(argv) in it.")
     try:
         from absl import app
@@ -71,14 +72,6 @@ def _result(main: Callable[[list[str]], Any], argv: list[str]) -> Any:
 
 async def _awaited(result: Any) -> Any:
     return await result
-
-
-def _is_inside_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _show(level: int) -> None:

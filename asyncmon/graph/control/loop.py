@@ -219,7 +219,10 @@ class Stacks:
         if not self._arrays:
             self._begin(values)
         if at >= self.capacity:
-            self._grow()
+            self.capacity *= 2
+            for k, array in enumerate(self._arrays):
+                self._arrays[k] = np.empty((self.capacity, *array.shape[1:]), array.dtype)
+                self._arrays[k][: len(array)] = array
         arrays = self._arrays
         for k, value in enumerate(values):
             array = arrays[k]
@@ -243,13 +246,6 @@ class Stacks:
             if references > _ALONE or array.shape != shape or array.dtype != dtype:
                 array = np.empty(shape, dtype)
             self._arrays.append(array)
-
-    def _grow(self) -> None:
-        self.capacity *= 2
-        for k, array in enumerate(self._arrays):
-            new = np.empty((self.capacity, *array.shape[1:]), array.dtype)
-            new[: len(array)] = array
-            self._arrays[k] = new
 
     def _loosen(self, k: int, at: int, value: Any) -> Any:
         """Convert a stack to an array of arrays, for elements of different shapes."""

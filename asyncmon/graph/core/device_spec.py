@@ -9,12 +9,10 @@ from typing import Any, NamedTuple, Self
 _TYPES = frozenset({"CPU", "GPU", "TPU", "CUSTOM", "EPU"})
 
 
-def _device_type(value: Any) -> str:
-    return value.upper() if value in ("cpu", "gpu") else str(value)
-
-
 _FIELDS: Mapping[str, Callable[[Any], Any]] = {
-    "job": str, "replica": int, "task": int, "device_type": _device_type, "device_index": int,
+    "job": str, "replica": int, "task": int,
+    "device_type": lambda value: value.upper() if value in ("cpu", "gpu") else str(value),
+    "device_index": int,
 }  # fmt: skip
 
 

@@ -154,10 +154,6 @@ def _unknown(_self: Any, _other: Any) -> Any:
     return UNKNOWN
 
 
-def _undecided(_self: Any, _other: Any) -> Any:
-    return None
-
-
 class UnknownDimension:
     """``Dimension(None)``. It equals None; any other comparison gives None, as in TF1."""
 
@@ -186,7 +182,7 @@ class UnknownDimension:
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _unknown
-    __lt__ = __le__ = __gt__ = __ge__ = _undecided
+    __lt__ = __le__ = __gt__ = __ge__ = lambda _self, _other: None
 
     def __bool__(self) -> bool:
         return False

@@ -48,7 +48,8 @@ def _split_product(a: Array, b: Array, out: Array | None) -> Array:
     total = out.size * a.shape[-1]
     parts = 4 * CORES if total >= _LONG else CORES
     if a.ndim == b.ndim > 2 and len(a) == len(b) >= parts:
-        slices = _even(len(a), parts)
+        step = -(-len(a) // parts)
+        slices = [slice(i, i + step) for i in range(0, len(a), step)]
         parallel_for(partial(np.matmul, a[part], b[part], out=out[part]) for part in slices)
     elif out.shape[-2] >= out.shape[-1]:
         slices = split_slices(out.shape[-2], parts, total)
@@ -65,11 +66,6 @@ def split_slices(size: int, parts: int, total: int) -> list[slice]:
     step = max(round((size - ahead) / (parts * ROUND)), 1) * ROUND
     first = max(size - (parts - 1) * step, size % step or step)
     return [slice(0, first), *(slice(i, i + step) for i in range(first, size, step))]
-
-
-def _even(size: int, parts: int) -> list[slice]:
-    step = -(-size // parts)
-    return [slice(i, min(i + step, size)) for i in range(0, size, step)]
 
 
 def half_product(a: Array, b: Array) -> Array:

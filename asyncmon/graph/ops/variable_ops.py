@@ -199,16 +199,12 @@ def _nd_update(write: Callable[[Array, Any, Array], Any]) -> Callable[..., None]
     return update
 
 
-def _set(ref: Array, index: Any, updates: Array) -> None:
-    ref[index] = updates
-
-
 _NdCheck = "CheckCoordinates"
 register(OpDef(_NdCheck, lambda indices, *, shape: (nd_index(indices, shape, 0), indices)[1],
     lambda indices, *, shape: Spec(indices.dtype, indices.shape), aliases=True))  # fmt: skip
 register(VariableOpDef("ScatterNdAdd", None, _nd_rule, ZERO, update=_nd_update(np.add.at)))
 register(VariableOpDef("ScatterNdSub", None, _nd_rule, ZERO, update=_nd_update(np.subtract.at)))
-register(VariableOpDef("ScatterNdUpdate", None, _nd_rule, ZERO, update=_nd_update(_set)))
+register(VariableOpDef("ScatterNdUpdate", None, _nd_rule, ZERO, update=_nd_update(operator.setitem)))
 
 
 def _scatter_nd(op_type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:

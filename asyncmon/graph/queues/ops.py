@@ -56,21 +56,17 @@ class QueueSpec:
         if not self.shared_name:
             return run.resources.get(self.name) or run.resource(self.name, self._make)
         core = run.resource(("queue", self.container, self.shared_name), self._make)
-        if core.spec is not self:
-            self._check_same(core.spec)
+        for what in ("kind", "capacity", "min_after_dequeue", "component dtypes", "shapes", "seed"):
+            found, asked = core.spec._part(what), self._part(what)
+            if found != asked and not (what == "seed" and asked is None):
+                raise InvalidArgumentError(
+                    f"Shared queue {self.shared_name!r} has {what} {found}, but {self!r} has {asked}."
+                )
         return core
 
     def _make(self) -> QueueCore:
         order = order_of(self.kind, self.seed)
         return QueueCore(repr(self), order, self.capacity, self.min_after_dequeue, self)
-
-    def _check_same(self, other: QueueSpec) -> None:
-        for what in ("kind", "capacity", "min_after_dequeue", "component dtypes", "shapes", "seed"):
-            found, asked = other._part(what), self._part(what)
-            if found != asked and not (what == "seed" and asked is None):
-                raise InvalidArgumentError(
-                    f"Shared queue {self.shared_name!r} has {what} {found}, but {self!r} has {asked}."
-                )
 
     def _part(self, what: str) -> Any:
         if what == "component dtypes":

@@ -24,17 +24,9 @@ from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.variables.partitioned import flat_variables
 from asyncmon.graph.variables.variable import Variable
 
-
 # --- gradient descent -----------------------------------------------------------------------------
-def _descend(var: Array, lr: Array, grad: Array) -> None:
-    var -= np.multiply(grad, lr)
-
-
-def _descend_rows(var: Array, lr: Array, grad: Array, indices: Array) -> None:
-    np.subtract.at(var, indices, np.multiply(grad, lr))
-
-
-update_op("GradientDescent", _descend, refs=1, rows=_descend_rows)
+update_op("GradientDescent", lambda var, lr, grad: np.subtract(var, np.multiply(grad, lr), out=var),
+    refs=1, rows=lambda var, lr, grad, at: np.subtract.at(var, at, np.multiply(grad, lr)))  # fmt: skip
 
 
 class GradientDescentOptimizer(Optimizer):

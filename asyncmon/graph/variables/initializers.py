@@ -171,7 +171,9 @@ class variance_scaling_initializer(Initializer):
         return self._make_part(shape, dtype, shape)
 
     def _make_part(self, shape: Any, dtype: DType, full_shape: Any) -> Tensor:
-        fan_in, fan_out = _fans(_known(full_shape))
+        dims = _known(full_shape)
+        *field, inputs, outputs = dims if len(dims) > 1 else (dims or (1,)) * 2
+        fan_in, fan_out = inputs * prod(field), outputs * prod(field)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
@@ -286,9 +288,3 @@ glorot_normal = glorot_normal_initializer
 orthogonal = orthogonal_initializer
 uniform_unit_scaling = uniform_unit_scaling_initializer
 identity = identity_initializer
-
-
-def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
-    """Return the numbers of inputs and outputs of a weight, each times its receptive field."""
-    *field, inputs, outputs = shape if len(shape) > 1 else (shape or (1,)) * 2
-    return inputs * prod(field), outputs * prod(field)

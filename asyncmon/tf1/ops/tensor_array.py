@@ -78,10 +78,6 @@ def _gather(flow: Any, indices: Any, sizes: Any = None, *, dtype: g.DType, shape
     return np.stack(rows) if rows else np.zeros((0, *[d or 0 for d in shape or ()]), dtype.numpy)
 
 
-def _gather_rule(_: g.Spec, at: g.Spec, _sizes: Any = None, *, dtype: g.DType, shape: Any) -> g.Spec:
-    return g.Spec(dtype, None if at.shape is None or shape is None else (*at.shape, *shape))
-
-
 def _scatter_gradient(op: g.Operation, grad: g.Tensor) -> list[Any]:
     _flow, at, x = op.inputs
     attrs = {"dtype": x.dtype, "shape": x.spec.shape and x.spec.shape[len(at.spec.shape or ()) :]}
@@ -99,7 +95,9 @@ g.register(g.OpDef("TensorArray", lambda size: _Elements(int(size), {}), lambda 
 g.register(g.OpDef("TensorArraySize", lambda flow: np.int32(_Elements.of(flow).size),
     lambda _: g.Spec(g.int32, ()), ZERO))  # fmt: skip
 g.register(g.OpDef("TensorArrayScatter", _scatter, lambda *_, mode: _FLOW, _scatter_gradient))
-g.register(g.OpDef("TensorArrayGather", _gather, _gather_rule, _gather_gradient))
+g.register(g.OpDef("TensorArrayGather", _gather, lambda _, at, _sizes=None, *, dtype, shape:
+    g.Spec(dtype, None if at.shape is None or shape is None else (*at.shape, *shape)),
+    _gather_gradient))  # fmt: skip
 
 
 class TensorArray:

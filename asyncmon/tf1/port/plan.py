@@ -149,7 +149,8 @@ class Planner:
         plan = self.plan
         before = self._size()
         for call in self.calls:
-            if self._is_due(call):
+            told = call in plan.awaited or isinstance(self.tree.parent(call), cst.Await)
+            if not told and not self.is_deferred(call) and self.gives_awaitable(call):
                 self._await(call)
             elif isinstance(self.tree.holder(call), cst.Module) and self._starts(call):
                 plan.sites.add(call)
@@ -203,11 +204,6 @@ class Planner:
         return plan.awaited | plan.loops | plan.withs | plan.collected | plan.started
 
     # -- awaited calls
-
-    def _is_due(self, call: cst.Call) -> bool:
-        if call in self.plan.awaited or isinstance(self.tree.parent(call), cst.Await):
-            return False
-        return not self.is_deferred(call) and self.gives_awaitable(call)
 
     def is_deferred(self, call: cst.CSTNode) -> bool:
         """Return whether a coroutine is passed to asyncio, which awaits it."""

@@ -188,11 +188,11 @@ class Rewriter(cst.CSTTransformer):
     def leave_Arg(self, original: cst.Arg, updated: cst.Arg) -> cst.Arg:
         value = updated.value
         if original.value in self.plan.collected and isinstance(value, cst.GeneratorExp):
-            listed = cst.ListComp(elt=value.elt, for_in=value.for_in)
-            return updated.with_changes(value=listed)
-        if original.value in self.plan.collected:
-            return updated.with_changes(value=_all_of(value))
-        return updated
+            value = cst.ListComp(elt=value.elt, for_in=value.for_in)
+        elif original.value in self.plan.collected:
+            each = cst.CompFor(target=cst.Name("item"), iter=value, asynchronous=ASYNC)
+            value = cst.ListComp(cst.Name("item"), each)
+        return updated.with_changes(value=value)
 
     # -- loops, blocks, functions
 
@@ -387,13 +387,6 @@ def _without(args: Sequence[cst.Arg], keyword: str) -> list[cst.Arg]:
     if kept and len(kept) < len(args):
         kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
     return kept
-
-
-def _all_of(value: cst.BaseExpression) -> cst.ListComp:
-    return cst.ListComp(
-        elt=cst.Name("item"),
-        for_in=cst.CompFor(target=cst.Name("item"), iter=value, asynchronous=ASYNC),
-    )
 
 
 def _async_manager(decorator: cst.Decorator) -> cst.Decorator:
