@@ -83,7 +83,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def spend(self, seconds: float) -> None:
         """Advance time within the running callback, as if it computed. Timers run late."""
-        self._jump(seconds)
+        self._nanoseconds += max(1, round(seconds * 1e9))
 
     async def wait_idle(self) -> None:
         """Wait until no callback is ready and nothing is in flight. Time does not advance."""
@@ -124,9 +124,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if is_pool_worker(thread) or type(thread).__module__.startswith("concurrent.futures."):
             return False  # the second: a process pool's manager
         return not thread.daemon and thread not in self._earlier_threads
-
-    def _jump(self, seconds: float) -> None:
-        self._nanoseconds += max(1, round(seconds * 1e9))
 
     def _wake_idle_waiter(self) -> bool:
         while self._idle_waiters:
@@ -172,7 +169,7 @@ class _VirtualSelector(selectors.DefaultSelector):
             return []
         if timeout is None:
             raise loop._deadlock("Nothing is scheduled and nothing is in flight")
-        loop._jump(timeout)
+        loop.spend(timeout)
         return []
 
 

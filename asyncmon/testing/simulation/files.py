@@ -98,8 +98,7 @@ class SimulatedFiles(FileCalls):
         return bytes(self._at(descriptor).node.content)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        self._call()
-        self._change()
+        self._call(changes=True)
         file = self._at(descriptor)
         if file.appends:
             file.position = len(file.node.content)
@@ -110,21 +109,18 @@ class SimulatedFiles(FileCalls):
         return written
 
     def truncate(self, descriptor: int, length: int) -> None:
-        self._call()
-        self._change()
+        self._call(changes=True)
         file = self._at(descriptor)
         self._disk.truncate(self._process.name, file.node, length, clock.wall())
         file.position = length
 
     def fsync(self, descriptor: int) -> None:
-        self._call()
-        self._change()
+        self._call(changes=True)
         file = self._at(descriptor)
         self._disk.flush(file.node, file.path)
 
     def sync_directory(self, path: Path) -> None:
-        self._call()
-        self._change()
+        self._call(changes=True)
         self._disk.flush(self._disk.node(path), path)
 
     def close(self, descriptor: int) -> None:
@@ -135,13 +131,11 @@ class SimulatedFiles(FileCalls):
             raise error(errno.EBADF, descriptor)
 
     def replace(self, source: Path, target: Path) -> None:
-        self._call()
-        self._change()
+        self._call(changes=True)
         self._disk.rename(self._process.name, source, target)
 
     def unlink(self, path: Path) -> None:
-        self._call()
-        self._change()
+        self._call(changes=True)
         self._disk.unlink(self._process.name, path)
 
     def listdir(self, path: Path) -> list[str]:
@@ -169,10 +163,12 @@ class SimulatedFiles(FileCalls):
             raise error(errno.EBADF, descriptor)
         return found
 
-    def _call(self) -> None:
+    def _call(self, *, changes: bool = False) -> None:
         if self._process.is_dead:
             raise ProcessDiedError
         self._process.blocked += self._disk.call_secs
+        if changes:
+            self._change()
 
     def _change(self) -> None:
         """Count a change; crash before it if its turn has come."""

@@ -48,7 +48,7 @@ class SimulationLoop(VirtualTimeLoop):
 
     def cpu_time(self) -> float:
         """Return the time of computations. Each call takes 20 µs, so that a loop of them advances."""
-        self._jump(_CALL_SECS)
+        self.spend(_CALL_SECS)
         return self.time()
 
     def run_in_executor(
