@@ -54,14 +54,10 @@ class Network:
         self.note = note
         self.sent = 0
         self.digest = 0
-        self._listeners: dict[str, SimulatedListener] = {}
-        self._off: dict[str, str] = {}  # addresses of machines without power, by their processes
+        self.listeners: dict[str, SimulatedListener] = {}
+        self.off: dict[str, str] = {}  # addresses of machines without power, by their processes
         self._cuts: list[tuple[frozenset[str], frozenset[str]]] = []
         self._ports = 40_000
-
-    def transport_of(self, process: Process) -> SimulatedTransport:
-        """Return the transport of a process."""
-        return SimulatedTransport(self, process)
 
     def cut(self, some: frozenset[str], others: frozenset[str]) -> Callable[[], None]:
         """Lose all messages between two sets of processes; return a function that ends it."""
@@ -74,11 +70,11 @@ class Network:
 
         A machine without power refuses nothing, and its connections stay open for the others.
         """
-        for name, listener in tuple(self._listeners.items()):
+        for name, listener in tuple(self.listeners.items()):
             if listener.process is process:
-                del self._listeners[name]
+                del self.listeners[name]
                 if silent:
-                    self._off[name] = process.name
+                    self.off[name] = process.name
                 else:
                     listener.reset()
             elif not silent:
@@ -86,11 +82,7 @@ class Network:
 
     def start_of(self, process: Process) -> None:
         """Let a machine refuse connections again."""
-        self._off = {name: one for name, one in self._off.items() if one != process.name}
-
-    def is_off(self, address: str) -> bool:
-        """Return whether the machine of an address has no power."""
-        return address in self._off
+        self.off = {name: one for name, one in self.off.items() if one != process.name}
 
     def is_cut(self, one: str, other: str) -> bool:
         """Return whether messages between two processes are lost now."""
@@ -105,19 +97,15 @@ class Network:
             self._ports += 1
             port = self._ports
         name = f"{host}:{port}"
-        if name in self._listeners:
+        if name in self.listeners:
             raise UnknownError(f"Could not start a server: {name} is in use by another process.")
-        self._listeners[name] = listener
+        self.listeners[name] = listener
         return port
 
     def unbind(self, listener: SimulatedListener) -> None:
         """Free the port of a listener."""
-        for name in [name for name, one in self._listeners.items() if one is listener]:
-            del self._listeners[name]
-
-    def listener_at(self, address: str) -> SimulatedListener | None:
-        """Return the listener of an address."""
-        return self._listeners.get(address)
+        for name in [name for name, one in self.listeners.items() if one is listener]:
+            del self.listeners[name]
 
     def chance(self, rate: float) -> bool:
         """Return true at this rate. A rate of 0 draws no number."""
@@ -165,6 +153,10 @@ class _Call:
         if not self.answer.done():
             self.answer.set_exception(UnavailableError(reason))
             self.answer.exception()  # retrieved: its waiter may have timed out
+
+    def succeed(self, data: bytes) -> None:
+        if not self.answer.done():
+            self.answer.set_result(data)
 
 
 class SimulatedChannel:
@@ -215,7 +207,7 @@ class SimulatedChannel:
         assert listener is not None, "the call has arrived"
         if self._is_lost(listener.process.name):
             return
-        self._later(1, lambda: self._received(call, data))
+        self._later(1, lambda: self._process_soon(call.succeed, data))
 
     def refused(self, call: _Call, reason: str) -> None:
         """Fail a call from the other side."""
@@ -223,7 +215,7 @@ class SimulatedChannel:
 
     def _send(self, call: _Call) -> None:
         network = self.network
-        listener = network.listener_at(self.address)
+        listener = network.listeners.get(self.address)
         there = self.address if listener is None else listener.process.name  # to whom it is sent
         if self._is_lost(there):
             return
@@ -251,18 +243,11 @@ class SimulatedChannel:
         loop.call_at(at, do, context=Context())
 
     def _arrived(self, call: _Call) -> None:
-        listener = self.network.listener_at(self.address)
+        listener = self.network.listeners.get(self.address)
         if listener is not None:
             listener.receive(call)
-        elif not self.network.is_off(self.address):
+        elif self.address not in self.network.off:
             self.refused(call, "connection refused.")
-
-    def _received(self, call: _Call, data: bytes) -> None:
-        def receive() -> None:
-            if not call.answer.done():
-                call.answer.set_result(data)
-
-        self._process_soon(receive)
 
     def _process_soon(self, do: Callable[..., object], *args: Any) -> None:
         self.network.loop.call_soon(do, *args, context=self.process.context)

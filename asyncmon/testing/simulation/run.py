@@ -20,7 +20,7 @@ from asyncmon.testing.simulation.actions import Action, Event, Faults, crash, st
 from asyncmon.testing.simulation.disk import Disk
 from asyncmon.testing.simulation.files import SimulatedFiles
 from asyncmon.testing.simulation.loop import SimulationLoop
-from asyncmon.testing.simulation.network import Link, Network, current_process
+from asyncmon.testing.simulation.network import Link, Network, SimulatedTransport, current_process
 from asyncmon.testing.simulation.process import Main, Process
 
 _STOP_SECS = 60.0  # for services to end
@@ -306,7 +306,7 @@ class World:
         process.locals[system_calls] = SimulatedFiles(self.disk, process)
         process.crash = lambda: self.do(crash(name))
         process.end = lambda: self.end(name, False, None)
-        process.locals[transport] = self.network.transport_of(process)
+        process.locals[transport] = SimulatedTransport(self.network, process)
         self._current[name] = process
         self.lives.append(process)
         self.network.start_of(process)
@@ -376,13 +376,11 @@ class World:
     def fill(self, free: int, secs: float) -> None:
         """Leave some bytes free for some time."""
         self.disk.free = free
-
         self._end_later(secs, "the disk has room again", lambda: setattr(self.disk, "free", None))
 
     def slow(self, call_secs: float, secs: float) -> None:
         """Slow file calls down for some time."""
         self.disk.call_secs = call_secs
-
         self._end_later(secs, "file calls are fast again", lambda: setattr(self.disk, "call_secs", 0.0))
 
     def disturb(self, secs: float, rates: Mapping[str, Any]) -> None:
