@@ -43,12 +43,35 @@ class State(Enum):
     """The task has ended."""
 
 
+def _in_its_loop(
+    method: Callable[[BackgroundWriter], Coroutine[Any, Any, None]],
+) -> Callable[[BackgroundWriter], Coroutine[Any, Any, None]]:
+    """Run a method in the loop of the task, which may run in another thread."""
+
+    async def call(self: BackgroundWriter) -> None:
+        here = asyncio.get_running_loop()
+        while self._task is not None and self._loop is not here:
+            if not self._loop.is_running():
+                self._take_over()
+                break
+            work = asyncio.run_coroutine_threadsafe(method(self), self._loop)
+            done = asyncio.wrap_future(work)
+            while not done.done() and self._loop.is_running():
+                await asyncio.wait([done], timeout=_LOOP_SECS)
+            if done.done() and not done.cancelled():
+                return await done
+            done.cancel()  # the other loop is shutting down: continue in this one
+        await method(self)
+
+    return call
+
+
 class BackgroundWriter:
     """Writes the entries of a queue to a file, in batches, by a task and a worker thread.
 
     The error of a failed write is raised once: by a waiting :meth:`flush`, or else by the next call
-    that raises errors. The entries are kept and written again.
-    An entry is pending for up to ``flush_secs`` seconds.
+    that raises errors. The entries are kept and written again. None is pending for more than
+    ``flush_secs`` seconds.
     """
 
     def __init__(self, file: EventFile, queue: EventQueue, flush_secs: float) -> None:
@@ -108,39 +131,9 @@ class BackgroundWriter:
         self._file, self._task, self._waiters = self._file.usable(), None, []
         self._error, self._failing, self.state = None, False, State.NEW
 
+    @_in_its_loop
     async def open(self) -> None:
         """Open the file and start the task."""
-        await self._in_loop(self._open)
-
-    async def flush(self) -> None:
-        """Wait until all entries added so far are on the disk."""
-        await self._in_loop(self._flush)
-
-    async def drain(self) -> None:
-        """Wait while more than ``max_queue`` entries are pending."""
-        await self._in_loop(self._drain)
-
-    async def close(self) -> None:
-        """Write pending entries, close the file and end the task, even if cancelled or failing."""
-        await self._in_loop(self._close)
-
-    async def _in_loop(self, method: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a method in the loop of the task, which may run in another thread."""
-        here = asyncio.get_running_loop()
-        while self._task is not None and self._loop is not here:
-            if not self._loop.is_running():
-                self._take_over()
-                break
-            work = asyncio.run_coroutine_threadsafe(method(), self._loop)
-            done = asyncio.wrap_future(work)
-            while not done.done() and self._loop.is_running():
-                await asyncio.wait([done], timeout=_LOOP_SECS)
-            if done.done() and not done.cancelled():
-                return await done
-            done.cancel()  # the other loop is shutting down: continue in this one
-        await method()
-
-    async def _open(self) -> None:
         if self.state is State.NEW:
             self._start()
         try:
@@ -152,7 +145,9 @@ class BackgroundWriter:
                     await self._stop()
             raise
 
-    async def _flush(self) -> None:
+    @_in_its_loop
+    async def flush(self) -> None:
+        """Wait until all entries added so far are on the disk."""
         if self.state is State.NEW:
             self._start()
         if self.state is State.OPEN:
@@ -160,12 +155,16 @@ class BackgroundWriter:
         elif self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _drain(self) -> None:
+    @_in_its_loop
+    async def drain(self) -> None:
+        """Wait while more than ``max_queue`` entries are pending."""
         self._raise_if_failed()
         while self.state is State.OPEN and len(self._queue) > self._queue.bound:
             await self._written(sync=False)
 
-    async def _close(self) -> None:
+    @_in_its_loop
+    async def close(self) -> None:
+        """Write pending entries, close the file and end the task, even if cancelled or failing."""
         if self.state is State.NEW and len(self._queue):
             self._start()
         if self._task is None:

@@ -28,46 +28,39 @@ def make_template(
 
 
 class Template:
-    """The result of :func:`make_template`; calling it calls the function."""
+    """The result of :func:`make_template`; calling it calls the function.
+
+    ``variable_scope`` is None before the first call.
+    """
 
     def __init__(
         self, name: str, func: Callable[..., Any], now: bool, unique_name: Any, custom_getter: Any
     ) -> None:
         if name is None:
             raise ValueError("name cannot be None.")
-        self._func, self._name, self._unique_name = func, name, unique_name
+        self._func, self.name, self._unique_name = func, name, unique_name
         self._custom_getter = custom_getter
-        self._scope: g.VariableScope | None = None
+        self.variable_scope: g.VariableScope | None = None
         self._created = False
         if now:
-            with self._new_scope(auxiliary_name_scope=False) as self._scope:
+            with self._new_scope(auxiliary_name_scope=False) as self.variable_scope:
                 pass
-
-    @property
-    def name(self) -> str:
-        """The name, as passed to :func:`make_template`."""
-        return self._name
-
-    @property
-    def variable_scope(self) -> g.VariableScope | None:
-        """The variable scope; None before the first call."""
-        return self._scope
 
     @property
     def variables(self) -> list[Any]:
         """The global variables of the function."""
-        return self._scope.global_variables() if self._scope else []
+        return self.variable_scope.global_variables() if self.variable_scope else []
 
     @property
     def trainable_variables(self) -> list[Any]:
         """The trainable variables of the function."""
-        return self._scope.trainable_variables() if self._scope else []
+        return self.variable_scope.trainable_variables() if self.variable_scope else []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._scope is None:
-            with self._new_scope() as self._scope:
+        if self.variable_scope is None:
+            with self._new_scope() as self.variable_scope:
                 return self._build(*args, **kwargs)
-        with g.variable_scope(self._scope, reuse=self._created or None):
+        with g.variable_scope(self.variable_scope, reuse=self._created or None):
             return self._build(*args, **kwargs)
 
     def _build(self, *args: Any, **kwargs: Any) -> Any:
@@ -83,5 +76,5 @@ class Template:
 
     def _new_scope(self, **options: Any) -> Any:
         return g.variable_scope(
-            self._unique_name, self._name, custom_getter=self._custom_getter, **options
+            self._unique_name, self.name, custom_getter=self._custom_getter, **options
         )

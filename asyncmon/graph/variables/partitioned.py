@@ -72,6 +72,9 @@ class PartitionedVariable:
         variable_list: the parts, each with a ``SaveSliceInfo``.
         partitions: the number of parts for each dimension.
 
+    Attributes:
+        name: the name of the whole variable, without ``:0``, also in checkpoints.
+
     Raises:
         TypeError: ``variable_list`` or ``partitions`` is no list or tuple.
         ValueError: they are empty, do not fit together, or a part has no ``SaveSliceInfo``.
@@ -100,8 +103,9 @@ class PartitionedVariable:
             offsets.append(info.var_offset)
         places = sorted(range(len(offsets)), key=offsets.__getitem__)
         self._variables = [variable_list[i] for i in places]
-        self._name, self._shape = name, TensorShape(shape)
-        self._dtype, self._partitions = dtypes.as_dtype(dtype), list(partitions)
+        self.name = self.save_name = name
+        self.shape, self.dtype = TensorShape(shape), dtypes.as_dtype(dtype)
+        self._partitions = list(partitions)
         self.graph = self._variables[0].graph
 
     def __iter__(self) -> Iterator[Any]:
@@ -110,29 +114,9 @@ class PartitionedVariable:
     def __len__(self) -> int:
         return len(self._variables)
 
-    @property
-    def name(self) -> str:
-        """The name of the whole variable, without ``:0``. TF1: same name."""
-        return self._name
-
-    @property
-    def save_name(self) -> str:
-        """Its name in checkpoints."""
-        return self._name
-
-    @property
-    def dtype(self) -> DType:
-        """The type of its elements."""
-        return self._dtype
-
-    @property
-    def shape(self) -> TensorShape:
-        """The shape of the whole variable."""
-        return self._shape
-
     def get_shape(self) -> TensorShape:
         """Return :attr:`shape`. TF1: same name."""
-        return self._shape
+        return self.shape
 
     def _get_variable_list(self) -> list[Any]:
         """Return the parts. TF1: same name."""
@@ -155,10 +139,10 @@ class PartitionedVariable:
         if len(self) == 1:
             whole: Any = self._variables[0]
         else:
-            with name_scope(f"{self._name}/ConcatPartitions/"):
+            with name_scope(f"{self.name}/ConcatPartitions/"):
                 whole = concat(self._variables, self._partition_axes()[0])
         with name_scope(None):
-            return identity(whole, name=self._name)
+            return identity(whole, name=self.name)
 
     def assign(
         self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
@@ -188,7 +172,7 @@ class PartitionedVariable:
         if isinstance(value, list | PartitionedVariable):
             values = list(value)
             if len(values) != len(self):
-                raise ValueError(f"{self._name!r} has {len(self)} parts, got {len(values)} values.")
+                raise ValueError(f"{self.name!r} has {len(self)} parts, got {len(values)} values.")
         else:
             axis = self._partition_axes()[0]
             values = split(value, [v.shape[axis].value for v in self._variables], axis)
@@ -197,7 +181,7 @@ class PartitionedVariable:
 
     def __repr__(self) -> str:
         return (
-            f"<PartitionedVariable {self._name!r} shape={self._shape} dtype={self._dtype.name} "
+            f"<PartitionedVariable {self.name!r} shape={self.shape} dtype={self.dtype.name} "
             f"partitions={self._partitions}>"
         )
 

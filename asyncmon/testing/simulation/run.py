@@ -168,13 +168,13 @@ async def _run(
                 world.changed.clear()
                 await world.changed.wait()
         for name in services:
-            await _stop(world.process(name))
+            await _stop(world.current[name])
         world.raise_if_failed()
         left = [what for process in world.lives if not process.is_dead for what in _left(process)]
         if left:
             raise SimulationError("left behind:\n" + "\n".join(f"  {what}" for what in left))
         for name in programs:
-            process = world.process(name)
+            process = world.current[name]
             if not process.is_dead:
                 report.results[name] = process.task.result()
                 report.ends[name] = process.ended
@@ -247,6 +247,7 @@ class World:
     Attributes:
         log: the lines of the log.
         lives: all processes that were started, in order.
+        current: the current or last life of each.
         changed: set when a process ends, or is started again.
     """
 
@@ -257,7 +258,7 @@ class World:
         self.network = Network(loop, self.note)
         self.disk = disk
         self._mains = mains
-        self._current: dict[str, Process] = {}
+        self.current: dict[str, Process] = {}
         self._offsets: dict[str, float] = {}
         self._disturbances: list[Mapping[str, Any]] = []
         self._starts: Counter[str | None] = Counter()  # that are scheduled
@@ -266,10 +267,6 @@ class World:
     def note(self, text: str) -> None:
         """Add a line to the log."""
         self.log.append(f"{self.loop.time():10.4f} s  {text}")
-
-    def process(self, name: str) -> Process:
-        """Return the current or last life of a process."""
-        return self._current[name]
 
     def do(self, action: Action) -> None:
         """Execute an action now."""
@@ -299,7 +296,7 @@ class World:
 
     def start(self, name: str) -> None:
         """Start a process, unless it runs."""
-        if name in self._current and not self.has_ended(name):
+        if name in self.current and not self.has_ended(name):
             return
         process = Process(name, self._mains[name], self.loop, self._offsets.get(name, 0.0))
         process.locals["world"] = self
@@ -307,7 +304,7 @@ class World:
         process.crash = lambda: self.do(crash(name))
         process.end = lambda: self.end(name, False, None)
         process.locals[transport] = SimulatedTransport(self.network, process)
-        self._current[name] = process
+        self.current[name] = process
         self.lives.append(process)
         self.network.start_of(process)
         process.start()
@@ -315,7 +312,7 @@ class World:
 
     def has_ended(self, name: str) -> bool:
         """Return whether a process has ended or is dead."""
-        process = self._current[name]
+        process = self.current[name]
         return process.is_dead or process.task.done()
 
     def is_over(self, name: str) -> bool:
@@ -331,7 +328,7 @@ class World:
     def end(self, name: str, power: bool, restart_secs: float | None) -> None:
         """Kill a process, or cut the power of its machine."""
         if not self.has_ended(name):
-            process = self._current[name]
+            process = self.current[name]
             process.kill()
             self.network.end_of(process, silent=power)
             files_of(process).release()
@@ -344,13 +341,13 @@ class World:
     def terminate(self, name: str, restart_secs: float | None) -> None:
         """Send SIGTERM to a process."""
         if not self.has_ended(name):
-            self._current[name].terminate()
+            self.current[name].terminate()
         if restart_secs is not None:
             self.schedule(restart_secs, start(name))
 
     def suspend(self, name: str, secs: float) -> None:
         """Suspend a process for some time."""
-        process = self._current[name]
+        process = self.current[name]
         if process.is_running and not self.has_ended(name):
             process.suspend()
             self.later(secs, self._resume, process)
@@ -365,11 +362,11 @@ class World:
     def jump(self, name: str, secs: float) -> None:
         """Move the wall clock of a machine."""
         offset = self._offsets[name] = self._offsets.get(name, 0.0) + secs
-        self._current[name].clock_offset = offset
+        self.current[name].clock_offset = offset
 
     def crash_at_write(self, name: str, changes: int, restart_secs: float | None) -> None:
         """Crash a machine in the midst of its file calls."""
-        process = self._current[name]
+        process = self.current[name]
         files_of(process).crash_in = changes
         process.crash = lambda: self.do(crash(name, restart_secs))
 
