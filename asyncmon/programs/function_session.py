@@ -229,6 +229,8 @@ class CopyOnAccess(dict[str, Any]):
 
         Other arrays could still be written by code that keeps them or a view of them.
         """
+        if not self.copies:
+            return self.copies
         counts = self._references()
         return {i: array for i, array in self.copies.items() if counts[i] <= _UNSHARED}
 

@@ -140,6 +140,8 @@ def adopt(
         ]
     if isinstance(old, np.ndarray):
         return _adopt_array(new, old, unshared, problems, path)
+    if new.__class__ is old.__class__ is float:
+        return new
     return _adopt_number(new, old, problems, path)
 
 

@@ -280,7 +280,10 @@ class SteppedSession(ABC):
     def _check_feeds(self, feeds: Mapping[str, Any]) -> None:
         steps = self._steps.values()
         for name in feeds:
-            if not any(name in step.takes or step.takes_all for step in steps):
+            for step in steps:
+                if name in step.takes or step.takes_all:
+                    break
+            else:
                 known = sorted({name for step in steps for name in step.takes})
                 raise InvalidArgumentError(
                     f"No step has a parameter {name!r} to feed. There are: {known}."
