@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 from harness import Row, cells, show  # noqa: E402  # the scripts are no package
+from reasons import REASONS  # noqa: E402
 
 SCRIPTS = {
     "step_overhead": ["none", "fetching", "default", "function"],
@@ -88,24 +89,6 @@ def merged(sittings: list[list[Row]]) -> list[tuple[Row, str]]:
 
 
 PACKAGES = ["asyncmon", "numpy", "anyio", "grpcio", "msgspec", "safetensors"]
-
-REASONS = {
-    "above the raw run": "A run with hooks is six coroutines, a lock and a context, about 6 µs, and a "
-    "hook that fetches adds 1.4 µs, of which 0.4 µs are its own `SessionRunArgs`. Step calls compiled "
-    "for hooks that repeat their requests were tried in five forms, and won 1.3 of 24 µs at most. The "
-    "limits were set on a processor on which TensorFlow's hooks took twice as long.",
-    "a function that returns a float": "Half of it is the raw run: its lock, and the turn of the loop.",
-    "mlp": "Small: some 20 calls of numpy, one after another, with 30 µs around them. Large: products "
-    "of matrices take most of the step, and those of TensorFlow (oneDNN) are faster on this processor "
-    "than those of numpy (OpenBLAS). `SessionConfig(kernels='torch')` has the former.",
-    "conv": "OpenBLAS multiplies 64 channels at 115 GFLOP/s here, less than oneDNN convolves: "
-    '`SessionConfig(kernels="torch")` has the latter. Tried: copies of windows by row only, gradients '
-    "of images as convolutions, one product for all taps; each within 9 % of the step.",
-    "lstm": "As for convolutions: small products, in turns with element-wise functions.",
-    "1,000 sessions of graphs": "Three seconds were set for another processor.",
-    "queue": "Two runs of 9 µs; TensorFlow's, of 120 µs here, took 300 µs where the limit was set.",
-}
-"""Why rows miss their limits, by the beginning of their names."""
 
 
 def machine() -> dict[str, Any]:
