@@ -79,7 +79,6 @@ class MapStage(StageOver):
         self._passed = 0  # the number of returned results
         self._working = 0
         self._ended = False
-        self._closing = False
         self._error: tuple[int, BaseException] | None = None  # raised in place of a result
         self._results: dict[int, Any] = {}  # by number, in the order of completion
         self._room = Waiter()
@@ -115,6 +114,7 @@ class MapStage(StageOver):
 
     async def _work(self) -> None:
         number = self._taken
+        elements: list[Any] = []
         try:
             while True:
                 async with self._taking:
@@ -129,17 +129,15 @@ class MapStage(StageOver):
                     del elements[: len(results)]
                     self._arrival.wake()
                     if error is not None:
-                        self._working -= len(elements)
                         self._fail(number, error)
                         return
-        except asyncio.CancelledError:
-            if not self._closing:  # by user code: the waiter must not wait for ever
-                self._fail(
-                    number, RuntimeError("A function given to map, or its worker, was cancelled.")
-                )
+        except asyncio.CancelledError:  # by user code or aclose: the waiter must not wait for ever
+            self._fail(number, RuntimeError("A function given to map, or its worker, was cancelled."))
             raise
         except BaseException as error:
             self._fail(number, error)
+        finally:
+            self._working -= len(elements)
 
     async def _take(self) -> tuple[int, list[Any]]:
         """Return the next elements for a worker and the number of the first; none at the end."""
@@ -188,7 +186,6 @@ class MapStage(StageOver):
         self._arrival.wake()
 
     async def aclose(self) -> None:
-        self._closing = True
         self._caller.close()
         await end_tasks(*self._workers)
         await super().aclose()

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon.data import from_iterable
 from asyncmon.system.clock import monotonic
-from asyncmon.testing import assert_nothing_left_behind
+from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -82,6 +82,14 @@ async def test_a_plain_function_runs_in_threads() -> None:
     assert {x.split(".")[0] for x in names} == {"map(test_a_plain_function_runs_in_threads"}
 
 
+async def test_a_function_may_return_an_awaitable_for_some_elements() -> None:
+    def double(number: int) -> Any:
+        return wait(2 * number) if number % 10 == 9 else 2 * number
+
+    data = from_iterable(range(64)).map(double).batch(64)
+    assert (await anext(aiter(data))).tolist() == [2 * number for number in range(64)]
+
+
 @pytest.mark.parametrize(
     "fn",
     [functools.partial(wait), lambda x: wait(x), type("C", (), {"__call__": staticmethod(wait)})()],
@@ -142,12 +150,14 @@ async def test_an_error_of_the_input_comes_after_the_results() -> None:
         await anext(walk)
 
 
-async def test_a_function_that_cancels_itself_is_an_error() -> None:
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_function_that_cancels_itself_is_an_error(ordered: bool) -> None:
     async def cancels(number: int) -> int:
         raise asyncio.CancelledError
 
+    data = from_iterable(range(3)).map(cancels, concurrency=2, ordered=ordered)
     with pytest.raises(RuntimeError, match="was cancelled"):
-        await anext(aiter(from_iterable(range(3)).map(cancels, concurrency=2)))
+        await anext(aiter(data))
 
 
 async def test_stop_iteration_of_a_function_is_an_error_and_no_end() -> None:
@@ -165,6 +175,17 @@ async def test_closing_ends_calls_that_would_wait_for_ever() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await anext(aiter(data))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_closing_ends_a_wait_of_another_task(ordered: bool) -> None:
+    data = from_iterable([3600]).map(wait, ordered=ordered)
+    waiting = asyncio.ensure_future(anext(aiter(data)))
+    await wait_all_tasks_blocked()
+    await data.aclose()
+    with pytest.raises(RuntimeError, match="was cancelled"):
+        await waiting
+    assert monotonic() == 0
 
 
 async def test_a_cancelled_wait_loses_no_result() -> None:
