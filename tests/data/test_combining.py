@@ -35,6 +35,11 @@ async def test_an_endless_repeat_of_nothing_ends() -> None:
     assert [x async for x in from_iterable([]).repeat()] == []
 
 
+async def test_an_endless_repeat_ends_at_the_first_empty_pass() -> None:
+    passes = iter([[1, 2], [], [3]])
+    assert [x async for x in from_iterable(lambda: next(passes)).repeat()] == [1, 2]
+
+
 async def test_take_asks_for_no_more_than_it_gives() -> None:
     produced = 0
 

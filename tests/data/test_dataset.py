@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from asyncmon.data.dataset import Iteration
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -63,6 +66,23 @@ async def test_a_walk_dropped_in_another_thread_is_closed_on_its_loop() -> None:
         await anext(walks[0])
         await asyncio.to_thread(walks.clear)
         await wait_all_tasks_blocked()
+
+
+async def test_a_walk_dropped_after_its_loop_is_closed_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+
+    async def begin() -> Iteration:
+        walk = aiter(from_iterable(range(3)))
+        assert await anext(walk) == 0
+        return walk
+
+    walks = [await asyncio.to_thread(asyncio.run, begin())]
+    walks.clear()
+    gc.collect()
+    assert errors == []
 
 
 async def test_a_loop_over_elements_at_hand_lets_other_tasks_run(turns: list[None]) -> None:

@@ -131,6 +131,44 @@ async def test_an_unordered_map_loses_and_repeats_nothing_over_interruptions(see
     assert sorted(got) == list(range(50))
 
 
+async def test_an_unordered_map_resumes_twice_in_the_middle_of_earlier_results() -> None:
+    def make() -> Dataset:
+        return from_iterable(range(8)).map(slowly, concurrency=8, ordered=False)
+
+    data = make().prefetch(8)
+    async with data:
+        iterator = aiter(data)
+        got = [await anext(iterator)]
+        await asyncio.sleep(1)
+        state = stored(data.state_dict())
+    order = [0, 7, 1, 2, 3, 4, 5, 6]  # as the calls end
+    for count in (3, 8):
+        data = make()
+        data.load_state_dict(state)
+        got += await walk(data, count)
+        state = stored(data.state_dict())
+    assert got == order
+
+
+async def test_resuming_an_interleave_makes_no_more_elements_than_were_open() -> None:
+    made: list[int] = []
+
+    async def note(number: int) -> int:
+        made.append(number)
+        return number
+
+    def make() -> Dataset:
+        return from_iterable(range(9)).map(note).interleave(lambda x: [x] * 3, cycle_length=1)
+
+    data = make()
+    assert await walk(data, 2) == [0, 0]
+    resumed = make()
+    resumed.load_state_dict(stored(data.state_dict()))
+    made.clear()
+    assert await walk(resumed, 1) == [0]
+    assert made == [0]
+
+
 async def test_a_position_may_be_taken_before_the_first_element_and_after_the_last() -> None:
     data = from_iterable(range(3))
     fresh = from_iterable(range(3))

@@ -67,3 +67,8 @@ async def test_filling_a_large_buffer_does_not_hold_the_loop(turns: list[None]) 
     assert len([batch async for batch in data]) == 50
     assert shuffling._LONG < 50_000  # so the permutation was drawn in a thread
     assert len(turns) > 40
+
+
+async def test_filling_a_buffer_lets_other_tasks_run(turns: list[None]) -> None:
+    await anext(aiter(from_iterable(range(30_000)).shuffle(20_000, seed=1)))
+    assert len(turns) >= 20

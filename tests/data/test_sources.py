@@ -153,6 +153,18 @@ async def test_an_async_source_that_is_cancelled_from_within_is_an_error_and_no_
         [number async for number in from_iterable(source).prefetch(2)]
 
 
+async def test_reading_an_async_source_that_never_waits_lets_other_tasks_run(
+    turns: list[None],
+) -> None:
+    async def endless() -> AsyncIterator[int]:
+        while True:
+            yield 0
+
+    async with from_iterable(endless).batch(100) as data:
+        await anext(aiter(data))
+        assert len(turns) >= 100
+
+
 async def test_closing_ends_a_source_that_waits_for_ever() -> None:
     closed = []
 
