@@ -449,6 +449,21 @@ async def test_the_hook_says_what_it_saved_and_how_long_its_end_takes(tmp_path: 
     assert hook.saved_step == 3
 
 
+async def test_a_save_that_is_asked_for_at_a_saved_step_writes_nothing(tmp_path: Path) -> None:
+    began: list[int] = []
+
+    class Noting(CheckpointSaverListener):
+        async def before_save(self, session: Any, global_step: int) -> None:
+            began.append(global_step)
+
+    hook = hook_for(tmp_path, save_steps=2, listeners=[Noting()])
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+        for _ in range(2):
+            await sess.run("train")
+        assert await sess.save() == f"{tmp_path}/model.ckpt-2"
+        assert began == [0, 2]
+
+
 async def test_the_last_save_is_written_without_pauses(tmp_path: Path) -> None:
     saver = Saver()
     urgent: list[bool] = []

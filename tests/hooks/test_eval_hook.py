@@ -174,6 +174,19 @@ async def test_hk_eval_2_each_new_checkpoint_of_another_process(
     ]
 
 
+async def test_a_checkpoint_written_during_an_evaluation_is_evaluated_at_once(tmp_path: Path) -> None:
+    saver = CheckpointSaverHook(tmp_path, save_steps=1, saver=Saver())
+    await train_for(1, program(step_secs=0.0), saver)
+    times = []
+    async for _ in evaluate_checkpoints(tmp_path, program(), "test", timeout=0.5):
+        times.append(clock.monotonic())
+        if len(times) == 1:
+            await train_for(
+                2, program(step_secs=0.0), CheckpointSaverHook(tmp_path, save_steps=2, saver=Saver())
+            )
+    assert times == [0, 0]
+
+
 async def test_a_hook_may_be_used_in_one_loop_after_another() -> None:
     hook = EvalHook("test", every_steps=2)
     results = listen(hook)

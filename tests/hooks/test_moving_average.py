@@ -166,6 +166,20 @@ async def test_updates_of_several_steps_and_large_weights_in_a_thread() -> None:
     np.testing.assert_allclose(average.averages["model/w"][0], 4.0, rtol=1e-3)
 
 
+async def test_runs_between_updates_skip_the_hook_but_not_a_subclass_that_overrides_it() -> None:
+    steps: list[int] = []
+
+    class Counting(am.MovingAverageHook):
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            steps.append(run_values.step)
+            await super().after_run(run_context, run_values)
+
+    average, counting = am.MovingAverageHook(every_steps=2), Counting(every_steps=2)
+    await train(function_program(), 4, [average, counting])
+    assert (average.idle_until_step, counting.idle_until_step) == (6, None)
+    assert steps == [1, 2, 3, 4]
+
+
 async def test_the_averages_can_become_the_weights() -> None:
     program, _, (op, _) = function_program()
     average = am.MovingAverageHook(0.5)

@@ -168,7 +168,8 @@ async def test_a_program_that_tells_nothing_is_one_slice(train: Train, tmp_path:
     await train(ProfilerHook(save_steps=1, output_dir=tmp_path), runs=2)
     trace = json.loads((tmp_path / "timeline-2.json").read_text())
     [piece] = [event for event in trace["traceEvents"] if event["ph"] == "X"]
-    assert piece["args"]["name"] == "step 2"
+    assert piece["args"] == {"name": "step 2", "op": "step", "bytes": 0}
+    assert piece["ts"] == 0
 
 
 async def test_the_trace_of_a_graph(tmp_path: Path) -> None:
