@@ -260,10 +260,10 @@ class ModelSummaryHook(SessionRunHook):
 
 
 class _Variable:
-    """A row of the table. The size of an unknown shape is 0."""
+    """A row of the table. A variable of unknown shape counts as 0 bytes."""
 
     def __init__(self, name: str, spec: Any) -> None:
         self.name = name
-        self.shape = list(spec.shape or ())
+        self.shape = "unknown" if spec.shape is None else list(spec.shape)
         self.dtype = np.dtype(getattr(spec.dtype, "numpy", spec.dtype))
-        self.size = self.dtype.itemsize * math.prod(length or 0 for length in self.shape)
+        self.size = 0 if spec.shape is None else self.dtype.itemsize * math.prod(spec.shape)

@@ -181,6 +181,20 @@ async def test_the_model_is_listed_once_at_the_start(caplog: pytest.LogCaptureFi
     assert short.endswith("| kernel | [1000, 3] | float32 | 12,000 |\n| and 2 more | | | |")
 
 
+async def test_a_variable_of_unknown_shape_is_listed_without_a_size(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "asyncmon.hooks.logging_tensor")
+    with g.Graph().as_default() as graph:
+        rows = g.placeholder_with_default(np.zeros((2, 3), np.float32), None)
+        g.Variable(rows, validate_shape=False, name="rows")
+        am.get_or_create_global_step()
+    async with am.MonitoredTrainingSession(program=graph, hooks=[am.ModelSummaryHook()]):
+        pass
+    (text,) = (one for one in caplog.messages if one.startswith("2 variables, 8 bytes"))
+    assert "| rows | unknown | float32 | 0 |" in text
+
+
 async def test_a_recovery_lists_the_model_no_second_time(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "asyncmon.hooks.logging_tensor")
     made = am.programs.FunctionProgram({"weight": 1.0})
