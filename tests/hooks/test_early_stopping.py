@@ -94,6 +94,13 @@ async def test_early_evaluations_do_not_stop() -> None:
     assert (await steps_until_stop([9, 9, 9, 9], stop_if_higher, 1, min_steps=3))[0] == 3
 
 
+async def test_an_evaluation_before_the_first_step_may_stop() -> None:
+    evaluation = EvalHook("test", every_steps=1, concurrent=False, at_start=True)
+    hooks = [evaluation, stop_if_no_decrease(evaluation, "score", 1)]
+    async with MonitoredSession(ChiefSessionCreator(program=scored([NAN])), hooks) as sess:
+        assert sess.should_stop()
+
+
 async def test_thresholds() -> None:
     assert await steps_until_stop([1, 2, 2.5, 9], stop_if_higher, 2) == (
         3,
