@@ -160,7 +160,7 @@ def is_needed(op: Any, fetches: Any) -> bool:
     """Return whether fetches need an operation. False for a fetch that the graph lacks."""
     try:
         wanted = FetchMap(op.graph, fetches).elements
-    except (TypeError, ValueError, KeyError, AttributeError):
+    except (TypeError, ValueError, AttributeError):
         return False
     return op in ancestors([one.op for one in wanted])
 
