@@ -490,6 +490,33 @@ async def test_a_run_that_is_made_at_once_recovers_and_repeats() -> None:
         assert sess.statistics().recoveries == 1
 
 
+async def test_an_error_with_an_op_that_is_no_node_is_passed_on() -> None:
+    class ParseError(Exception):
+        op = "+"
+
+    error = ParseError("x +")
+    hook = Asking(SessionRunArgs("loss"))
+    async with MonitoredSession(ScriptedCreator(ScriptedSession([error])), [hook]) as sess:
+        with pytest.raises(ParseError) as caught:
+            await sess.run("train")
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("fetch", ["train", 7])
+async def test_an_error_of_a_node_of_another_graph_is_passed_on(fetch: Any) -> None:
+    with am.graph.Graph().as_default() as graph:
+        x = am.graph.placeholder(am.graph.float32, name="x")
+
+    async def step() -> Any:
+        async with am.graph.Session(graph=graph) as inner:
+            return await inner.run(x * 2.0)
+
+    hook = Asking(SessionRunArgs("loss"))
+    async with MonitoredSession(ScriptedCreator(ScriptedSession([step])), [hook]) as sess:
+        with pytest.raises(am.errors.InvalidArgumentError, match="x"):
+            await sess.run(fetch)
+
+
 async def test_an_error_of_a_node_names_the_hooks_that_alone_need_it() -> None:
     with am.graph.Graph().as_default() as graph:
         train = am.get_or_create_global_step().assign_add(1)

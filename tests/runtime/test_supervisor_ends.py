@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,27 @@ async def test_a_cancelled_body_closes_in_order(model: Model, tmp_path: Path) ->
     (name,) = (name for name in os.listdir(tmp_path) if name.startswith("events."))
     *_, last = [event async for event in summary_iterator(tmp_path / name)]
     assert last.session_log.status == SessionLog.STOP
+
+
+async def test_a_managed_session_names_a_service_that_ignores_its_cancellation(model: Model) -> None:
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+
+    sv = Supervisor(stop_grace_secs=1)
+
+    async def train() -> None:
+        async with sv.managed_session():
+            sv.coord.create_task(stubborn, name="stubborn")
+            await wait_all_tasks_blocked()
+
+    with pytest.raises(RuntimeError, match="stopped with threads still running: stubborn"):
+        await train()
+    release.set()
+    await wait_all_tasks_blocked()
 
 
 async def test_the_end_of_the_data_in_an_init_fn_is_raised(model: Model) -> None:
