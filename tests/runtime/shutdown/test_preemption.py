@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import signal
 from typing import TYPE_CHECKING, Any
@@ -180,6 +181,21 @@ async def test_a_hook_that_hangs_at_the_end_leaves_the_saver_its_time(
     assert saves.began == pytest.approx(20 - 4 * 0.8 - 4.5)
     assert saves.saved == 0
     assert "HangsAt.end was cancelled" in caplog.text
+
+
+async def test_an_end_that_ignores_its_deadline_costs_no_other_hook_its_save() -> None:
+    class Stubborn(SessionRunHook):
+        async def end(self, session: Any) -> None:
+            while now() < 60:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60 - now())
+
+    saves = Saves()
+    async with counting(Stubborn(), saves) as sess:
+        terminate(5)
+        await sess.run("train")
+        await sess.coord.wait_for_stop()
+    assert (saves.began, saves.saved) == (60, 1)
 
 
 async def test_a_save_that_takes_too_long_is_an_error() -> None:
