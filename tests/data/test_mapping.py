@@ -82,6 +82,21 @@ async def test_a_plain_function_runs_in_threads() -> None:
     assert {x.split(".")[0] for x in names} == {"map(test_a_plain_function_runs_in_threads"}
 
 
+async def test_elements_of_a_fast_function_share_calls_of_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    call_soon, returns = loop.call_soon_threadsafe, list[None]()
+
+    def count(*args: Any, **kwargs: Any) -> asyncio.Handle:
+        returns.append(None)
+        return call_soon(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", count)
+    await anext(aiter(from_iterable(range(1024)).map(abs).batch(1024)))
+    assert 0 < len(returns) < 100
+
+
 async def test_a_function_may_return_an_awaitable_for_some_elements() -> None:
     def double(number: int) -> Any:
         return wait(2 * number) if number % 10 == 9 else 2 * number
