@@ -77,6 +77,17 @@ async def test_a_save_leaves_the_tensors_in_the_child(tmp_path: Path) -> None:
     assert handle.nbytes == sizes.pop()
 
 
+async def test_a_hooks_save_between_two_steps_leaves_them_there_too(tmp_path: Path) -> None:
+    step, w = variables()
+    train = graph.group(step.assign_add(1), w.assign_add(graph.ones([SIZE])))
+    async with am.MonitoredTrainingSession("local", checkpoint_dir=tmp_path) as sess:
+        received = Received(sess.raw_session())
+        await sess.run(train)
+        path = await sess.save()
+        assert received.nbytes == 0
+    np.testing.assert_array_equal((await contents(path))["w"], np.arange(1, SIZE + 1, dtype=np.float32))
+
+
 async def test_stateful_objects_travel_with_what_the_child_writes(tmp_path: Path) -> None:
     class Position:
         def __init__(self) -> None:
