@@ -13,7 +13,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 WORKERS = 3
-KILLS = {300: ("worker", 2), 600: ("ps", 1)}
+KILLS = {400: ("worker", 2), 800: ("ps", 1)}
 """The steps at which the parent kills a task with SIGKILL, and starts it again."""
 
 

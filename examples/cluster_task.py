@@ -13,7 +13,7 @@ import numpy as np
 import asyncmon as am
 from asyncmon import graph as g
 
-LAST_STEP = 900
+LAST_STEP = 1800
 
 
 def report(**values: Any) -> None:
@@ -58,7 +58,7 @@ async def work(cluster: Any, task: int, directory: Path) -> None:
             logits = g.layers.dense(g.layers.dense(x, 64, activation=g.nn.relu), 10)
             loss = g.reduce_mean(g.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
             accuracy = g.reduce_mean(g.cast(g.equal(g.argmax(logits, 1), y), g.float32))
-            train = g.train.AdamOptimizer(4e-3).minimize(loss, am.get_or_create_global_step())
+            train = g.train.AdamOptimizer(2e-3).minimize(loss, am.get_or_create_global_step())
         last = am.FinalOpsHook(accuracy, {x: images[:350], y: labels[:350]})
         hooks = [am.StopAtStepHook(last_step=LAST_STEP), Report(task, loss), last]
         async with am.MonitoredTrainingSession(

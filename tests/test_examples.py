@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests import forked
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def start(directory: Path, name: str, *arguments: str) -> forked.Process:
-    return forked.Process(
-        EXAMPLES / name, *arguments, cwd=directory, options=("-W", "error", "-u"), merged=True
-    )
+def command(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-u", str(EXAMPLES / name), *arguments]
 
 
 def run(directory: Path, name: str, *arguments: str) -> str:
-    process = start(directory, name, *arguments)
-    out, _ = process.communicate()
-    assert process.returncode == 0, out
-    return out
+    done = subprocess.run(
+        command(name, *arguments),
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def curve(directory: Path, tag: str) -> dict[int, float]:
@@ -66,7 +66,11 @@ def test_digits_killed_in_the_middle_lose_only_what_came_after_the_last_checkpoi
     """SIGKILL, twice, once a checkpoint of the middle has been announced; then to the end."""
     saved = 0
     for _ in range(2):
-        with start(tmp_path, "train_digits.py", "--steps", "1000000") as process:
+        with subprocess.Popen(
+            command("train_digits.py", "--steps", "1000000"),
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
             for line in process.stdout:
                 if found := re.match(r"resumed from step (\d+)", line):
                     assert int(found[1]) >= saved
