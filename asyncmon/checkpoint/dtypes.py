@@ -90,8 +90,6 @@ def byte_chunks(array: Array, size: int) -> Iterator[NDArray[np.uint8]]:
     A contiguous little-endian array is not copied. Others are copied one chunk at a time.
     """
     dtype = array.dtype.newbyteorder("<")
-    if array.size == 0:
-        return
     if array.dtype == dtype and array.flags.c_contiguous:
         flat = array.reshape(-1).view(np.uint8)
         for start in range(0, flat.nbytes, size):
