@@ -230,6 +230,16 @@ def field(number: int, value: int | bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
+def shape_of(*dimensions: int) -> bytes:
+    """Return the field that has the shape of an entry."""
+    return field(2, b"".join(field(2, field(1, length)) for length in dimensions))
+
+
+def checksum_of(data: bytes) -> bytes:
+    """Return the field that has the checksum of an entry."""
+    return varint(6 << 3 | 5) + struct.pack("<I", masked(google_crc32c.value(data)))
+
+
 def table_of(entries: dict[bytes, bytes]) -> bytes:
     """Return a table of one block, whose keys and values are shorter than 128 bytes."""
 
@@ -255,20 +265,42 @@ async def test_a_slice_is_found_wherever_it_begins(tmp_path: Path, start: int, o
     """Its key has the start in as few bytes as take its bits and the sign, 7 in each."""
     data = np.array([2.5], np.float32).tobytes()
     (tmp_path / "m.data-00000-of-00001").write_bytes(data)
-    shape = field(2, field(2, field(1, start + 1)))
     part = field(1, field(1, start) + field(2, 1))
-    checksum = varint(6 << 3 | 5) + struct.pack("<I", masked(google_crc32c.value(data)))
     entries = {
         b"": field(1, 1),
-        b"\0v\0\1\1\1" + ordered + b"\x81": field(1, 1) + field(2, field(2, field(1, 1)))
-        + field(5, 4) + checksum,
-        b"v": field(1, 1) + shape + field(7, part),
+        b"\0v\0\1\1\1" + ordered + b"\x81": field(1, 1) + shape_of(1) + field(5, 4)
+        + checksum_of(data),
+        b"v": field(1, 1) + shape_of(start + 1) + field(7, part),
     }  # fmt: skip
     (tmp_path / "m.index").write_bytes(table_of(entries))
     found = (await read(tmp_path / "m"))["v"]
     assert found.shape == (start + 1,)
     assert found[start] == 2.5
     assert not found[:start].any()
+
+
+@pytest.mark.asyncio
+async def test_a_slice_of_a_whole_dimension_is_found(tmp_path: Path) -> None:
+    """Its extent is an empty message; its key has the length -1."""
+    rows = np.array([[1.5, 2.5]], np.float32), np.array([[3.5, 4.5]], np.float32)
+    (tmp_path / "m.data-00000-of-00001").write_bytes(b"".join(row.tobytes() for row in rows))
+    entries = {b"": field(1, 1)}
+    parts = b""
+    for at, row in enumerate(rows):
+        parts += field(7, field(1, field(1, at) + field(2, 1)) + field(1, b""))
+        entries[b"\0v\0\1\1\2" + bytes([0x80 + at]) + b"\x81" + b"\x80\x7f"] = (
+            field(1, 1) + shape_of(1, 2) + field(4, 8 * at) + field(5, 8) + checksum_of(row.tobytes())
+        )
+    entries[b"v"] = field(1, 1) + shape_of(2, 2) + parts
+    (tmp_path / "m.index").write_bytes(table_of(entries))
+    assert (await read(tmp_path / "m"))["v"].tolist() == [[1.5, 2.5], [3.5, 4.5]]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", ["dtypes.ckpt", "partitioned.ckpt"])
+async def test_arrays_of_numbers_are_read_only(name: str) -> None:
+    for key, array in (await read(DATA / name)).items():
+        assert not array.flags.writeable or array.dtype == object, key
 
 
 @pytest.mark.asyncio
