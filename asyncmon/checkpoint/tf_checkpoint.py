@@ -60,8 +60,8 @@ class Bundle(NamedTuple):
 def read_bundle(index: bytes) -> Bundle:
     """Return the entries of an ``.index`` file. Raises ValueError for a damaged one."""
     table = read_table(index)
-    shards, big_endian = 1, False
-    for number, value in _fields(table.pop(b"")) if b"" in table else ():
+    shards, big_endian = 0, False
+    for number, value in _fields(table.pop(b"", b"")):
         if number == 1:
             shards = _number(value)
         elif number == 2:

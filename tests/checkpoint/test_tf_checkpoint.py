@@ -297,6 +297,14 @@ async def test_a_slice_of_a_whole_dimension_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
+async def test_an_index_without_a_header_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "m.data-00000-of-00001").write_bytes(b"")
+    (tmp_path / "m.index").write_bytes(table_of({b"v": field(1, 1) + shape_of(0)}))
+    with pytest.raises(DataLossError, match="it says it has 0 shards"):
+        await read(tmp_path / "m")
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("name", ["dtypes.ckpt", "partitioned.ckpt"])
 async def test_arrays_of_numbers_are_read_only(name: str) -> None:
     for key, array in (await read(DATA / name)).items():
