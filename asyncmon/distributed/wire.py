@@ -363,11 +363,9 @@ class Decoder:
             raise ValueError(f"an object of module {module!r}")
         kind: Any = getattr(importlib.import_module(module), name)
         fields = _fields(kind)
-        if fields is None or len(fields) != len(parts):
-            raise ValueError(f"{name!r} of {module!r} with {len(parts)} fields")
-        return (
-            kind(*parts) if issubclass(kind, tuple) else kind(**dict(zip(fields, parts, strict=True)))
-        )
+        if fields is None:
+            raise ValueError(f"{name!r} of {module!r}, which is not sent by its fields")
+        return kind(**dict(zip(fields, parts, strict=True)))
 
 
 _READ: dict[Any, Callable[..., Any]] = {

@@ -160,6 +160,18 @@ def test_a_header_above_the_limit_is_an_invalid_argument(
         unframe(b"".join(frame(Message(bytes(1001), buffers))))
 
 
+@pytest.mark.parametrize(
+    "value", [graph.IndexedSlicesValue(1, 2, None), graph.random_uniform_initializer(0.0, 1.0)]
+)
+def test_an_object_with_another_number_of_fields_is_an_invalid_argument(value: Any) -> None:
+    """Also where the last one has a default."""
+    data = msgpack.decode(encode(value).header)
+    assert repr(decode(Message(msgpack.encode(data)))) == repr(value)
+    for wrong in (data[:-1], [*data, None]):
+        with pytest.raises(errors.InvalidArgumentError):
+            decode(Message(msgpack.encode(wrong)))
+
+
 @pytest.mark.parametrize("value", WRONG[13:17])
 def test_values_that_cannot_be_are_an_invalid_argument(value: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError):
