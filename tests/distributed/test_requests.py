@@ -16,6 +16,7 @@ from msgspec import msgpack
 
 from asyncmon import errors, graph
 from asyncmon.distributed import wire
+from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.wire import Decoder, Encoder, Message, decode, encode, frame, unframe
 from tests.distributed.in_process import InProcessChannel, InProcessCluster, remote_session
 
@@ -170,6 +171,14 @@ def test_an_object_with_another_number_of_fields_is_an_invalid_argument(value: A
     for wrong in (data[:-1], [*data, None]):
         with pytest.raises(errors.InvalidArgumentError):
             decode(Message(msgpack.encode(wrong)))
+
+
+@pytest.mark.parametrize("kind", ["NopeError", "OK", "__class__"])
+def test_an_error_of_an_unknown_class_is_an_internal_error(kind: str) -> None:
+    data = {**error_data(ValueError("bad")), "type": kind}
+    found = error_of(data, graph.Graph())
+    assert type(found) is errors.InternalError
+    assert str(found) == f"An error of the unknown class {kind!r} was sent: bad"
 
 
 @pytest.mark.parametrize("value", WRONG[13:17])
