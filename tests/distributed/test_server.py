@@ -211,6 +211,28 @@ async def test_without_a_token_it_listens_on_this_machine_and_says_so(
     assert record.levelno == level
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("host", "token", "is_local"),
+    [
+        ("localhost", None, True),
+        ("localhost", "secret", True),
+        ("worker1.example", None, True),
+        ("worker1.example", "secret", False),
+    ],
+)
+async def test_only_a_server_with_a_token_and_a_name_on_the_network_listens_there(
+    host: str, token: str | None, is_local: bool
+) -> None:
+    async with Server({"a": [f"{host}:0"]}, config=rpc_config(token=token)) as server:
+        port = int(server.target.rpartition(":")[2])
+        if is_local:
+            with pytest.raises(OSError, match=r"refused|timed out"):
+                socket.create_connection(("127.0.0.2", port), timeout=2.0).close()
+        else:
+            socket.create_connection(("127.0.0.2", port), timeout=2.0).close()
+
+
 # --- what its sessions share ----------------------------------------------------------------------
 @pytest.mark.asyncio
 async def test_a_session_at_a_worker_of_another_process_trains_with_the_cluster() -> None:
