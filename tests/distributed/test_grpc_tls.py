@@ -109,8 +109,15 @@ async def test_the_secret_of_this_user_is_not_sent_to_a_server_with_a_certificat
 
 @pytest.mark.asyncio
 async def test_certificates_that_are_not_whole(certificates: Path) -> None:
-    with pytest.raises(ValueError, match=r"needs rpc_options.certificate and rpc_options.private_key"):
-        Server.create_local_server(config(certificates, authority="authority"))
+    pair = {"certificate": "server.pem", "private_key": "server.key"}
+    for client in (
+        config(certificates, authority="authority"),
+        *(rpc_config(**{option: str(certificates / name)}) for option, name in pair.items()),
+    ):
+        with pytest.raises(
+            ValueError, match=r"needs rpc_options.certificate and rpc_options.private_key"
+        ):
+            Server.create_local_server(client)
     with pytest.raises(FileNotFoundError):
         Server.create_local_server(config(certificates, "nobody"))
     async with Server.create_local_server() as server:
