@@ -11,7 +11,7 @@ import pytest
 import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed.graph_codec import graph_data
-from asyncmon.distributed.wire import Encoder
+from asyncmon.distributed.wire import Decoder, Encoder, Message
 from asyncmon.system import clock
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import (
@@ -113,6 +113,19 @@ async def test_functions_stay_with_the_client(channel: InProcessChannel) -> None
         assert await sess.run([a, b, chosen]) == [6.0, 7.0, 14.0]
         assert await sess.run([i, total]) == [3, 27.0]
     assert len(called) == 5
+
+
+@pytest.mark.asyncio
+async def test_functions_of_one_run_are_called_together(channel: InProcessChannel) -> None:
+    both = asyncio.Barrier(2)
+
+    async def met(a: Any) -> Any:
+        await both.wait()
+        return a
+
+    x, y = (graph.py_func(met, [graph.constant(value)], graph.float32) for value in (1.0, 2.0))
+    async with remote_session(channel) as sess, asyncio.timeout(30):
+        assert await sess.run([x, y]) == [1.0, 2.0]
 
 
 @pytest.mark.asyncio
@@ -249,6 +262,44 @@ async def test_a_run_whose_client_is_gone_is_dropped_after_the_lease() -> None:
     await lost.close()
     await sess.close()
     await cluster.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_a_result_whose_response_was_lost_is_kept_beyond_the_lease() -> None:
+    channel = InProcessChannel(own_state_service(lease_secs=5.0))
+    queue = graph.FIFOQueue(5, [graph.float32], [()])
+    first, enqueue, size = queue.dequeue(), queue.enqueue([7.0]), queue.size()
+    async with remote_session(channel) as sess:
+        assert await sess.run(size) == 0
+        waiting = asyncio.create_task(sess.run(first))
+        await wait_all_tasks_blocked()
+        request = Message(channel.requests[-1])
+        await sess.run(enqueue)
+        assert await waiting == 7.0
+        await asyncio.sleep(6)
+        assert "error" not in Decoder(await channel.call(request, 10.0)).content
+        await asyncio.sleep(6)
+        assert "error" not in Decoder(await channel.call(request, 10.0)).content
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_that_is_cancelled_before_it_begins_is_released(
+    channel: InProcessChannel,
+) -> None:
+    v = graph.get_variable("v", initializer=1.0)
+    async with remote_session(channel) as sess:
+        await sess.run(v.initializer)
+        (await sess.snapshot()).release()
+        request = Decoder(Message(channel.requests[-1])).content
+        assert request["job"] == "snapshot"
+        request["sequence"] += 1
+        start, cancel = (Encoder().plain({**request, "do": do}) for do in ("start", "cancel"))
+        started, _ = await asyncio.gather(channel.call(start, 10.0), channel.call(cancel, 10.0))
+        assert Decoder(started).content["error"]["message"] == "The run was cancelled."
+        (served,) = channel.service._sessions.values()
+        store: Any = served.backend
+        assert not store.store.has_pins
 
 
 @pytest.mark.asyncio
