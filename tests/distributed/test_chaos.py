@@ -223,6 +223,18 @@ async def test_a_step_half_done_before_a_restore_is_not_completed_after_it() -> 
 
 
 @pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_a_step_that_does_not_come_is_given_up_before_the_lease_ends() -> None:
+    barrier = UpdateBarrier(lease_secs=5.0)
+    await barrier.hold("chief")
+    await barrier.allow("chief", {"worker": 7}, "/job:ps/task:1", 60.0)
+    assert barrier.release("chief"), "updates were blocked until now"
+    with pytest.raises(errors.AbortedError, match="Step 7"):
+        async with barrier.update(["worker", 7, {}]):
+            pass
+
+
+@pytest.mark.asyncio
 async def test_a_restore_does_not_wait_for_a_snapshot_whose_release_was_lost() -> None:
     barrier = UpdateBarrier(lease_secs=60.0)
     await barrier.hold("snapshot")
