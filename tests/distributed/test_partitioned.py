@@ -226,12 +226,18 @@ async def test_errors_name_what_cannot_be_placed(start: Start) -> None:
         a = graph.get_variable("a", initializer=1.0)
     with graph.device("/job:ps/task:1"):
         b = graph.get_variable("b", initializer=1.0)
+    with graph.device("/job:ps/task:8"):
+        one = graph.constant(1.0, name="one")
     both = graph.cond(graph.constant(True), lambda: a.assign(1.0), lambda: b.assign(1.0))
     async with cluster.session("worker", 0) as sess:
         with pytest.raises(
             errors.InvalidArgumentError, match="Cannot assign a device for operation 'v'"
         ):
             await sess.run(v.initializer)
+        with pytest.raises(
+            errors.InvalidArgumentError, match="Cannot assign a device for operation 'one'"
+        ):
+            await sess.run(a.assign(one))
         with pytest.raises(errors.InvalidArgumentError, match="on several devices"):
             await sess.run(both)
 
