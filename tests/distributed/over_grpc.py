@@ -75,7 +75,9 @@ class ServerProcess:
             *program, "server", "--cluster", cluster, *self._options, env=self._env
         )
         line = await asyncio.to_thread(self.process.stdout.readline)
-        assert line.strip() == self.target, (line, await self.errors())
+        if line.strip() != self.target:
+            self.process.kill()
+            raise AssertionError((line, self.target, await self.errors()))
 
     def signal(self, number: int) -> None:
         """Send a signal."""

@@ -13,7 +13,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon import errors, graph
-from tests.distributed.over_grpc import Proxy, ServerProcess, rpc_config
+from tests.distributed.over_grpc import Proxy, ServerProcess, free_port, rpc_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,6 +152,15 @@ async def test_the_command_ends_at_a_signal(number: int, tmp_path: Path) -> None
         with pytest.raises(errors.UnavailableError):
             await sess.run(v)
         await sess.close()
+
+
+@pytest.mark.asyncio
+async def test_the_command_listens_at_the_port_of_its_option() -> None:
+    port = free_port()
+    server = ServerProcess(free_port(), "--port", str(port))
+    server.target = f"grpc://localhost:{port}"
+    async with server, graph.Session(server.target, config=rpc_config()) as sess:
+        assert await sess.run(graph.constant(1.0) + 1.0) == 2.0
 
 
 @pytest.mark.asyncio
