@@ -317,6 +317,37 @@ async def test_a_snapshot_waits_for_a_step_that_a_later_one_has_overtaken(start:
 
 
 @pytest.mark.asyncio
+async def test_a_snapshot_that_fails_at_a_lost_server_ends_after_the_others_are_released(
+    start: Start,
+) -> None:
+    cluster = start(CLUSTER)
+    one_on_each_server(0.0)
+    async with cluster.session("worker", 0) as sess:
+        await sess.run(graph.global_variables_initializer())
+        lost, late = (cluster.channels[f"/job:ps/task:{task}"][-1] for task in range(2))
+        carry, deliver, arrives = lost.call, late.call, asyncio.Event()
+
+        async def cut(request: Message, timeout: float) -> Message:
+            if Decoder(request).content["do"] == "release":
+                raise errors.UnavailableError("The connection broke.")
+            return await carry(request, timeout)
+
+        async def delayed(request: Message, timeout: float) -> Message:
+            if Decoder(request).content["do"] == "release":
+                await arrives.wait()
+            return await deliver(request, timeout)
+
+        lost.call, late.call = cut, delayed  # type: ignore[method-assign]  # the network's faults
+        ordered = asyncio.ensure_future(sess.snapshot())
+        await wait_all_tasks_blocked()
+        assert not ordered.done()
+        arrives.set()
+        with pytest.raises(errors.UnavailableError, match="The connection broke"):
+            await ordered
+        lost.call, late.call = carry, deliver  # type: ignore[method-assign]
+
+
+@pytest.mark.asyncio
 async def test_a_snapshot_has_each_step_on_all_servers_or_on_none(start: Start) -> None:
     cluster = start(CLUSTER)
     with graph.device("/job:ps/task:0"):
