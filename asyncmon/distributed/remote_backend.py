@@ -362,7 +362,7 @@ class RemoteBackend:
 
     async def _cancel(self, sequence: int) -> None:
         """Notify the server, in bounded time and shielded from cancellation."""
-        if not self._session or self.closed:
+        if self.closed:
             return
         request = Encoder().plain({"do": "cancel", "sequence": sequence, **self._session})
         with contextlib.suppress(OpError):

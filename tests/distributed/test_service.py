@@ -416,3 +416,18 @@ async def test_much_work_of_a_request_is_done_in_threads(
         assert in_threads == 5
         assert await sess.run(y) == 1001.0
         assert in_threads == 5  # it has a plan
+
+
+@pytest.mark.asyncio
+async def test_a_run_that_is_cancelled_while_its_session_closes_sends_no_request(
+    channel: InProcessChannel,
+) -> None:
+    queue = graph.FIFOQueue(5, [graph.float32], [()])
+    sess = remote_session(channel)
+    waiting = asyncio.create_task(sess.run(queue.dequeue()))
+    await wait_all_tasks_blocked()
+    closing = asyncio.create_task(sess.close())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting, closing])
+    assert "cancel" not in [Decoder(Message(sent)).content["do"] for sent in channel.requests]
