@@ -34,5 +34,7 @@ REASONS = {
     "8 clients": "As for one; the server's process has one core.",
     "scalar, one server": "A bare call of gRPC for Python takes two thirds of it; TensorFlow's is C++.",
     "points of another process's file": "They are read from the file and decoded, at each turn.",
-    "n sessions in a loop": "Two timers of each session are called meanwhile, 50 µs a call.",
+    "n sessions in a loop": "5,000 sessions made 15,000 calls of timers a second, of 50 µs, which is "
+    "all of the core. With as many calls as 1,000 make, as the row is now, a step of one takes 28 µs, "
+    "and 19 beside 1,000.",
 }
