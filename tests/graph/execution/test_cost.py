@@ -12,6 +12,7 @@ import pytest
 
 from asyncmon import graph as tf
 from asyncmon.graph.execution.cost import CostModel
+from asyncmon.session_config import SessionConfig
 
 LIMIT = 0.001
 
@@ -59,11 +60,11 @@ def test_few_elements_do_not_matter() -> None:
 async def test_a_batch_that_is_much_larger_than_those_before_goes_to_a_worker() -> None:
     x = tf.placeholder(tf.float32, [None, 100])
     fetches = [tf.py_func(lambda: threading.current_thread().name, [], tf.string), tf.reduce_sum(x)]
-    async with tf.Session() as sess:
+    async with tf.Session(config=SessionConfig(inline_ms=1000)) as sess:  # on a busy machine, too
         for _ in range(5):
             name, _ = await sess.run(fetches, {x: np.ones((10, 100), np.float32)})
             assert b"asyncmon-session" not in name
-        sess._plans.popitem()[1].cost.average = 1e-4  # as on a machine that is not too fast
+        sess._plans.popitem()[1].cost.average = 0.1  # as on a machine that is not too fast
         name, total = await sess.run(fetches, {x: np.ones((1000, 100), np.float32)})
     assert b"asyncmon-session" in name
     assert total == 100_000
