@@ -46,7 +46,8 @@ class FileWriterCache:
         writers = cls._loops.get().setdefault(asyncio.get_running_loop(), {})
         path = os.path.realpath(logdir)
         if path not in writers or writers[path].closed:
-            writers[path] = writer_of_hook(logdir)
+            writers[path] = FileWriter(logdir)
+            writers[path]._raises = False  # a full disk does not end the training of a hook
         return writers[path]
 
     @classmethod

@@ -55,6 +55,19 @@ async def test_fw_8_get_gives_the_same_writer(
     await FileWriterCache.clear()
 
 
+async def test_what_was_cleared_is_on_the_disk_while_a_session_goes_on(
+    tmp_path: Path, events: Callable[[], list[Event]]
+) -> None:
+    hook = SharedWriter(tmp_path / "logs", None)
+    hook.start(0)
+    FileWriterCache.get(tmp_path / "logs").add_scalar("loss", 1.0, 1)
+    await FileWriterCache.clear()
+    assert [value.tag for event in events() if event.summary for value in event.summary.value] == [
+        "loss"
+    ]
+    await hook.close()
+
+
 async def test_clear_closes_all(tmp_path: Path) -> None:
     writers = [FileWriterCache.get(tmp_path / name) for name in "ab"]
     assert writers[0] is not writers[1]
