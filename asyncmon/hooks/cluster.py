@@ -20,7 +20,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.program import global_step_fetch, step_fetch
 from asyncmon.runtime.protocols import ClusterRun, SessionMembers
-from asyncmon.runtime.shutdown.stop_control import SIGNAL_REASONS
+from asyncmon.runtime.stop.control import SIGNAL_REASONS
 from asyncmon.system.clock import random_bytes
 from asyncmon.system.members import members_of
 

@@ -34,8 +34,8 @@ from asyncmon.runtime import (
     SessionRunValues,
     current_program,
 )
-from asyncmon.runtime.shutdown.call_scope import CallScope
-from asyncmon.runtime.shutdown.stop_control import EvaluationEndedError
+from asyncmon.runtime.stop.control import EvaluationEndedError
+from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 from asyncmon.system.functions import settled
 from asyncmon.system.snapshot import Snapshot

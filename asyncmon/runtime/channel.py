@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
-from asyncmon.runtime.shutdown.stop_event import StopEvent
+from asyncmon.runtime.stop.stop import StopEvent
 from asyncmon.system.fair_lock import FairLock
 
 T = TypeVar("T")

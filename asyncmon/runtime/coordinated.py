@@ -11,7 +11,7 @@ from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.protocols import close_raw, step_of
 from asyncmon.runtime.run_lock import RunLock
-from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
+from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 

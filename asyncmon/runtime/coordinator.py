@@ -18,9 +18,9 @@ from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, SessionMembers, TaskMembers
 from asyncmon.runtime.samples import Samples
-from asyncmon.runtime.shutdown.stop_control import StopControl
-from asyncmon.runtime.shutdown.stop_event import StopEvent
 from asyncmon.runtime.step_boundary import StepBoundary
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.stop import StopEvent
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 from asyncmon.summary.logged import Log

@@ -8,9 +8,9 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime.recoverable import Recoverable
-from asyncmon.runtime.shutdown.call_scope import CallScope
-from asyncmon.runtime.shutdown.outcome import is_end_of_data
-from asyncmon.runtime.shutdown.stop_control import StopControl
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.interrupt import CallScope
+from asyncmon.runtime.stop.outcome import is_end_of_data
 
 T = TypeVar("T")
 

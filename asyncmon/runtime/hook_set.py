@@ -16,8 +16,8 @@ from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.hook import HookMembers, hook_name, in_order, overrides
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, step_of
-from asyncmon.runtime.shutdown.deadline import Stage
-from asyncmon.runtime.shutdown.stop_control import StopControl
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.deadline import Stage
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.summary.logged import checked_config, logged_values
 from asyncmon.system import clock

@@ -15,8 +15,8 @@ from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunV
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
 from asyncmon.runtime.protocols import ProgramMembers, Run, SessionMembers
-from asyncmon.runtime.shutdown.call_scope import inside_run
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
+from asyncmon.runtime.stop.interrupt import inside_run
 from asyncmon.system.error_text import add_note
 from asyncmon.system.members import members_of
 

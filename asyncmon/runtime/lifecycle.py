@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime import run_names
+from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.data_iterator import ResumableSource
@@ -34,12 +35,11 @@ from asyncmon.runtime.session_statistics import (
     task_statistics,
     timer_statistics,
 )
-from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
-from asyncmon.runtime.shutdown.closing import Closing
-from asyncmon.runtime.shutdown.deadline import process_shutdown
-from asyncmon.runtime.shutdown.outcome import Outcome, is_clean, is_exit
-from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.deadline import process_shutdown
+from asyncmon.runtime.stop.interrupt import CallScope, Kind
+from asyncmon.runtime.stop.outcome import Outcome, is_clean, is_exit
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import calling_line, where_it_waits

@@ -13,8 +13,8 @@ from asyncmon.runtime.coordinated import Coordinated, log_failed_close
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
-from asyncmon.runtime.shutdown.call_scope import CallScope, Kind
-from asyncmon.runtime.shutdown.stop_control import StopControl
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import add_note, text_of
 

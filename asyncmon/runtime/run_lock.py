@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from asyncmon.runtime.shutdown.call_scope import CallScope, CallScopes, inside_run
+from asyncmon.runtime.stop.interrupt import CallScope, CallScopes, inside_run
 from asyncmon.system.fair_lock import FairLock
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from weakref import ref
 
 from asyncmon.runtime.observation import current_observers
-from asyncmon.runtime.shutdown.call_scope import inside_run
+from asyncmon.runtime.stop.interrupt import inside_run
 
 _open: dict[ref[Any], str] = {}  # the names, by the sessions' observers
 _numbers = itertools.count(1)

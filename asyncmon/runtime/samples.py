@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from asyncmon.runtime.shutdown.call_scope import RUNS, CallScopes
-from asyncmon.runtime.shutdown.stop_event import SessionClosedError, StopEvent
+from asyncmon.runtime.stop.interrupt import RUNS, CallScopes
+from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.error_text import add_note
 
 _MOST_FAILURES = 2

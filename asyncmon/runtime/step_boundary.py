@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from asyncmon.runtime.protocols import Session
-from asyncmon.runtime.shutdown.call_scope import inside_run
+from asyncmon.runtime.stop.interrupt import inside_run
 
 T = TypeVar("T")
 

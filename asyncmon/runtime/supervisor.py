@@ -19,8 +19,8 @@ from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, 
 from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.shutdown.call_scope import CallScope, CallScopes
-from asyncmon.runtime.shutdown.deadline import SessionShutdown, process_shutdown
+from asyncmon.runtime.stop.deadline import SessionShutdown, process_shutdown
+from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.clock import monotonic

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
-from asyncmon.runtime.shutdown.stop_event import SessionClosedError, StopEvent
+from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, is_unrequested
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import add_note, phrase, where_it_waits

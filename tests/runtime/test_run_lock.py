@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon.runtime import MonitoredSession, SessionRunHook
 from asyncmon.runtime.run_lock import RunLock
-from asyncmon.runtime.shutdown.call_scope import CallScopes
+from asyncmon.runtime.stop.interrupt import CallScopes
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
 
 if TYPE_CHECKING:

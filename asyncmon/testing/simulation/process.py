@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import Any
 
 from asyncmon.graph.core.graph import Graph
-from asyncmon.runtime.shutdown.deadline import ProcessShutdown, process_shutdown
+from asyncmon.runtime.stop.deadline import ProcessShutdown, process_shutdown
 from asyncmon.system.process import SimulatedProcess, simulated
 from asyncmon.system.signals import SignalHandlers
 from asyncmon.testing.simulation.loop import SimulationLoop

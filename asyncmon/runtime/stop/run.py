@@ -18,7 +18,7 @@ from numbers import Real
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 from asyncmon.errors import CancelledError
-from asyncmon.runtime.shutdown.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
+from asyncmon.runtime.stop.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
 from asyncmon.system import clock
 from asyncmon.system.cancellation import running_loop
 from asyncmon.system.signals import SIGNALS, is_default

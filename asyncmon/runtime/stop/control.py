@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.runtime.error_log import ErrorLog
-from asyncmon.runtime.shutdown.call_scope import RUNS, CallScope, CallScopes, inside_run
-from asyncmon.runtime.shutdown.deadline import SessionShutdown, Stage
-from asyncmon.runtime.shutdown.stop_event import SessionClosedError, StopEvent
+from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
+from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, inside_run
+from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
 from asyncmon.system.signals import SIGNALS
 

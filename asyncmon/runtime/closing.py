@@ -13,16 +13,16 @@ from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
-from asyncmon.runtime.shutdown.call_scope import RUNS
-from asyncmon.runtime.shutdown.deadline import Stage
-from asyncmon.runtime.shutdown.outcome import (
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.deadline import Stage
+from asyncmon.runtime.stop.interrupt import RUNS
+from asyncmon.runtime.stop.outcome import (
     Outcome,
     decide_outcome,
     is_clean,
     is_end_of_data,
     with_failure,
 )
-from asyncmon.runtime.shutdown.stop_control import StopControl
 from asyncmon.system.error_text import phrase
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 

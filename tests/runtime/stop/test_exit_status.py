@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncmon.checkpoint import latest_checkpoint, load_checkpoint
-from tests.runtime.shutdown.conftest import running, stopped
+from tests.runtime.stop.conftest import running, stopped
 
 
 def saved(directory: Path) -> tuple[int, float]:

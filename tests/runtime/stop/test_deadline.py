@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from asyncmon.runtime import MonitoredSession
-from asyncmon.runtime.shutdown.deadline import ProcessShutdown, SessionShutdown, Stage, process_shutdown
+from asyncmon.runtime.stop.deadline import ProcessShutdown, SessionShutdown, Stage, process_shutdown
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating.md"

@@ -13,7 +13,7 @@ import pytest
 from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
-from asyncmon.runtime.shutdown.deadline import SessionShutdown, Stage
+from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import asyncmon as am
 if TYPE_CHECKING:
     from pathlib import Path
 
-from tests.runtime.shutdown.conftest import running, stopped
+from tests.runtime.stop.conftest import running, stopped
 
 # -- without a signal
 

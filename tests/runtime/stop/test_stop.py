@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import Coordinator
-from asyncmon.runtime.shutdown.stop_event import StopEvent
+from asyncmon.runtime.stop.stop import StopEvent
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
