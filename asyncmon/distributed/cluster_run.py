@@ -20,9 +20,11 @@ from typing import Any
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
 from asyncmon.graph import DeviceSpec
+from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system import clock
 
 Step = Callable[[], int | None]
+_Stop = dict[str, Any]  # as Stop.to_wire() makes it
 
 _LEASE_SECS = 5.0
 """Seconds after which a member that does not poll is not waited for. Its next request adds it again."""
@@ -49,7 +51,7 @@ class _Member:
 @dataclass(slots=True)
 class _Run:
     """Attributes:
-    stop: the reason of the stop request, and the step at which it was made.
+    stop: the stop as it was sent, and the step at which it was requested.
     later: a stop at a step that is ahead of the restored one.
     restores: the number of times that the variables were set back.
     rollback: the steps before and after the last time.
@@ -61,9 +63,9 @@ class _Run:
 
     number: str
     members: dict[str, _Member] = field(default_factory=dict)
-    stop: str | None = None
+    stop: _Stop | None = None
     stop_step: int | None = None
-    later: tuple[int, str] | None = None
+    later: tuple[int, _Stop] | None = None
     restores: int = 0
     rollback: tuple[int, int] | None = None
     left: set[str] = field(default_factory=set)
@@ -83,7 +85,7 @@ class RunRecord:
         self.cluster: ClusterSpec | None = None
         """The cluster of the server: which tasks may take part. None: any."""
         self._run: _Run | None = None
-        self._stopped: dict[str, str] = {}
+        self._stopped: dict[str, _Stop] = {}
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
         self._is_set = True  # no restore or initialisation is in progress
         self._changed = asyncio.Event()
@@ -107,8 +109,8 @@ class RunRecord:
             if run is not None and not run.has_chief:  # begun by a worker of the next job
                 return {"run": number, "is_live": is_live}
             raise FailedPreconditionError(
-                f"Run {number} of this chief has stopped ({self._stopped[number]}), and another chief "
-                "has begun a run with the same servers since. End one of the two programs."
+                f"Run {number} of this chief has stopped ({self._stopped[number].get('text')}), and "
+                "another chief has begun a run with the same servers. End one of the two programs."
             )
         if run is not None and run.number == number:
             run.has_chief = True
@@ -150,7 +152,7 @@ class RunRecord:
         """Add a member.
 
         Returns:
-            ``run``; ``stop``, the reason for which it stopped, or None; ``restores``; ``may_leave``:
+            ``run``; ``stop``, that of the run, or None; ``restores``; ``may_leave``:
             whether the member's job is elastic.
 
         Raises:
@@ -209,7 +211,7 @@ class RunRecord:
             current: returns the global step.
 
         Returns:
-            ``stop``: the reason of a stop, or None; ``restores`` and ``rollback``, the steps before and
+            ``stop``: that of the run, or None; ``restores`` and ``rollback``, the steps before and
             after the last one; ``others``: the names of the other members.
         """
         end = clock.monotonic() + wait
@@ -252,12 +254,12 @@ class RunRecord:
             _others(run, "", clock.monotonic())
         return {"lost": 0 if run is None else run.lost}
 
-    def stop(self, number: str | None, reason: str, step: int | None, current: Step) -> dict[str, Any]:
+    def stop(self, number: str | None, stop: _Stop, step: int | None, current: Step) -> dict[str, Any]:
         """Stop a run.
 
         Args:
             number: the run.
-            reason: the reason.
+            stop: which the members then get.
             step: the step that the member has reached. If the variables were set back to an earlier
                 one since, the run stops when it is reached again.
             current: returns the global step.
@@ -265,9 +267,9 @@ class RunRecord:
         run = self._run
         if run is not None and run.number == number and run.stop is None:
             if step is not None and _is_behind(current, step):
-                run.later = step, reason
+                run.later = step, stop
             else:
-                self._stop(run, reason, step)
+                self._stop(run, stop, step)
         return {}
 
     def leave(self, name: str) -> dict[str, Any]:
@@ -324,8 +326,8 @@ class RunRecord:
                     "wait": int() | float() as wait, "others": int() | None as others,
                 }:  # fmt: skip
                     return await self.watch(name, task, number, wait, restores, others, current)
-                case {"method": "stop", "reason": str(reason), "step": int() | None as step}:
-                    return self.stop(number, reason, step, current)
+                case {"method": "stop", "stop": dict(stop), "step": int() | None as step}:
+                    return self.stop(number, stop, step, current)
                 case {"method": "ready"}:
                     return self.ready()
                 case {"method": "lost"}:
@@ -343,8 +345,8 @@ class RunRecord:
         self._changed.set()
         return self._run
 
-    def _stop(self, run: _Run, reason: str, step: int | None) -> None:
-        run.stop, run.stop_step, run.later = reason, step, None
+    def _stop(self, run: _Run, stop: _Stop, step: int | None) -> None:
+        run.stop, run.stop_step, run.later = stop, step, None
         self._changed.set()
 
 
@@ -410,16 +412,15 @@ class RemoteRun:
         """Record that the variables were set, from one step to another."""
         await self._ask(method="restored", number=self._number, before=before, after=after)
 
-    async def join(self, name: str, is_chief: bool) -> str | None:
-        """Add a session. Return the reason for which the run has stopped, or None."""
+    async def join(self, name: str, is_chief: bool) -> Stop | None:
+        """Add a session. Return the stop of the run, or None."""
         answer = await self._ask(
             method="join", name=name, task="", is_chief=is_chief, number=self._number,
             directory=self._directory,
         )  # fmt: skip
         self._number, self._restores = answer["run"], answer["restores"]
         self.may_leave = answer["may_leave"]
-        stop: str | None = answer["stop"]
-        return stop
+        return _received(answer["stop"])
 
     async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
         """Return ``stop``, ``others`` and ``rollback`` of a change, or after ``wait`` seconds."""
@@ -429,6 +430,7 @@ class RemoteRun:
         )  # fmt: skip
         if answer["restores"] == self._restores:
             answer["rollback"] = None
+        answer["stop"] = _received(answer["stop"])
         self._number, self._restores = answer["run"], answer["restores"]
         return answer
 
@@ -436,10 +438,14 @@ class RemoteRun:
         """Return the number of sessions that the run has lost so far."""
         return int((await self._ask(method="lost"))["lost"])
 
-    async def stop(self, reason: str, step: int | None = None) -> None:
+    async def stop(self, stop: Stop, step: int | None = None) -> None:
         """Stop the run."""
-        await self._ask(method="stop", number=self._number, reason=reason, step=step)
+        await self._ask(method="stop", number=self._number, stop=stop.to_wire(), step=step)
 
     async def leave(self, name: str) -> None:
         """Note that a session ends."""
         await self._ask(method="leave", name=name)
+
+
+def _received(stop: Any) -> Stop | None:
+    return None if stop is None else Stop.from_wire(stop)

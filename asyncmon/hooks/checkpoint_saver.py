@@ -33,6 +33,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.graph_program import saver_of
 from asyncmon.runtime.step_boundary import StepBoundary
+from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system.functions import function_of
@@ -149,7 +150,8 @@ class CheckpointSaverHook(SessionRunHook):
                 "unless save_checkpoint_secs and save_checkpoint_steps are None."
             )
         for listener in self._listeners:
-            await listener.begin()
+            with marked("listener", f"{type(listener).__name__}.begin"):
+                await listener.begin()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Save the initial state, unless it was just restored from this directory."""
@@ -198,7 +200,8 @@ class CheckpointSaverHook(SessionRunHook):
         if is_due and not self._is_vetoed():
             await self._save_last(session, step)
         for listener in self._listeners:
-            await listener.end(session, step)
+            with marked("listener", f"{type(listener).__name__}.end"):
+                await listener.end(session, step)
 
     async def _save_last(self, session: Session, step: int) -> None:
         """Save, and again after a failure of a server or the network: there is no recovery any more."""
@@ -281,7 +284,8 @@ class CheckpointSaverHook(SessionRunHook):
         logger.info("Calling checkpoint listeners before saving checkpoint %d...", step)
         began = time.perf_counter()
         for listener in self._listeners:
-            await listener.before_save(session, step)
+            with marked("listener", f"{type(listener).__name__}.before_save"):
+                await listener.before_save(session, step)
         self._saves.before_secs = time.perf_counter() - began
 
     def _start_save(

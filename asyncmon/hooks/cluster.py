@@ -8,7 +8,7 @@ import os
 import socket
 
 from asyncmon.errors import AbortedError, OutOfRangeError, UnavailableError
-from asyncmon.hooks.hook_support import created_session, whole_number
+from asyncmon.hooks.hook_support import created_session, stop_by, whole_number
 from asyncmon.hooks.step_schedule import global_step_of, require_global_step
 from asyncmon.runtime import (
     SAVER,
@@ -20,7 +20,8 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.program import global_step_fetch, step_fetch
 from asyncmon.runtime.protocols import ClusterRun, SessionMembers
-from asyncmon.runtime.stop.control import SIGNAL_REASONS
+from asyncmon.runtime.stop.control import NO_REASON
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system.clock import random_bytes
 from asyncmon.system.members import members_of
 
@@ -120,7 +121,7 @@ class ClusterHook(SessionRunHook):
         role = "chief" if is_chief else "worker"
         self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{random_bytes(3).hex()}"
         self._coord: Coordinator | None = None
-        self._stop: str | None = None  # why another session stopped
+        self._stop: Stop | None = None  # of another session
         self._rollback: tuple[int, int] | None = None  # by the chief, not logged yet
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
@@ -129,7 +130,7 @@ class ClusterHook(SessionRunHook):
         run = members_of(SessionMembers, session).cluster_run
         self._stop = None if run is None else await run.join(self._name, self._is_chief)
         if self._stop is not None:
-            coord.request_stop(reason=self._stop)
+            stop_by(coord, self._stop)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Wait for a stop of another session, and for a restore by the chief."""
@@ -145,18 +146,20 @@ class ClusterHook(SessionRunHook):
             self._rollback = answer["rollback"] or self._rollback
             if answer["stop"] is not None:
                 self._stop = answer["stop"]
+                assert self._stop is not None, "for mypy"
                 # A run that fails now is recovered from, maybe at an earlier step, and may continue.
                 if created_session(coord).boundary.run is not None:
                     await coord.wait_for_stop(_RUN_SECS)
-                coord.request_stop(reason=self._stop)
+                stop_by(coord, self._stop)
                 return
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Log that the chief has set the variables back; stop if another session has stopped."""
         if self._rollback is not None:
             self._log_rollback()
-        if self._stop is not None:
-            run_context.request_stop(self._stop)
+        if self._stop is not None and self._coord is not None:
+            stop_by(self._coord, self._stop)
+            run_context.request_stop(self._stop.text)
 
     async def end(self, session: Session) -> None:
         """Broadcast a stop; as the chief, wait for the other sessions."""
@@ -167,12 +170,12 @@ class ClusterHook(SessionRunHook):
         if self._rollback is not None:
             self._log_rollback()
         try:
-            reason = coord.stop_reason or f"{self._name} stopped"
-            leaves = run.may_leave and not self._is_chief and reason in SIGNAL_REASONS
-            if leaves:
-                logger.info("This worker leaves the run: %s.", reason)
-            elif coord.should_stop():
-                await run.stop(reason, members.global_step)
+            stop = created_session(coord).stops.event.stop
+            if stop is not None and stop.preempted and run.may_leave and not self._is_chief:
+                logger.info("This worker leaves the run: %s.", stop.text)
+            elif stop is not None:
+                sent = Stop(Cause.CLUSTER, stop.text or NO_REASON, self._name, stop.preempted)
+                await run.stop(sent, members.global_step)
             if self._is_chief:
                 await self._wait_for_others(run)
                 fetch = step_fetch(session)

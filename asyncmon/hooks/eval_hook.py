@@ -36,8 +36,9 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.stop.control import EvaluationEndedError
 from asyncmon.runtime.stop.interrupt import CallScope
+from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
-from asyncmon.system.functions import settled
+from asyncmon.system.functions import qualified_name, settled
 from asyncmon.system.snapshot import Snapshot
 
 Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
@@ -119,7 +120,8 @@ class Evaluations(SessionRunHook):
         if self._stops.shutdown.signalled:
             return False
         try:
-            with CallScope(self._stops.scopes, "evaluation"):
+            scope = CallScope(self._stops.scopes, "evaluation")
+            with marked("evaluation", f"the evaluation {self.name!r}"), scope:
                 metrics = await self._evaluator.evaluate(state if values is None else values)
         except EvaluationEndedError as error:
             logger.info("Evaluation %r at step %s: %s", self.name, state.step, error)
@@ -134,7 +136,8 @@ class Evaluations(SessionRunHook):
         tagged = {f"{self.name}/{tag}": value for tag, value in metrics.items()}
         self._output.add_scalars(tagged, step)
         for listener in self._listeners:
-            with log_errors(self, f"the listener {listener!r}"):
+            what = f"the listener {qualified_name(listener)}"
+            with log_errors(self, what), marked("listener", what):
                 await settled(listener(step, metrics))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from asyncmon.hooks.hook_support import log_errors
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
 from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.runtime.stop.origin import marked
 from asyncmon.system.functions import qualified_name
 
 
@@ -56,7 +57,8 @@ class EveryHook(SessionRunHook):
                 await self._call(session)
 
     async def _call(self, session: Session) -> None:
-        await (self._fn(session) if self._takes_session else self._fn())
+        with marked("timer", f"{self.name}, called by @every"):
+            await (self._fn(session) if self._takes_session else self._fn())
 
 
 def every(

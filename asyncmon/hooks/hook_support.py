@@ -14,6 +14,7 @@ from asyncmon.runtime import Coordinator, SessionRunHook, current_program
 from asyncmon.runtime.coordinator import CreatedSession
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.protocols import ProgramMembers
+from asyncmon.runtime.stop.stop import Stop
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import clock
 from asyncmon.system.members import members_of
@@ -68,6 +69,11 @@ def created_session(coord: Coordinator) -> CreatedSession:
     """Return the created session of a hook's coordinator."""
     assert coord._session is not None, "hooks have the coordinator of a created session"
     return coord._session
+
+
+def stop_by(coord: Coordinator, stop: Stop) -> None:
+    """Request a stop as ``coord.request_stop`` does, with another cause."""
+    coord._set_stop(stop)
 
 
 def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:

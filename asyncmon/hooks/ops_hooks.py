@@ -8,6 +8,7 @@ from typing import Any
 
 from asyncmon.errors import END_OF_DATA, OutOfRangeError
 from asyncmon.runtime import Session, SessionRunArgs, SessionRunContext, SessionRunHook
+from asyncmon.runtime.stop.origin import is_end_of_data, mark
 from asyncmon.system.functions import settled
 
 logger = logging.getLogger(__name__)
@@ -85,10 +86,11 @@ class FeedFnHook(SessionRunHook):
         """
         try:
             feed = await settled(self._feed_fn())
-        except (StopIteration, StopAsyncIteration, RuntimeError) as error:
-            # Out of an `async def` feed_fn, a StopIteration comes as the cause of a RuntimeError.
-            ends = (error, error.__cause__)
-            if not any(isinstance(end, StopIteration | StopAsyncIteration) for end in ends):
+        except Exception as error:
+            mark(error, "data", "feed_fn of FeedFnHook")
+            if isinstance(error, OutOfRangeError) or not is_end_of_data(error):
                 raise
-            raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error!r}).") from error
+            end = OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error!r}).")
+            mark(end, "data", "feed_fn of FeedFnHook")
+            raise end from error
         return SessionRunArgs(fetches=None, feed_dict=feed)

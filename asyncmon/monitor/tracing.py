@@ -13,7 +13,7 @@ except ImportError as missing:
 from collections.abc import Callable
 
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
-from asyncmon.runtime.stop.outcome import is_end_of_data
+from asyncmon.runtime.stop.origin import is_end_of_data
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 

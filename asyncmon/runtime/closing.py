@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,13 +16,9 @@ from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
 from asyncmon.runtime.stop.interrupt import RUNS
-from asyncmon.runtime.stop.outcome import (
-    Outcome,
-    decide_outcome,
-    is_clean,
-    is_end_of_data,
-    with_failure,
-)
+from asyncmon.runtime.stop.origin import is_end_of_data, is_only
+from asyncmon.runtime.stop.outcome import Outcome, decide_outcome, is_clean, stop_by, with_failure
+from asyncmon.runtime.stop.stop import Cause
 from asyncmon.system.error_text import phrase
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 
@@ -75,14 +71,14 @@ class Closing:
             raise  # nothing can be awaited any more
         except BaseException as error:  # the hooks still have their cleanup
             logger.exception("The session could not be closed in order.")
-            outcome = Outcome(phrase(error), error)
+            outcome = Outcome(stop_by(error), error)
         outcome = self.outcome = await self._clean_up(outcome)
         if outcome.error is not None:
             note_use_of_coroutine(outcome.error)
         logger.log(
             logging.INFO if outcome.error is None else logging.WARNING,
             "Session ended%s: %s.",
-            "" if self.step is None else f" at step {self.step}", outcome.reason.rstrip("."),
+            "" if self.step is None else f" at step {self.step}", (outcome.stop.text or "").rstrip("."),
         )  # fmt: skip
         return outcome
 
@@ -105,7 +101,7 @@ class Closing:
         )
         session = self.current()
         if session is None:
-            return decide_outcome(body, (), errors, stops.event.reason)
+            return self._outcome(body, ())
         self.step = step_of(session.raw)
         if clean:
             await self._part("the hooks' end", hooks.end(session.raw, stops, errors))
@@ -116,12 +112,15 @@ class Closing:
         self._interrupt_runs("this run was not complete")
         await self._part("closing the session", self._close_session(session))
         session.samples.close("The session ended before another run was complete.")
-        coord = session.coord
-        reason = stops.event.reason or (coord.stop_reason if is_end_of_data(coord.error) else None)
-        unseen = _unseen_errors(session, stops.preemption, body)
-        outcome = decide_outcome(body, unseen, errors, reason)
-        if reason is not None and stops.is_abandoned(outcome.error):
-            return outcome._replace(reason=reason)
+        return self._outcome(body, _unseen_errors(session, stops.preemption, body))
+
+    def _outcome(self, body: BaseException | None, background: Sequence[BaseException]) -> Outcome:
+        stops = self.stops
+        outcome = decide_outcome(body, background, self._errors, stops.event.stop)
+        if outcome.error is not None and outcome.error is stops.given_up:
+            return outcome._replace(stop=outcome.stop._replace(cause=Cause.RECOVERY))
+        if stops.event.stop is not None and stops.is_abandoned(outcome.error):
+            return outcome._replace(stop=stops.event.stop)
         return outcome
 
     async def _close_session(self, session: Coordinated) -> None:
@@ -198,7 +197,7 @@ def _unseen_errors(
         return []  # the others are attached to it
     unseen: list[BaseException] = []
     for error in coord.errors:
-        if isinstance(error, recovered):
+        if is_only(error, recovered):
             log_failed_close(error)
         elif not (
             is_end_of_data(error) or error is body or (session.delivered and error is coord.error)

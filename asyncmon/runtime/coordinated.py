@@ -12,6 +12,7 @@ from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.protocols import close_raw, step_of
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
+from asyncmon.runtime.stop.origin import is_only, mark
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 
@@ -57,6 +58,7 @@ class Coordinated:
             return attempt(self._inner, argument)
         except BaseException as error:
             note_use_of_coroutine(error)
+            _mark_step(error, argument)
             raise
 
     async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:
@@ -84,6 +86,7 @@ class Coordinated:
             cause = self._errors.primary
             self.delivered = self.delivered or error is cause
             if cause is None or error is cause or not self._explains(cause, error):
+                _mark_step(error, argument)
                 raise
             add_note(cause, f"The interrupted run raised {phrase(error)}")
         self.delivered = True
@@ -93,7 +96,7 @@ class Coordinated:
         """Return whether the coordinator's error is the root cause of the run's error."""
         # It is when exactly one of the two is a preemption.
         return isinstance(error, Exception) and (
-            isinstance(cause, self._preemption) != isinstance(error, self._preemption)
+            is_only(cause, self._preemption) != is_only(error, self._preemption)
         )
 
     async def close(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> None:
@@ -109,6 +112,13 @@ class Coordinated:
             await self.coord._shut_down(grace, exclude)
         finally:
             await close_raw(self.raw)
+
+
+def _mark_step(error: BaseException, argument: Any) -> None:
+    """Note that a step has raised an error, unless it has another origin."""
+    if isinstance(error, Exception):
+        fetches = argument[0] if isinstance(argument, tuple) else argument
+        mark(error, "step", f"the run of {fetches!r:.100}")
 
 
 def log_failed_close(error: BaseException) -> None:

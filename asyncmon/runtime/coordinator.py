@@ -20,7 +20,8 @@ from asyncmon.runtime.protocols import Session, SessionMembers, TaskMembers
 from asyncmon.runtime.samples import Samples
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop.control import StopControl
-from asyncmon.runtime.stop.stop import StopEvent
+from asyncmon.runtime.stop.origin import NoEndError, mark
+from asyncmon.runtime.stop.stop import Cause, Stop, StopEvent
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 from asyncmon.summary.logged import Log
@@ -110,10 +111,7 @@ class Coordinator:
             it.
             TypeError: ``ex`` is neither an exception nor an ``exc_info``.
         """
-        error = as_exception(ex)
-        self._request_stop(error, reason, source=None)
-        if error is None and self._session is not None:
-            self._session.stops.coordinator_stopped(self._stop)
+        self._request_stop(as_exception(ex), reason, None)
 
     def _request_stop(
         self, error: BaseException | None, reason: str | None, source: str | None
@@ -125,7 +123,15 @@ class Coordinator:
             self._errors.add(error, source)
             if self.joined and not clean:  # in another thread; that join may not have seen it
                 raise error
-        self._stop.set(reason or (describe(error, source) if error is not None else None))
+        if error is None:
+            self._set_stop(Stop(Cause.REQUEST, reason))
+        else:
+            self._set_stop(Stop(Cause.TASK, reason or describe(error, source), source or ""))
+
+    def _set_stop(self, stop: Stop) -> None:
+        self._stop.set(stop)
+        if self._session is not None:
+            self._session.stops.coordinator_stopped(self._stop)
 
     def _on_stop(self) -> None:
         if self._session is not None:
@@ -299,10 +305,15 @@ class Coordinator:
 
     def _task_failed(self, error: BaseException, name: str) -> None:
         if isinstance(error, EXITS):  # it leaves through the event loop
-            self._stop.set(f"{type(error).__name__} in task {name!r}")
+            self._stop.set(Stop(Cause.TASK, f"{type(error).__name__} in task {name!r}", name))
         elif self.joined:
             logger.error("Task %r failed after its coordinator was joined.", name, exc_info=error)
         else:
+            if self._session is not None:
+                try:
+                    mark(error, "task", f"task {name!r}")
+                except NoEndError as fault:
+                    error = fault
             self._request_stop(error, None, f"task {name!r}")
 
     async def join(
@@ -356,7 +367,7 @@ class Coordinator:
 
         Raises nothing: the errors are in :attr:`errors`.
         """
-        self._request_stop(None, None, None)
+        self._stop.set(Stop(Cause.BODY))  # and not of the session, which may get another coordinator
         if stragglers := await self._join(grace, exclude):
             logger.warning(stragglers)
         return stragglers

@@ -10,7 +10,7 @@ from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope
-from asyncmon.runtime.stop.outcome import is_end_of_data
+from asyncmon.runtime.stop.origin import is_end_of_data, mark
 
 T = TypeVar("T")
 
@@ -67,6 +67,7 @@ class DataIterator(Generic[T]):
                 if is_next:
                     return item
         except Exception as error:
+            mark(error, "data", "the data")
             if is_end_of_data(error):
                 raise StopAsyncIteration from error
             raise

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from asyncmon.runtime.stop.origin import stop_iteration_of
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 
@@ -43,8 +44,8 @@ class ErrorLog:
 
     def is_clean(self, error: BaseException) -> bool:
         """Return whether an error, or the ``StopIteration`` it stands for, is of a clean type."""
-        return isinstance(error, self._clean_types) or (
-            is_pep_479(error) and isinstance(error.__cause__, self._clean_types)
+        return isinstance(error, self._clean_types) or isinstance(
+            stop_iteration_of(error), self._clean_types
         )
 
     def add(self, error: BaseException, source: str | None) -> None:
@@ -73,16 +74,6 @@ class ErrorLog:
                 kind, text, where, exc_info=error,
             )  # fmt: skip
             add_note(first, f"Then, before the end: {describe(error, source)}")
-
-
-def is_pep_479(error: BaseException | None) -> bool:
-    """Return whether an error is the ``RuntimeError`` made of a coroutine's ``StopIteration``."""
-    cause = error.__cause__ if isinstance(error, RuntimeError) else None
-    return (
-        error is not None
-        and isinstance(cause, StopIteration | StopAsyncIteration)
-        and text_of(error).endswith(f" raised {type(cause).__name__}")
-    )
 
 
 def _raisable(error: BaseException, source: str | None, *, clean: bool) -> BaseException:

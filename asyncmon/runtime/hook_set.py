@@ -18,11 +18,11 @@ from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, step_of
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
+from asyncmon.runtime.stop.origin import marked
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.summary.logged import checked_config, logged_values
 from asyncmon.system import clock
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
-from asyncmon.system.error_text import add_note
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 from asyncmon.system.members import members_of
 
@@ -35,6 +35,9 @@ CLEANUP_SECS = 120.0
 
 NOTICE_SECS = 10.0
 """After this time the log names the hook whose ``end`` is still awaited."""
+
+
+_IN_RUNS = ("before_run", "after_run")
 
 
 class RunCalls(NamedTuple):
@@ -166,6 +169,8 @@ class HookSet:
         secs = None if moment == "background" else _members(hook).deadline
         if secs is not None:
             method = functools.partial(_with_deadline, secs, hook, moment, method)
+        if moment not in _IN_RUNS:  # there the run notes the origin of errors
+            method = functools.partial(_marked, hook, moment, method)
         method = self._observed(hook, moment, method)
         if moment == "end":
             method = functools.partial(without_unrequested, f"{hook_name(hook)}.end", method)
@@ -232,11 +237,7 @@ class HookSet:
     async def _begin(self, hook: Any) -> None:
         self.begun.append(hook)
         if (call := self._call(hook, "begin")) is not None:
-            try:
-                await call()
-            except Exception as error:
-                add_note(error, f"asyncmon: in begin() of {hook_name(hook)}")
-                raise
+            await call()
 
     async def created(self, session: Session, coord: Coordinator) -> None:
         """Call ``after_create_session`` of each hook, in order, then start their backgrounds."""
@@ -324,8 +325,9 @@ class HookSet:
                 return None
             secs = _members(hook).deadline or CLEANUP_SECS
             method = self._observed(hook, "cleanup", hook.cleanup)
+            method = functools.partial(_with_deadline, secs, hook, "cleanup", method)
             await without_unrequested(
-                f"{hook_name(hook)}.cleanup", _with_deadline, secs, hook, "cleanup", method, error
+                f"{hook_name(hook)}.cleanup", _marked, hook, "cleanup", method, error
             )
         except Exception as failure:
             logger.exception("%s.cleanup failed.", hook_name(hook))
@@ -388,6 +390,11 @@ class HookSet:
 
 def _members(hook: Any) -> HookMembers:
     return members_of(HookMembers, hook)
+
+
+async def _marked(hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    with marked("background" if moment == "background" else "hook", f"{hook_name(hook)}.{moment}"):
+        return await method(*args)
 
 
 async def _with_deadline(

@@ -17,6 +17,8 @@ from asyncmon.runtime.program import program_of
 from asyncmon.runtime.protocols import ProgramMembers, Run, SessionMembers
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
 from asyncmon.runtime.stop.interrupt import inside_run
+from asyncmon.runtime.stop.origin import mark, marked
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system.error_text import add_note
 from asyncmon.system.members import members_of
 
@@ -26,14 +28,14 @@ _make = tuple.__new__  # takes half the time of a named tuple's call, and there 
 class Hooked:
     """Call hooks around each raw run, and add their fetches and feeds to it.
 
-    ``on_stop`` is called with the reason when a hook or a step function requests a stop.
+    ``on_stop`` is called when a hook or a step function requests a stop.
     """
 
     def __init__(
         self,
         created: CreatedSession,
         hooks: HookSet,
-        on_stop: Callable[[str], None],
+        on_stop: Callable[[Stop], None],
     ) -> None:
         raw = self.raw = created.raw
         self._hooks = hooks
@@ -146,8 +148,10 @@ class Hooked:
             return results[0]
         except Exception as error:
             boundary.failed_at = boundary.began_at
-            if hooks.running is not None:
-                hooks.failed(hooks.running, error)
+            if (hook := hooks.running) is not None:
+                hooks.failed(hook, error)
+                moment = "before_run" if results is None else "after_run"
+                mark(error, "hook", f"{hook_name(hook)}.{moment}")
             elif results is None:
                 asked = [(hook_name(calls[i].hook), wanted[k]) for i, k in enumerate(places) if k]
                 _name_hooks(error, fetches, asked)
@@ -214,11 +218,16 @@ class Hooked:
         def stopped() -> bool:  # a repeated attempt may run even if the first one requested the stop
             return hooks.stop_requested and not before
 
-        context = StepContext(self.raw, self.run, self._on_stop, stopped, hooks.log)
+        async def run(run: Run) -> Any:
+            with marked("step", f"the run of {run[0]!r:.100}"):
+                return await self.run(run)
+
+        context = StepContext(self.raw, run, self._on_stop, stopped, hooks.log)
         token = inside_run.set(context)
         self._scopes.run = context
         try:
-            return await call_step_fn(step_fn, context)
+            with marked("step function", "the step function"):
+                return await call_step_fn(step_fn, context)
         finally:
             context.end()
             self._scopes.run = None
@@ -226,7 +235,8 @@ class Hooked:
 
     def _request_stop(self, reason: str | None) -> None:
         hook = self._hooks.running
-        self._on_stop(reason or f"{'a hook' if hook is None else hook_name(hook)} requested a stop")
+        name = "a hook" if hook is None else hook_name(hook)
+        self._on_stop(Stop(Cause.HOOK, reason or f"{name} requested a stop", name))
 
 
 def _run_nowait_of(raw: Any) -> Callable[[Any, Any], tuple[Any] | None] | None:

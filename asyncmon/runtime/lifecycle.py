@@ -36,10 +36,11 @@ from asyncmon.runtime.session_statistics import (
     timer_statistics,
 )
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
-from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.control import NO_REASON, StopControl
 from asyncmon.runtime.stop.deadline import process_shutdown
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.runtime.stop.outcome import Outcome, is_clean, is_exit
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import calling_line, where_it_waits
@@ -99,8 +100,8 @@ class Lifecycle:
         self._resumed: asyncio.Event | None = None  # set during a pause only
         self.coord: Coordinator | None = None
         """The coordinator of the background tasks; a recovery brings a new one."""
-        self.end_reason: str | None = None
-        """How the session ended, in one phrase, once it is closed."""
+        self.end: Stop | None = None
+        """What ended the session, once it is closed."""
         self._creator = creator
         self._handle_signals = signals == "auto"
         self._closing: Closing | None = None
@@ -264,7 +265,7 @@ class Lifecycle:
             step=self.observers.step,
             last_step=last_step(self.hooks.hooks),
             paused=self.paused,
-            stop_reason=self.end_reason or self.stops.reason,
+            stop=self.stop,
             recoveries=self.sessions.recoveries,
             hooks=hook_statistics(self.hooks),
             tasks=() if coord is None else task_statistics(coord),
@@ -314,6 +315,11 @@ class Lifecycle:
 
     # -- stopping
 
+    @property
+    def stop(self) -> Stop | None:
+        """What ended the session; while it is open, the stop that was requested, or None."""
+        return self.end or self.stops.event.stop
+
     def should_stop(self) -> bool:
         """Return whether the body should end. See ``MonitoredSession.should_stop``."""
         if self.state is not SessionState.OPEN or self.stops.is_requested():
@@ -321,9 +327,15 @@ class Lifecycle:
         self._forgotten.asked()
         return False
 
-    def _request_stop_by_hook(self, reason: str) -> None:
+    def request_stop(self, reason: str | None, preempted: bool) -> None:
+        """Request a stop. See ``MonitoredSession.request_stop``."""
+        if not isinstance(cast("object", reason), str | None):
+            raise TypeError(f"reason must be a str or None, got {reason!r}.")
+        self.stops.request(Stop(Cause.REQUEST, reason or NO_REASON, preempted=bool(preempted)))
+
+    def _request_stop_by_hook(self, stop: Stop) -> None:
         self.hooks.stop_requested = self.gated = True
-        self.stops.request(reason)
+        self.stops.request(stop)
 
     def _on_signal(self, name: str, at: float | None) -> None:
         if at is not None:
@@ -424,7 +436,7 @@ class Lifecycle:
         finally:
             failed = False
             if closing.outcome is not None:
-                self.end_reason, failed = closing.outcome.reason, closing.outcome.error is not None
+                self.end, failed = closing.outcome.stop, closing.outcome.error is not None
             hit = failed and process_shutdown.get().received is not None
             self.stops.shutdown.leave(stopped=hit or self.stops.is_preempted())
             self.lock.holder = None  # it refers to the body's error

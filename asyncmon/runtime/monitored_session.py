@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from threading import get_ident
-from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast, final
+from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, final
 
 from asyncmon.data import Dataset
 from asyncmon.data.sources import AnyIterable
@@ -284,23 +284,25 @@ class _MonitoredSession:
         """
         return self._life.should_stop()
 
-    def request_stop(self, reason: str | None = None) -> None:
-        """Request the end of the body. Safe in any thread and signal handler; the first reason stays.
+    def request_stop(self, reason: str | None = None, *, preempted: bool = False) -> None:
+        """Request the end of the body. Safe in any thread and signal handler; the first request stays.
 
         The current run has the grace period to complete, or no limit if the request comes from inside
         it. Later runs are not refused.
 
-        Raises:
-            TypeError: the reason is not a string.
+        Args:
+            reason: for people, in :attr:`stop_reason` and the log.
+            preempted: whether the program is to be started again, as after a signal: for a service that
+                handles its signals itself. The session then leaves its cluster, if it may, instead of
+                stopping it, a hook does not restore the best state, and ``am.run`` ends with 75.
         """
-        if not isinstance(cast("object", reason), str | None):
-            raise TypeError(f"reason must be a str or None, got {reason!r}.")
-        self._life.stops.request(reason or "a stop was requested")
+        self._life.request_stop(reason, preempted)
 
     @property
     def stop_reason(self) -> str | None:
         """Why the session stopped, or why a stop is requested; None without a stop."""
-        return self._life.end_reason or self._life.stops.reason
+        stop = self._life.stop
+        return None if stop is None else stop.text
 
     def pause(self, reason: str | None = None) -> None:
         """Hold all runs that have not begun, until :meth:`resume`, a stop or the close.

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from asyncmon.checkpoint.saveable_session import DescribedProgramMembers, SaveableSessionMembers
+from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system.cancellation import without_unrequested
 from asyncmon.system.members import members_of
 from asyncmon.system.snapshot import Snapshot
@@ -132,21 +133,21 @@ class ClusterRun(Protocol):
     async def restored(self, before: int | None, after: int | None) -> None:
         """Record that the chief has set the variables, from one step to another. None: unknown."""
 
-    async def join(self, name: str, is_chief: bool) -> str | None:
-        """Add a session, and return why its run has stopped, or None. Called for each created one."""
+    async def join(self, name: str, is_chief: bool) -> Stop | None:
+        """Add a session, and return the stop of its run, or None. Called for each created one."""
 
     async def watch(self, name: str, wait: float, others: int | None = None) -> Mapping[str, Any]:
         """Wait up to ``wait`` seconds for a stop or a restore, or until not ``others`` are left.
 
         Returns:
-            ``stop``: the reason of a stop or None; ``others``: the names of the other sessions;
+            ``stop``: a :class:`Stop` or None; ``others``: the names of the other sessions;
             ``rollback``: the steps before and after a restore since the last call, or None.
         """
 
     async def lost(self) -> int:
         """Return the number of sessions that were lost so far: killed, suspended, or cut off."""
 
-    async def stop(self, reason: str, step: int | None = None) -> None:
+    async def stop(self, stop: Stop, step: int | None = None) -> None:
         """Stop the run; at ``step``, if the variables were set back to an earlier one."""
 
     async def leave(self, name: str) -> None:

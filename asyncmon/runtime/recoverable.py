@@ -15,6 +15,7 @@ from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
+from asyncmon.runtime.stop.origin import is_only
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_text import add_note, text_of
 
@@ -155,10 +156,10 @@ class Recoverable:
 
     def _repeats(self, error: Exception, session: Coordinated, locked: bool) -> bool:
         if locked:
-            return isinstance(error, self.policy.errors)
+            return is_only(error, self.policy.errors)
         if self.current is not session:
             return True  # closed under this call
-        return isinstance(error, self.policy.errors) and not self._lock.is_mine()
+        return is_only(error, self.policy.errors) and not self._lock.is_mine()
 
     async def _reopen(self) -> Coordinated:
         """Create a session after a failed recovery."""
@@ -194,8 +195,9 @@ class Recoverable:
 
     async def _close(self, old: Coordinated) -> None:
         await old.close(grace=0)
-        if isinstance(old.coord.error, self.policy.errors):
-            log_failed_close(old.coord.error)
+        error = old.coord.error
+        if error is not None and is_only(error, self.policy.errors):
+            log_failed_close(error)
 
     async def open(self) -> Coordinated:
         """Create a session, with the attempts that the policy allows, and log the lost steps.
@@ -210,13 +212,13 @@ class Recoverable:
                     async with asyncio.timeout(timeout) as scope:
                         session = await self._create()
                 break
-            except self.policy.errors as error:
-                failure: Exception = error
-            except TimeoutError as error:
-                if not scope.expired():
+            except Exception as error:
+                failure = error
+                if isinstance(error, TimeoutError) and scope.expired():
+                    failure = UnavailableError(f"No session was created within {timeout:g} s.")
+                    failure.__cause__ = error
+                elif not is_only(error, self.policy.errors):
                     raise
-                failure = UnavailableError(f"No session was created within {timeout:g} s.")
-                failure.__cause__ = error
             logger.info(
                 "An error was raised while a session was being created. This may be due to a "
                 "preemption of a connected worker or parameter server. A new session will be "
@@ -232,10 +234,18 @@ class Recoverable:
         self._failures += 1
         if self.policy.is_over(self._failures):
             add_note(failure, f"Given up after {self._failures} failures in a row.")
+            self._stops.given_up = failure
             raise failure
         pause = self.policy.delay(self._failures)
-        if pause > 0 and await self._stops.no_retry.wait(pause):
-            add_note(failure, f"Not recovered from: {self._stops.no_retry.reason}.")
+        if pause <= 0:
+            return
+        try:
+            with CallScope(self._stops.scopes, "retry"):
+                await asyncio.sleep(0 if self._stops.is_over() else pause)
+        except StopAsyncIteration:
+            pass
+        if (over := self._stops.is_over()) is not None:
+            add_note(failure, f"Not recovered from: {over}.")
             self._stops.ended = failure
             raise failure
 

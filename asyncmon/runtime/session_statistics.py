@@ -12,6 +12,7 @@ from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.observation import Span
 from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.session_state import SessionState
+from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.members import members_of
 from asyncmon.system.notebook import html_table, progress_bar
@@ -65,7 +66,8 @@ class SessionStatistics:
     last_step: int | None
     """The lowest step at which a hook is going to stop the session."""
     paused: bool
-    stop_reason: str | None
+    stop: Stop | None
+    """What ended the session; while it is open, the stop that was requested, or None."""
     recoveries: int
     """The number of raw sessions that were replaced after a failure."""
     hooks: tuple[HookStatistics, ...]
@@ -80,7 +82,7 @@ class SessionStatistics:
         known = "" if self.step is None else f" at step {self.step}"
         known += "" if self.last_step is None else f" of {self.last_step}"
         text = ("paused" if self.paused else self.state.value) + known
-        text += f": {self.stop_reason}" if self.stop_reason else ""
+        text += f": {self.stop.text}" if self.stop is not None and self.stop.text else ""
         hooks = [(one.label, one.failures or "", one.last_error or "") for one in self.hooks]
         tasks = [(one.name, one.waits_for) for one in self.tasks]
         return (

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import anyio
 
 from asyncmon.runtime.protocols import Run, Session
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.summary.logged import Log
 from asyncmon.system.functions import code_of
 
@@ -24,7 +25,7 @@ class StepContext:
     Args:
         session: the raw session; running something in it triggers no hooks.
         run: runs with hooks in that session.
-        on_stop: called with the reason when the function requests a stop.
+        on_stop: called when the function requests a stop.
         is_stopped: returns whether a hook requested a stop, after which no run may start.
         log: :attr:`log`.
 
@@ -41,7 +42,7 @@ class StepContext:
         self,
         session: Session,
         run: Callable[[Run], Awaitable[Any]],
-        on_stop: Callable[[str], None],
+        on_stop: Callable[[Stop], None],
         is_stopped: Callable[[], bool],
         log: Log,
     ) -> None:
@@ -85,7 +86,7 @@ class StepContext:
             StopAsyncIteration: always. (``StopIteration`` cannot leave a coroutine.)
         """
         message = "step_fn has requested the iterations to stop."
-        self._on_stop(message)
+        self._on_stop(Stop(Cause.REQUEST, message, "the step function"))
         raise StopAsyncIteration(message)
 
 

@@ -14,9 +14,13 @@ import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
 from asyncmon.distributed.wire import Decoder
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
 from tests.distributed.test_roles import CLUSTER, add, session, work
+
+ENOUGH = Stop(Cause.CLUSTER, "enough", "chief", preempted=True)
+LAST_STEP = Stop(Cause.CLUSTER, "the last step")
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,15 +69,15 @@ async def stop_of(run: RemoteRun, name: str) -> Any:
 async def test_a_session_that_returns_late_learns_of_the_stop_of_its_run() -> None:
     at = Record()
     chief, worker = await at.joined("chief"), await at.joined("worker")
-    await chief.stop("enough")
+    await chief.stop(ENOUGH)
     await at.end(chief, "chief")
     await asyncio.sleep(3600.0)
-    assert await stop_of(worker, "worker") == "enough"
+    assert await stop_of(worker, "worker") == ENOUGH
     await at.joined("chief")  # of another run
-    assert await stop_of(worker, "worker") == "enough"
+    assert await stop_of(worker, "worker") == ENOUGH
     again = at.session()
     again.continue_from(worker)
-    assert await again.join("worker", is_chief=False) == "enough"
+    assert await again.join("worker", is_chief=False) == ENOUGH
 
 
 @pytest.mark.virtual_time
@@ -111,26 +115,26 @@ async def test_a_new_chief_begins_a_run_and_members_of_a_run_without_a_stop_go_o
     assert await stop_of(worker, "worker") is None
     other = await at.joined("chief")
     assert await stop_of(worker, "worker") is None
-    await other.stop("enough")
-    assert await stop_of(worker, "worker") == "enough"
+    await other.stop(ENOUGH)
+    assert await stop_of(worker, "worker") == ENOUGH
 
 
 async def test_a_late_worker_of_a_stopped_run_does_not_train_and_one_of_the_next_job_does() -> None:
     at = Record()
     chief = await at.joined("chief", "/job:worker/task:0")
     first = await at.joined("first", "/job:worker/task:1")
-    await first.stop("enough")
+    await first.stop(ENOUGH)
     await at.end(first, "first")
     await at.end(chief, "chief")
-    assert await at.session("/job:worker/task:2").join("late", is_chief=False) == "enough"
+    assert await at.session("/job:worker/task:2").join("late", is_chief=False) == ENOUGH
     assert await at.session("/job:worker/task:1").join("next", is_chief=False) is None
 
 
 async def test_a_worker_of_a_session_at_a_server_trains_after_a_clean_end_as_in_tf1() -> None:
     at = Record()
     chief = await at.joined("chief")
-    await chief.stop("enough")
-    assert await at.session().join("late", is_chief=False) == "enough"
+    await chief.stop(ENOUGH)
+    assert await at.session().join("late", is_chief=False) == ENOUGH
     await at.end(chief, "chief")
     assert await at.session().join("evaluation", is_chief=False) is None
 
@@ -177,7 +181,7 @@ async def test_a_chief_without_checkpoints_keeps_variables_that_others_train() -
 async def test_a_chief_whose_run_was_replaced_by_another_chief_is_refused() -> None:
     at = Record()
     chief = await at.joined("chief")
-    await chief.stop("enough")
+    await chief.stop(ENOUGH)
     await at.joined("chief")
     with pytest.raises(errors.FailedPreconditionError, match="another chief has begun a run"):
         await chief.begin("runs")
@@ -187,33 +191,33 @@ async def test_a_chief_that_missed_the_stop_learns_of_it_though_a_worker_has_beg
     at = Record()
     chief = await at.joined("chief", "/job:worker/task:0")
     worker = await at.joined("worker", "/job:worker/task:1")
-    await worker.stop("enough")
+    await worker.stop(ENOUGH)
     await at.end(worker, "worker")
     assert await at.session("/job:worker/task:1").join("again", is_chief=False) is None
     assert await chief.begin("runs")
-    assert await chief.join("chief", is_chief=True) == "enough"
+    assert await chief.join("chief", is_chief=True) == ENOUGH
 
 
 async def test_a_stop_at_a_step_that_a_restore_took_back_comes_when_it_is_reached_again() -> None:
     at = Record()
     chief, worker = await at.joined("chief"), await at.joined("worker")
     at.step = 250
-    await worker.stop("the last step", 300)  # set back to 250 before
+    await worker.stop(LAST_STEP, 300)  # set back to 250 before
     assert await stop_of(chief, "chief") is None
     at.step = 300
-    assert await stop_of(chief, "chief") == "the last step"
+    assert await stop_of(chief, "chief") == LAST_STEP
     at.step = 200
     await chief.restored(300, 200)  # and after
     assert await stop_of(chief, "chief") is None
     at.step = 300
-    assert await stop_of(worker, "worker") == "the last step"
+    assert await stop_of(worker, "worker") == LAST_STEP
 
 
 async def test_a_stop_that_was_put_off_is_of_its_run_only() -> None:
     at = Record()
     chief = await at.joined("chief")
     at.step = 250
-    await chief.stop("the last step", 300)
+    await chief.stop(LAST_STEP, 300)
     await at.end(chief, "chief")
     other = await at.joined("chief")
     at.step = 300

@@ -232,4 +232,4 @@ async def test_hk_log_11_a_recovery_goes_on_counting(lines: Lines) -> None:
 async def test_an_error_in_begin_names_the_hook() -> None:
     with pytest.raises(KeyError, match="'lss:0'") as caught:
         await MonitoredSession(hooks=[LoggingTensorHook(["lss"], every_n_iter=1)]).start()
-    assert caught.value.__notes__ == ["asyncmon: in begin() of LoggingTensorHook"]
+    assert caught.value.__notes__ == ["asyncmon: raised in LoggingTensorHook.begin"]

@@ -30,7 +30,10 @@ async def test_hk_nan_1_nan_fails_the_run_and_end_is_not_called(
     with pytest.raises(NanLossDuringTrainingError) as caught:
         await train(NanTensorHook("loss"), recorder, session=session)
     assert str(caught.value) == "NaN loss during training."
-    assert caught.value.__notes__ == ["asyncmon: in 'loss' at global step 2"]
+    assert caught.value.__notes__ == [
+        "asyncmon: in 'loss' at global step 2",
+        "asyncmon: raised in NanTensorHook.after_run",
+    ]
     assert isinstance(caught.value, RuntimeError)
     assert recorder.steps("after_run") == [1]
     assert "end" not in recorder.moments()

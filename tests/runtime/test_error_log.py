@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import Coordinator
-from asyncmon.runtime.error_log import ErrorLog, is_pep_479
+from asyncmon.runtime.error_log import ErrorLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,16 +105,3 @@ async def test_an_error_is_kept_once() -> None:
 async def test_clean_types_are_exception_types(wrong: Any) -> None:
     with pytest.raises(TypeError, match="takes a collection of exception types"):
         ErrorLog(wrong)
-
-
-async def test_what_python_makes_of_a_stop_iteration_is_known() -> None:
-    async def stop() -> None:
-        raise StopIteration
-
-    coro = stop()
-    with pytest.raises(RuntimeError) as caught:
-        coro.send(None)
-    assert is_pep_479(caught.value)
-    assert not is_pep_479(RuntimeError("coroutine raised StopIteration"))
-    assert not is_pep_479(StopIteration())
-    assert not is_pep_479(None)

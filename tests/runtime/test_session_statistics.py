@@ -19,6 +19,7 @@ from asyncmon.hooks import (
     every,
 )
 from asyncmon.runtime import LooperTask, MonitoredSession, SessionRunHook, SessionState
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
@@ -334,7 +335,7 @@ async def test_statistics_in_every_state() -> None:
         assert found.hooks[0].hook is hook
         assert (sess.state, sess.last_step) == (SessionState.OPEN, 3)
     found = sess.statistics()
-    assert (found.state, found.stop_reason) == (SessionState.CLOSED, "the body ended")
+    assert (found.state, found.stop) == (SessionState.CLOSED, Stop(Cause.BODY, "the body ended"))
     assert [one.label for one in found.hooks] == ["A", "StopAtStepHook", "StopAtStepHook_1"]
     assert found.tasks == found.timers == ()
 

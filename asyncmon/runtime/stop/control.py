@@ -12,20 +12,19 @@ from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, inside_run
-from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
+from asyncmon.runtime.stop.origin import is_only
+from asyncmon.runtime.stop.stop import Cause, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
-from asyncmon.system.signals import SIGNALS
 
 logger = logging.getLogger(__name__)
 
 LEAST_GRACE_SECS = 0.1
 """The shortest grace period."""
 
-SIGNAL_REASONS = frozenset(f"signal {signal.name}" for signal in SIGNALS)
-"""The reasons of stops by a signal, also in other sessions of the cluster."""
-
-_NOT_TIMED = ("data", "pause", "waiting", "evaluation")
+_NOT_TIMED = ("data", "pause", "retry", "waiting", "evaluation")
 """Calls without a grace period: a stop or a signal ends them at once, or they end with another call."""
+
+NO_REASON = "a stop was requested"
 
 INSIST_SECS = 1.0
 """The time between two cancellations of a call that ignores its interruption."""
@@ -63,14 +62,14 @@ class StopControl:
     ) -> None:
         self.scopes = CallScopes()
         self.event = StopEvent()
-        """The stop of the session itself."""
-        self.no_retry = StopEvent()
-        """Ends pauses between recoveries. Set by a stop, and when the session closes."""
+        """The stop of the session: the one that its coordinators, too, make or follow."""
         self.shutdown = SessionShutdown(grace)
         """The deadline after a signal."""
         self.ended: BaseException | None = None
         """The error of the last call that the stop ended: a run that exceeded its grace period, or a
         recovery."""
+        self.given_up: BaseException | None = None
+        """The error after which the session made no further attempt of a recovery."""
         self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
@@ -80,30 +79,27 @@ class StopControl:
     def begin(self) -> None:
         """Start to act on requests, in the running loop."""
         self.event.bind()
-        self.no_retry.bind()
         if self.event.is_set:
             self._act(inside=False)
 
     def end(self) -> None:
         """Stop to act on requests: the session closes, which has deadlines of its own."""
         self.shutdown.is_closing = True
-        self.no_retry.set("the session is being closed")
         self.scopes.on_enter = None
         for scope in self.scopes.open:
             if scope.timer is not None:
                 scope.timer.cancel()
-        self.scopes.interrupt(StopAsyncIteration(), "data", "pause")
+        self.scopes.interrupt(StopAsyncIteration(), "data", "pause", "retry")
 
     def adopt(self, errors: ErrorLog, stop: StopEvent) -> None:
         """Use a new coordinator. A stop of the session or of the coordinator holds for both."""
         stop.bind()
         self._errors, self._tasks_stop = errors, stop
+        self.coordinator_stopped(stop)
         if errors.primary is not None:
             self.task_failed(errors)
-        elif stop.is_set:
-            self.request(stop.reason)
-        if self.event.is_set:
-            stop.set(self.event.reason)
+        if self.event.stop is not None:
+            stop.set(self.event.stop)
 
     def closed_error(self, message: str) -> RuntimeError:
         """Return the error of a call that the close ends. In tasks of the session it is no failure."""
@@ -112,21 +108,28 @@ class StopControl:
 
     # -- requests
 
-    def request(self, reason: str | None) -> None:
+    def request(self, stop: Stop) -> None:
         """Request a stop of the session. Safe in any thread and signal handler."""
-        self.event.set(reason)
-        self.no_retry.set(f"a stop is requested ({self.event.reason})")
+        self.event.set(stop)
         if self._tasks_stop is not None and not self._tasks_stop.is_set:
-            self._tasks_stop.set(self.event.reason)
+            self._tasks_stop.set(stop)
         if self.shutdown.loop is not None:
             inside = self._exempt_caller()
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.shutdown.loop.call_soon_threadsafe(self._act, inside)
 
     def coordinator_stopped(self, stop: StopEvent) -> None:
-        """Request a stop of the session after one of its coordinator."""
-        if stop is self._tasks_stop:
-            self.request(stop.reason)
+        """Follow the stop of the coordinator, unless the next run recovers from its error.
+
+        Safe in any thread and signal handler.
+        """
+        if stop is not self._tasks_stop or stop.stop is None or self._errors is None:
+            return  # not created yet, or replaced
+        error = self._errors.primary
+        if error is None:
+            self.request(stop.stop if stop.reason else stop.stop._replace(text=NO_REASON))
+        elif not is_only(error, self.preemption):
+            self.event.set(stop.stop)  # task_failed() acts on it in the loop
 
     def task_failed(self, errors: ErrorLog) -> None:
         """Act on the primary error of a coordinator, in the loop's thread."""
@@ -140,7 +143,7 @@ class StopControl:
                 if scope.kind in RUNS:
                     scope.exempt = False
                     self._start_grace(scope)
-        if not isinstance(error, self.preemption):
+        if not is_only(error, self.preemption):
             self._act(inside=False)
 
     def preempt(self, name: str, at: float | None, save_secs: float) -> None:
@@ -160,7 +163,7 @@ class StopControl:
         )
         if self.shutdown.is_closing:  # and has its reason
             return
-        self.request(f"signal {name}")
+        self.request(Stop(Cause.SIGNAL, f"signal {name}", preempted=True))
         error = CancelledError(f"The session was not opened: a stop came, {self.event.reason!r}.")
         self.scopes.interrupt(error, "opening")
         for scope in self.scopes.open:
@@ -169,8 +172,9 @@ class StopControl:
                 scope.timer = None
 
     def is_preempted(self) -> bool:
-        """Return whether the session stops for a signal, here or elsewhere in its cluster."""
-        return self.event.reason in SIGNAL_REASONS
+        """Return whether the program is to be started again, see :attr:`Stop.preempted`."""
+        stop = self.event.stop
+        return stop is not None and stop.preempted
 
     def is_abandoned(self, error: BaseException | None) -> bool:
         """Return whether an error only means that a signal has ended a call."""
@@ -181,22 +185,24 @@ class StopControl:
 
     def is_requested(self) -> bool:
         """Return whether a stop is requested. An error that the next run recovers from is no stop."""
-        return self.event.is_set or self._fatal_error() is not None
+        return self.event.is_set
+
+    def is_over(self) -> str | None:
+        """Return why there are no further attempts of a recovery, or None."""
+        if self.event.is_set:
+            return f"a stop is requested ({self.reason})"
+        return "the session is being closed" if self.shutdown.is_closing else None
 
     def raise_pending(self) -> None:
         """Raise the error of a background task, unless the next run recovers from it."""
-        error = self._fatal_error()
-        if error is not None:
+        error = None if self._errors is None else self._errors.primary
+        if error is not None and self.event.is_set:
             raise error
 
     @property
     def reason(self) -> str | None:
-        """The first reason that was given."""
-        return self.event.reason or (self._tasks_stop.reason if self._tasks_stop is not None else None)
-
-    def _fatal_error(self) -> BaseException | None:
-        error = None if self._errors is None else self._errors.primary
-        return None if isinstance(error, self.preemption) and not self.event.is_set else error
+        """The text of the stop, or None."""
+        return self.event.reason
 
     def _exempt_caller(self) -> bool:
         """Exempt the calls that the caller is inside of. Return whether there are any."""
@@ -220,7 +226,7 @@ class StopControl:
         """
         if self.shutdown.is_closing:
             return
-        self.scopes.interrupt(StopAsyncIteration(), "data", "pause")
+        self.scopes.interrupt(StopAsyncIteration(), "data", "pause", "retry")
         if self.event.is_set:
             what = f"The session was not created: a stop came, {self.event.reason!r}."
             self.scopes.interrupt(CancelledError(what), "creation")

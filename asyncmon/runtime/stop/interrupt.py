@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from asyncmon.system.cancellation import current_task
 
 Kind = Literal[
-    "run", "bare run", "opening", "creation", "data", "pause", "evaluation", "waiting", "body"
+    "run", "bare run", "opening", "creation", "data", "pause", "retry", "evaluation", "waiting", "body"
 ]  # fmt: skip
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")

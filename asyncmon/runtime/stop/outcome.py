@@ -6,29 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
-from asyncmon.errors import END_OF_DATA, EXITS
-from asyncmon.runtime.error_log import is_pep_479
+from asyncmon.errors import EXITS
+from asyncmon.runtime.stop.origin import is_end_of_data, origin_of
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system.error_text import add_note, phrase
 
 
 class Outcome(NamedTuple):
     """The outcome of a session."""
 
-    reason: str
-    """One phrase for the log and ``stop_reason``."""
+    stop: Stop
+    """What ended it. The text is one phrase for the log and ``stop_reason``."""
     error: BaseException | None
     """The error that the session raises, or None for a successful end."""
-
-
-def is_end_of_data(error: BaseException | None) -> bool:
-    """Return whether an exception means the end of the data.
-
-    That is one of :data:`~asyncmon.errors.END_OF_DATA`, the ``RuntimeError`` that a ``StopIteration``
-    becomes in a coroutine, or a group of such errors only.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_end_of_data(one) for one in error.exceptions)
-    return isinstance(error, END_OF_DATA) or is_pep_479(error)
 
 
 def is_clean(error: BaseException | None) -> bool:
@@ -45,7 +35,7 @@ def decide_outcome(
     body: BaseException | None,
     background: Sequence[BaseException],
     closing: Sequence[BaseException],
-    stop_reason: str | None,
+    stop: Stop | None,
 ) -> Outcome:
     """Return the outcome of a session. The other errors are attached to its error as notes.
 
@@ -57,7 +47,7 @@ def decide_outcome(
         body: the exception of the session's body.
         background: errors of background tasks that no call has raised yet, in order.
         closing: errors of the hooks' ``end``, in order, and exits out of other parts of the closing.
-        stop_reason: the reason of a requested stop, or None.
+        stop: the stop that was requested, or None.
     """
     first = next(iter(background), None)
     errors: list[tuple[str, BaseException | None]] = [
@@ -70,25 +60,25 @@ def decide_outcome(
     present = [(what, error) for what, error in errors if error is not None]
     present.sort(key=lambda one: _rank(one[1]))
     if not present:
-        return Outcome(_clean_reason(body, stop_reason), None)
+        return Outcome(stop or _end_of(body), None)
     primary = present[0][1]
     for what, other in present[1:]:
         if other is not primary:
             add_note(primary, f"{what} {phrase(other)}")
-    return Outcome(_name(primary), primary)
+    return Outcome(stop_by(primary), primary)
 
 
 def with_failure(outcome: Outcome, what: str, error: BaseException) -> Outcome:
-    """Return the outcome after a later failure, described by ``what``.
+    """Return the outcome after a later failure of a hook, described by ``what``.
 
     Its error is raised if there is no other one, or if it is an exit and the other one is not.
     """
     before = outcome.error
     if before is None:
-        return Outcome(what, error)
+        return Outcome(Stop(Cause.HOOK, what, origin_of(error).name), error)
     if error is not before and is_exit(error) and not is_exit(before):
         add_note(error, f"Before that: {phrase(before)}")
-        return Outcome(what, error)
+        return Outcome(Stop(Cause.HOOK, what, origin_of(error).name), error)
     if error is not before:
         add_note(before, what)
     return outcome
@@ -100,11 +90,16 @@ def _rank(error: BaseException) -> int:
     return 2 if isinstance(error, Exception) else 1
 
 
-def _clean_reason(body: BaseException | None, stop_reason: str | None) -> str:
-    if stop_reason is not None:
-        return stop_reason
-    return "the body ended" if body is None else f"end of data ({_name(body)})"
+def _end_of(body: BaseException | None) -> Stop:
+    if body is None:
+        return Stop(Cause.BODY, "the body ended")
+    stop = stop_by(body)
+    return stop._replace(cause=Cause.DATA, text=f"end of data ({stop.text})")
 
 
-def _name(error: BaseException) -> str:
-    return "cancelled" if isinstance(error, asyncio.CancelledError) else phrase(error)
+def stop_by(error: BaseException) -> Stop:
+    """Return the stop that an error is."""
+    origin = origin_of(error)
+    text = "cancelled" if isinstance(error, asyncio.CancelledError) else phrase(error)
+    where = "" if origin.cause is Cause.BODY else f", in {origin.name}"  # else the traceback is enough
+    return Stop(origin.cause, text.rstrip(".") + where if where else text, origin.name)

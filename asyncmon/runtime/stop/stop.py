@@ -1,41 +1,98 @@
-"""A request to stop, made in any thread and handled in one event loop."""
+"""The stop of a session: its cause, and the event that is set in any thread and handled in one loop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Cause(StrEnum):
+    """What ended a session, or asked for its end."""
+
+    BODY = "body"
+    """The body of the session ended, or an error left it."""
+    DATA = "data"
+    """The end of the data."""
+    REQUEST = "request"
+    """``request_stop`` of the session or of its coordinator."""
+    HOOK = "hook"
+    """A hook: by ``run_context.request_stop``, or by an error."""
+    TASK = "task"
+    """An error of a task of the coordinator."""
+    SIGNAL = "signal"
+    CLUSTER = "cluster"
+    """Another session of the cluster."""
+    RECOVERY = "recovery given up"
+    """An error that was not recovered from any more."""
+
+
+class Stop(NamedTuple):
+    """Why a session stops. The first request makes it; later ones change nothing."""
+
+    cause: Cause
+    text: str | None = None
+    """For people: shown, never compared. None: no reason was given."""
+    origin: str = ""
+    """The hook and its method, the task, or the step that the stop comes from; "" if it is none of
+    these."""
+    preempted: bool = False
+    """Whether the program is to be started again: its machine or its time is taken away, and training
+    is not complete."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return it as values of JSON."""
+        return {**self._asdict(), "cause": str(self.cause)}
+
+    @classmethod
+    def from_wire(cls, values: Mapping[str, Any]) -> Stop:
+        """Return the stop of :meth:`to_wire`."""
+        return cls(**{**values, "cause": Cause(values["cause"])})
 
 
 class StopEvent:
-    """A one-way event with a reason. Wakes waiters and calls callbacks in its event loop.
+    """A one-way event with a :class:`Stop`. Wakes waiters and calls callbacks in its event loop.
 
     Args:
         on_set: called in the loop's thread after each request, before any waiter wakes.
     """
 
-    __slots__ = ("_callbacks", "_loop", "_on_set", "_waiters", "is_set", "reason")
+    __slots__ = ("_callbacks", "_loop", "_on_set", "_requests", "_waiters")
 
     def __init__(self, on_set: Callable[[], None] | None = None) -> None:
         self._on_set = on_set
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: set[asyncio.Future[bool]] = set()
         self._callbacks: list[Callable[[], None]] = []
-        self.clear()
+        self._requests: list[Stop] = []  # the first is the stop
 
     def clear(self) -> None:
         """Clear the request. Waiters continue to wait."""
-        self.is_set = False
-        self.reason: str | None = None
-        """The first reason that was given."""
+        self._requests = []
 
-    def set(self, reason: str | None) -> None:
+    @property
+    def is_set(self) -> bool:
+        """Whether the stop was requested."""
+        return bool(self._requests)
+
+    @property
+    def stop(self) -> Stop | None:
+        """The stop that was requested first, or None."""
+        return next(iter(self._requests), None)
+
+    @property
+    def reason(self) -> str | None:
+        """The text of the stop, or None."""
+        return None if (stop := self.stop) is None else stop.text
+
+    def set(self, stop: Stop) -> None:
         """Request the stop, once or again. Safe in any thread and signal handler."""
-        # Each is a single store, which the interpreter keeps whole.
-        if self.reason is None:
-            self.reason = reason
-        self.is_set = True
+        # A thread or a signal may come between the two lines. An append is one operation of the
+        # interpreter, so that all see the same first request, whoever came first.
+        if not self._requests:
+            self._requests.append(stop)
         self._wake_loop()
 
     def bind(self) -> asyncio.AbstractEventLoop:
