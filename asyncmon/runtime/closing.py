@@ -87,7 +87,7 @@ class Closing:
         body, hooks, stops, errors = self.body, self.hooks, self.stops, self._errors
         if stops.is_abandoned(body) and isinstance(body, Exception):
             body = None
-        clean = is_clean(body) or stops.is_abandoned(body)
+        clean = is_clean(body, stops.event) or stops.is_abandoned(body)
         cancelled = body is not None and (not isinstance(body, Exception) or body is stops.ended)
         no_run = stops.closed_error("The session is closed: no run begins any more.")
         stops.scopes.interrupt(no_run, "waiting")
@@ -116,7 +116,7 @@ class Closing:
 
     def _outcome(self, body: BaseException | None, background: Sequence[BaseException]) -> Outcome:
         stops = self.stops
-        outcome = decide_outcome(body, background, self._errors, stops.event.stop)
+        outcome = decide_outcome(body, background, [*stops.late_errors, *self._errors], stops.event)
         if outcome.error is not None and outcome.error is stops.given_up:
             return outcome._replace(stop=outcome.stop._replace(cause=Cause.RECOVERY))
         if stops.event.stop is not None and stops.is_abandoned(outcome.error):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
+from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope
@@ -19,7 +20,7 @@ class DataIterator(Generic[T]):
     """The async iterator behind ``MonitoredSession.iterate``.
 
     A stop ends it, also while it waits for the source. It raises an error of a background task. If it
-    ends early, it closes the source's iterator.
+    ends early, it closes the source's iterator; after a ``break`` the end of the session does.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class DataIterator(Generic[T]):
         source: AsyncIterable[T] | Iterable[T],
         should_stop: Callable[[], bool],
         stops: StopControl,
+        sources: OpenSources,
         resumable: ResumableSource | None = None,
     ) -> None:
         self._items: AsyncIterator[T] | Iterator[T]
@@ -42,6 +44,8 @@ class DataIterator(Generic[T]):
         self._should_stop = should_stop
         self._stops = stops
         self._resumable = resumable
+        self._sources = sources
+        self._is_begun = isinstance(self._items, Iterator)
 
     def __aiter__(self) -> Self:
         return self
@@ -50,6 +54,8 @@ class DataIterator(Generic[T]):
         raise TypeError("Data of a session is awaited: write `async for`, not `for`.")
 
     async def __anext__(self) -> T:
+        if not self._is_begun:
+            await self._sources.close_left()
         if self._should_stop():
             await self.end()
             raise StopAsyncIteration
@@ -77,10 +83,14 @@ class DataIterator(Generic[T]):
             return next(self._items)
         try:
             with CallScope(self._stops.scopes, "data"):
-                return await anext(self._items)
+                if self._is_begun:
+                    return await anext(self._items)
+                self._is_begun = True
+                return await self._sources.begin(self._items)
         except StopAsyncIteration:
             if self._should_stop():
                 await self.end()
+            self._sources.is_over(self._items)
             raise
 
     async def end(self) -> None:
@@ -95,10 +105,8 @@ class DataIterator(Generic[T]):
         self._resumable.skip_pass()
 
     async def aclose(self) -> None:
-        """Close the source's iterator, if it can be closed."""
-        close = getattr(self._items, "aclose", None)  # of async generators; iterators need none
-        if close is not None:
-            await close()
+        """Close the source's iterator, if it can be closed. See :meth:`OpenSources.close`."""
+        await self._sources.close(self._items)
 
 
 class ResumableSource:

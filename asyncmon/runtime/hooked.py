@@ -41,6 +41,7 @@ class Hooked:
         self._hooks = hooks
         self.samples = created.samples
         self._boundary = created.boundary
+        self._stops = created.stops
         self._scopes = created.stops.scopes  # their run is the current one
         self._on_stop = on_stop
         self.raw_nowait = _run_nowait_of(raw)
@@ -215,14 +216,15 @@ class Hooked:
         """Return the result of a step function, plain or async."""
         hooks, before = self._hooks, self._hooks.stop_requested
 
-        def stopped() -> bool:  # a repeated attempt may run even if the first one requested the stop
-            return hooks.stop_requested and not before
+        def check() -> None:  # a repeated attempt may run even if the first one requested the stop
+            if hooks.stop_requested and not before:
+                raise self._stops.refused_run()
 
         async def run(run: Run) -> Any:
             with marked("step", f"the run of {run[0]!r:.100}"):
                 return await self.run(run)
 
-        context = StepContext(self.raw, run, self._on_stop, stopped, hooks.log)
+        context = StepContext(self.raw, run, self._on_stop, check, hooks.log)
         token = inside_run.set(context)
         self._scopes.run = context
         try:

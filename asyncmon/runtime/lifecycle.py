@@ -22,6 +22,7 @@ from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
 from asyncmon.runtime.hook_check import check_hook
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
+from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recoverable, Recovery
@@ -35,7 +36,7 @@ from asyncmon.runtime.session_statistics import (
     task_statistics,
     timer_statistics,
 )
-from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
+from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.stop.control import NO_REASON, StopControl
 from asyncmon.runtime.stop.deadline import process_shutdown
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
@@ -82,6 +83,7 @@ class Lifecycle:
         self.hooks = hooks
         self.stops = StopControl(grace, recovery.errors, interrupt, self._describe)
         self.stateful = StatefulObjects()
+        self.sources = OpenSources(self.stops)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.started: float | None = None
         """The time of the opening, in seconds since 1970."""
@@ -412,7 +414,7 @@ class Lifecycle:
             self.stops.scopes.interrupt(error, "opening")
         if self.state is not SessionState.OPEN:
             await self._closed.wait()
-            return body is not None and is_clean(body)
+            return body is not None and is_clean(body, self.stops.event)
         outcome = await self._close(body)
         if outcome.error is not None and outcome.error is not body:
             raise outcome.error
@@ -425,9 +427,15 @@ class Lifecycle:
             lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller
         )
         try:
-            return await shielded(
-                closing.run, name="asyncmon closing", cancel_after=max(self.stops.shutdown.grace, 1.0)
-            )
+            try:
+                await self.sources.end()
+            finally:
+                outcome = await shielded(
+                    closing.run,
+                    name="asyncmon closing",
+                    cancel_after=max(self.stops.shutdown.grace, 1.0),
+                )
+            return outcome
         except asyncio.CancelledError:
             error = None if closing.outcome is None else closing.outcome.error
             if is_exit(error):
@@ -464,7 +472,7 @@ class Lifecycle:
         """Refuse a run in the same cases, and after a hook's stop."""
         self.check_open()
         if self.hooks.stop_requested:
-            raise RuntimeError(AFTER_STOP)
+            raise self.stops.refused_run()
 
     def current(self) -> Coordinated:
         """Return the session in use."""

@@ -150,8 +150,8 @@ class _MonitoredSession:
         if life.gated or not lock.acquire_nowait(task):
             await life.acquire_lock()
         try:
-            if life.state is not _OPEN:  # closed while this waited
-                life.check_open()
+            if life.state is not _OPEN or life.gated:  # closed, or stopped, while this waited
+                life.check_run()
             if self._hooks.steps:
                 results = await life.call("run", Hooked.run, run)
             else:
@@ -178,7 +178,7 @@ class _MonitoredSession:
             await life.budget.pause()
         await life.acquire_lock()
         try:
-            life.check_open()
+            life.check_run()
             return await life.call("run", Hooked.run_step_fn, step_fn)
         finally:
             life.lock.release()
@@ -222,7 +222,7 @@ class _MonitoredSession:
         """
         life = self._life
         resumable = resumable_source(life.stateful, source, name, life.step_of_data, life.sessions)
-        return DataIterator(source, life.should_stop, life.stops, resumable)
+        return DataIterator(source, life.should_stop, life.stops, life.sources, resumable)
 
     def epochs(
         self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None

@@ -13,8 +13,6 @@ from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.summary.logged import Log
 from asyncmon.system.functions import code_of
 
-AFTER_STOP = "Run called even after should_stop requested."
-
 _RUNS = frozenset({"run", "run_with_hooks"})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -26,7 +24,7 @@ class StepContext:
         session: the raw session; running something in it triggers no hooks.
         run: runs with hooks in that session.
         on_stop: called when the function requests a stop.
-        is_stopped: returns whether a hook requested a stop, after which no run may start.
+        check: raises an error after a hook's stop, after which no run may start.
         log: :attr:`log`.
 
     Example::
@@ -43,7 +41,7 @@ class StepContext:
         session: Session,
         run: Callable[[Run], Awaitable[Any]],
         on_stop: Callable[[Stop], None],
-        is_stopped: Callable[[], bool],
+        check: Callable[[], None],
         log: Log,
     ) -> None:
         self.session = session
@@ -51,7 +49,7 @@ class StepContext:
         """``log(tag, value)`` or ``log({tag: value})``: see :meth:`MonitoredSession.log`."""
         self._run = run
         self._on_stop = on_stop
-        self._is_stopped = is_stopped
+        self._check = check
         self._lock = anyio.Lock(fast_acquire=True)
         self._over = False
 
@@ -71,8 +69,7 @@ class StepContext:
                     "The step function of this context is over. Await the tasks it starts before it "
                     "returns."
                 )
-            if self._is_stopped():
-                raise RuntimeError(AFTER_STOP)
+            self._check()
             return await self._run((fetches, feed_dict, options, run_metadata))
 
     def end(self) -> None:

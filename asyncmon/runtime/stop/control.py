@@ -13,7 +13,7 @@ from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, inside_run
 from asyncmon.runtime.stop.origin import is_only
-from asyncmon.runtime.stop.stop import Cause, SessionClosedError, Stop, StopEvent
+from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
 
 logger = logging.getLogger(__name__)
@@ -70,6 +70,8 @@ class StopControl:
         recovery."""
         self.given_up: BaseException | None = None
         """The error after which the session made no further attempt of a recovery."""
+        self.late_errors: list[BaseException] = []
+        """Errors of the clean-up of data, which the end of the session raises."""
         self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
@@ -105,6 +107,11 @@ class StopControl:
         """Return the error of a call that the close ends. In tasks of the session it is no failure."""
         stop = self._tasks_stop
         return RuntimeError(message) if stop is None else SessionClosedError(message, stop)
+
+    def refused_run(self) -> RuntimeError:
+        """Return the error of a run that begins after a hook's stop."""
+        assert self._tasks_stop is not None, "a hook of the session has stopped it"
+        return RefusedRunError(self._tasks_stop, self.event)
 
     # -- requests
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeGuard
 
 from asyncmon.errors import EXITS
 from asyncmon.runtime.stop.origin import is_end_of_data, origin_of
-from asyncmon.runtime.stop.stop import Cause, Stop
+from asyncmon.runtime.stop.stop import Cause, RefusedRunError, Stop, StopEvent
 from asyncmon.system.error_text import add_note, phrase
 
 
@@ -21,9 +21,20 @@ class Outcome(NamedTuple):
     """The error that the session raises, or None for a successful end."""
 
 
-def is_clean(error: BaseException | None) -> bool:
-    """Return whether a body with this exception, or None, ended successfully."""
-    return error is None or is_end_of_data(error)
+def is_clean(error: BaseException | None, of_session: StopEvent) -> bool:
+    """Return whether a body with this exception, or None, ended successfully.
+
+    So it did with the end of the data, and with a run that was refused after the stop of a hook.
+
+    Args:
+        error: the exception.
+        of_session: the stop of the session.
+    """
+    if error is None or is_end_of_data(error):
+        return True
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_clean(one, of_session) for one in error.exceptions)
+    return isinstance(error, RefusedRunError) and error.of_session is of_session
 
 
 def is_exit(error: BaseException | None) -> TypeGuard[KeyboardInterrupt | SystemExit]:
@@ -35,7 +46,7 @@ def decide_outcome(
     body: BaseException | None,
     background: Sequence[BaseException],
     closing: Sequence[BaseException],
-    stop: Stop | None,
+    of_session: StopEvent,
 ) -> Outcome:
     """Return the outcome of a session. The other errors are attached to its error as notes.
 
@@ -47,20 +58,20 @@ def decide_outcome(
         body: the exception of the session's body.
         background: errors of background tasks that no call has raised yet, in order.
         closing: errors of the hooks' ``end``, in order, and exits out of other parts of the closing.
-        stop: the stop that was requested, or None.
+        of_session: the stop of the session.
     """
     first = next(iter(background), None)
     errors: list[tuple[str, BaseException | None]] = [
-        ("The body of the session raised", None if is_clean(body) else body),
+        ("The body of the session raised", None if is_clean(body, of_session) else body),
         ("A background task failed:", first),
         *(("At the end failed", error) for error in closing),
     ]
-    if first is not None and (is_clean(body) or isinstance(body, Exception)):
+    if first is not None and (is_clean(body, of_session) or isinstance(body, Exception)):
         errors[0], errors[1] = errors[1], errors[0]
     present = [(what, error) for what, error in errors if error is not None]
     present.sort(key=lambda one: _rank(one[1]))
     if not present:
-        return Outcome(stop or _end_of(body), None)
+        return Outcome(of_session.stop or _end_of(body), None)
     primary = present[0][1]
     for what, other in present[1:]:
         if other is not primary:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+AFTER_STOP = "Run called even after should_stop requested."
+"""TF1's text."""
+
 
 class Cause(StrEnum):
     """What ended a session, or asked for its end."""
@@ -188,3 +191,16 @@ class SessionClosedError(RuntimeError):
     def __init__(self, message: str, stop: StopEvent) -> None:
         super().__init__(message)
         self.stop = stop
+
+
+class RefusedRunError(SessionClosedError):
+    """Raised by a run that begins after a hook has requested a stop. The body that it leaves has ended.
+
+    Args:
+        stop: see :class:`SessionClosedError`.
+        of_session: the stop of the session.
+    """
+
+    def __init__(self, stop: StopEvent, of_session: StopEvent) -> None:
+        super().__init__(AFTER_STOP, stop)
+        self.of_session = of_session
