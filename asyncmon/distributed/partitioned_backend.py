@@ -241,6 +241,14 @@ class PartitionedBackend:
         """Return the names of operations that runs of the own task await."""
         return self._own.pending_operations()
 
+    def computing(self) -> tuple[int, ...]:
+        """Return the threads of this process that compute runs, by their idents."""
+        return self._own.computing()
+
+    def abandon(self) -> None:
+        """Let runs return at once that a thread of this process computes."""
+        self._own.abandon()
+
     async def close(self) -> None:
         """Close all backends. An error is raised after all of them are closed."""
         self.closed = True

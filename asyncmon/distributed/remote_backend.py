@@ -222,6 +222,13 @@ class RemoteBackend:
         answer = await self.ask("queues")
         return [(name, size, capacity) for name, size, capacity in answer["queues"]]
 
+    def computing(self) -> tuple[int, ...]:
+        """Return no threads: another process computes."""
+        return ()
+
+    def abandon(self) -> None:
+        """Do nothing: runs that are cancelled return at once."""
+
     def pending_operations(self) -> list[str]:
         """Return nothing: pending operations are known on the server only."""
         return []

@@ -123,7 +123,8 @@ class FunctionSession(SteppedSession):
             tree = await outside.get(before, self._workers)
             fetched = self._fetched(fetches, results, tree, step if self._counts else None)
         except BaseException:
-            await outside.set(before, self._workers, self)
+            if not self._workers.abandoned:  # a thread still changes the objects
+                await outside.set(before, self._workers, self)
             raise
         self._tree, self._step = tree, step
         return fetched

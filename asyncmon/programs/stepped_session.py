@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.errors import AbortedError, DeadlineExceededError, InvalidArgumentError, NotFoundError
+from asyncmon.errors import (
+    AbortedError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+)
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
 from asyncmon.programs.state_tree import misfit
 from asyncmon.programs.steps import Step
@@ -107,6 +113,11 @@ class SteppedSession(ABC):
 
     async def _run(self, fetches: Any, feeds: Mapping[str, Any] | None) -> Any:
         self._check_open()
+        if self._workers.abandoned:
+            raise FailedPreconditionError(
+                "An earlier step is still computing in its thread, after a stop that did not wait for "
+                "it any longer: the session makes no further step."
+            )
         if feeds:
             self._check_feeds(feeds)
         single = self._steps.get(fetches) if fetches.__class__ is str else None
@@ -173,6 +184,18 @@ class SteppedSession(ABC):
         """Refuse further use, and wait for steps in threads. A second call does nothing."""
         self._closed = True
         await self._workers.close()
+
+    def computing(self) -> tuple[int, ...]:
+        """Return the threads that compute a step now, by their idents."""
+        return self._workers.computing()
+
+    def abandon(self) -> None:
+        """Let the run of a step that computes in a thread return at once; none can be interrupted.
+
+        The step is not done. Its thread continues, and no further step is made.
+        """
+        if self._workers.computing():
+            self._workers.abandon()
 
     # -- implemented by subclasses
 

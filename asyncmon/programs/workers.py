@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.threads import Threads
@@ -34,7 +33,6 @@ class Workers:
         self.limit = self._config.inline_ms / 1000 if simulated.get() is None else inf
         """Seconds; a function that takes less on average is called inline."""
         self._threads: Threads | None = None
-        self._running: set[asyncio.Future[Any]] = set()
         self._used: set[threading.Thread] = set()
 
     def is_inline(self, cost: CostModel, thread: bool | None = None) -> bool:
@@ -59,8 +57,6 @@ class Workers:
         if self._threads is None:
             self._threads = Threads(self._config)
         future = self._threads.submit(partial(self._in_thread, fn, cost), step=step)
-        self._running.add(future)
-        future.add_done_callback(self._running.discard)
         try:
             return await completed(future)
         finally:
@@ -70,16 +66,31 @@ class Workers:
         self._used.add(threading.current_thread())
         return timed(fn, cost, self.limit)
 
+    def computing(self) -> tuple[int, ...]:
+        """Return the threads that execute a call now, by their idents."""
+        return () if self._threads is None else self._threads.computing()
+
+    def abandon(self) -> None:
+        """Cancel the calls in threads, which no thread is interrupted by. No further step is called."""
+        if self._threads is not None:
+            self._threads.abandon()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether a step was abandoned in its thread."""
+        return self._threads is not None and self._threads.abandoned
+
     async def close(self) -> None:
         """Wait for the calls in threads, also while cancelled, and end the threads."""
-        cancelled = None
-        for future in tuple(self._running):
-            cancelled = await outlast(future) or cancelled
-        if self._threads is not None:
-            self._threads.close()
+        cancelled, threads = None, self._threads
+        if threads is not None:
+            for future in threads.running:
+                cancelled = await outlast(future) or cancelled
+            threads.close()
             self._threads = None
             for thread in self._used:  # idle; one that ends beside the interpreter may crash in C++
-                thread.join(_JOIN_SECS)
+                if thread.ident not in threads.computing():
+                    thread.join(_JOIN_SECS)
             self._used.clear()
         try:
             if cancelled is not None:

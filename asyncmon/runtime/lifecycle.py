@@ -44,7 +44,7 @@ from asyncmon.runtime.stop.outcome import Outcome, is_clean, is_exit
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
-from asyncmon.system.error_text import calling_line, where_it_waits
+from asyncmon.system.error_text import calling_line, where_it_waits, where_threads_are
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.members import members_of, warn_of_misspelled
@@ -81,7 +81,7 @@ class Lifecycle:
         warn_of_misspelled("session creator", creator, SessionCreator, CreatorMembers)
         self.state = SessionState.NEW
         self.hooks = hooks
-        self.stops = StopControl(grace, recovery.errors, interrupt, self._describe)
+        self.stops = StopControl(grace, recovery.errors, interrupt, self._describe, self._abandon)
         self.stateful = StatefulObjects()
         self.sources = OpenSources(self.stops)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -373,11 +373,20 @@ class Lifecycle:
             subject = f"The run of {run.original_args.fetches!r}"
         else:
             subject = "The step function" if isinstance(run, StepContext) else "The run"
-        pending = members_of(SessionMembers, self.observers.raw).pending_operations
+        members = members_of(SessionMembers, self.observers.raw)
+        threads = () if members.computing is None or hook is not None else members.computing()
+        if threads and (lines := where_threads_are(threads)):
+            return subject, lines
+        pending = members.pending_operations
         operations = [] if pending is None or hook is not None else pending()
         if operations:
             return subject, f"it waits for {', '.join(map(repr, operations))}"
         return subject, where_it_waits(task)
+
+    def _abandon(self) -> None:
+        abandon = members_of(SessionMembers, self.observers.raw).abandon
+        if abandon is not None:
+            abandon()
 
     # -- saving
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -170,6 +170,13 @@ class SessionMembers(SaveableSessionMembers):
     pending_operations: Callable[[], Sequence[str]] | None = None
     """Return the names of the operations that a run waits for. Called for the error of a run that
     exceeded its grace period; must not block. None: the error has the line that the run waits at."""
+    computing: Callable[[], Collection[int]] | None = None
+    """Return the threads that compute runs now, by their idents. Called for the error of a run that
+    takes too long; must not block. None: no thread does."""
+    abandon: Callable[[], None] | None = None
+    """Let runs return at once, with any error, that wait for a thread, and make no further ones. The
+    state is that before them. Called when a stop has waited for its share of the grace period. None: a
+    run that a thread computes cannot be interrupted."""
     queues: Callable[[], Awaitable[Iterable[tuple[str, int, int | None]]]] | None = None
     """Return the name, the size and the capacity (None: no limit) of each queue. Called by
     :meth:`MonitoredSession.queues`; may ask another process. None: there are no queues."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -68,6 +68,20 @@ def where_it_waits(task: asyncio.Task[Any]) -> str:
     users = [frame for frame in frames if not _is_library(frame)]
     called_from = f", called from {_place(users[-1])}" if users and users[-1] is not last else ""
     return f"it waits in {_place(last)}{called_from}"
+
+
+def where_threads_are(idents: Collection[int]) -> str:
+    """Return the lines at which threads are, and in the functions that this package has called."""
+    frames, places = sys._current_frames(), []
+    for ident in idents:
+        inner = frame = frames.get(ident)
+        called = None
+        while frame is not None and not _is_library(frame):
+            called, frame = frame, frame.f_back
+        if inner is not None:
+            called_from = f", called from {_place(called)}" if called not in (None, inner) else ""
+            places.append(f"a thread, which cannot be interrupted, is in {_place(inner)}{called_from}")
+    return "; ".join(places)
 
 
 def calling_line() -> tuple[str, int]:

@@ -292,6 +292,16 @@ class Executor:
         """Return the names of the operations that runs await."""
         return sorted({node.op.name for run in self._runs for node in run.waiting.values()})
 
+    def computing(self) -> tuple[int, ...]:
+        """Return the threads that compute for runs, by their idents."""
+        return self.threads.computing()
+
+    def abandon(self) -> None:
+        """Let runs return at once that a thread computes. They commit nothing, and no run follows."""
+        for run in self._runs:
+            run.abandoned = run.workers > 0
+        self.threads.abandon()
+
     def _end(self, run: Run) -> None:
         self._runs.discard(run)
         run.finish()
@@ -376,7 +386,8 @@ class Executor:
             try:
                 return await self._in_worker(work, run, step=changes)
             finally:
-                self._busy -= changes
+                if not run.abandoned:  # else its thread may still be in the commit
+                    self._busy -= changes
         finally:
             if pin is not None:
                 self.store.unpin(pin)

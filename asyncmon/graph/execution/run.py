@@ -57,6 +57,8 @@ class Run:
     drew: set[int] = field(default_factory=set, init=False)
     _interrupt: asyncio.Future[None] | None = field(default=None, init=False)  # of the first wait
     _on_commit: list[Callable[[], None]] = field(default_factory=list, init=False)
+    abandoned: bool = field(default=False, init=False)
+    """Whether a thread may still compute for the run after its end. It commits nothing."""
     _on_abort: list[Callable[[], None]] = field(default_factory=list, init=False)
 
     # For ops.
@@ -163,6 +165,8 @@ class Run:
 
     def finish(self) -> None:
         """Call the callbacks of ops for the end of the run."""
+        if self.abandoned:
+            return  # its thread still has to see the error
         # The callbacks and the error refer to the run: dropping them breaks the cycles.
         calls = self._on_commit if self.committed else reversed(self._on_abort)
         for call in calls:

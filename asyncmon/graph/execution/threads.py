@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from asyncmon.errors import FailedPreconditionError
 from asyncmon.graph.numerics.blas import single_threaded_blas
 from asyncmon.graph.numerics.parallel import CORES, Team, split_products, using_team
 from asyncmon.session_config import SessionConfig
@@ -51,13 +53,24 @@ class Threads:
         self._worker: DaemonExecutor | None = None
         self._pool: DaemonExecutor | None = None
         self.team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        self._running: set[asyncio.Future[Any]] = set()
+        self._computing: dict[int, None] = {}
+        self.abandoned = False
+        """Whether :meth:`abandon` was called."""
 
     def submit(self, function: Callable[[], T], *, step: bool = False) -> asyncio.Future[T]:
         """Call a function in a thread, and return a future of its result.
 
         Raises:
             RuntimeError: the session was created in another process.
+            FailedPreconditionError: a step, and an earlier one was abandoned in its thread.
         """
+        if step and self.abandoned:
+            raise FailedPreconditionError(
+                "An earlier step is still computing in its thread, after a stop that did not wait for "
+                "it any longer: the session makes no further step. Restore its last checkpoint in a "
+                "new process."
+            )
         if os.getpid() != self._process:
             raise RuntimeError(
                 "This session was made in another process, and a fork takes no threads along. Make a "
@@ -69,7 +82,25 @@ class Threads:
         else:
             executor = self._pool = self._pool or DaemonExecutor("asyncmon-session", self._workers)
         context = contextvars.copy_context()
-        return loop.run_in_executor(executor, context.run, self._with_team, function)
+        future = loop.run_in_executor(executor, context.run, self._with_team, function)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    @property
+    def running(self) -> tuple[asyncio.Future[Any], ...]:
+        """The calls that have not ended."""
+        return tuple(self._running)
+
+    def computing(self) -> tuple[int, ...]:
+        """Return the threads that execute a call now, by their idents."""
+        return tuple(self._computing)
+
+    def abandon(self) -> None:
+        """Cancel the futures of all calls. A thread that executes one continues: none can be ended."""
+        self.abandoned = True
+        for future in self.running:
+            future.cancel()
 
     def close(self) -> None:
         """End the threads after the submitted calls."""
@@ -79,5 +110,10 @@ class Threads:
         self.team.close()
 
     def _with_team(self, function: Callable[[], T]) -> T:
-        with using_team(self.team):
-            return function()
+        ident = threading.get_ident()
+        self._computing[ident] = None
+        try:
+            with using_team(self.team):
+                return function()
+        finally:
+            del self._computing[ident]

@@ -101,6 +101,13 @@ class Backend(Protocol):
     def pending_operations(self) -> list[str]:
         """Return the names of the operations that current runs await."""
 
+    def computing(self) -> tuple[int, ...]:
+        """Return the threads of this process that compute runs, by their idents."""
+        return ()
+
+    def abandon(self) -> None:
+        """Let runs return at once that a thread of this process computes, and make no further ones."""
+
     async def close(self) -> None:
         """Release all resources. A second call does nothing."""
 
@@ -153,6 +160,7 @@ class DirectBackend:
         self.store = executor.store
         self.run, self.run_inline, self.repeat = executor.run, executor.run_inline, executor.repeat
         self.check_open, self.pending_operations = executor.check_open, executor.pending_operations
+        self.computing, self.abandon = executor.computing, executor.abandon
         self._saved: list[Any] = []  # the saved variables, and their slots
         self._slots: dict[str, int] = {}
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none

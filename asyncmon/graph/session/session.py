@@ -339,6 +339,17 @@ class Session:
         """Return the names of the operations that current runs await: dequeues, async functions."""
         return self.backend.pending_operations()
 
+    def computing(self) -> tuple[int, ...]:
+        """Return the threads that compute runs at the moment, by their idents."""
+        return self.backend.computing()
+
+    def abandon(self) -> None:
+        """Let runs return at once that a thread computes. They commit nothing, and no run follows.
+
+        For a stop that cannot wait for a ``py_func`` that hangs.
+        """
+        self.backend.abandon()
+
     async def close(self) -> None:
         """Release all resources. Current runs end with ``CancelledError``; a second call does nothing.
 

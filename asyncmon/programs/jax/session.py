@@ -99,6 +99,12 @@ class JaxSession(SteppedSession):
             elif run.changes:
                 self._state, self._step = run.state, run.step
 
+    def abandon(self) -> None:
+        """Let the run of a step return that computes in a thread, and may have taken the state."""
+        super().abandon()
+        if self._workers.abandoned and self._program.donates:
+            self._broken = _lost([])
+
     def _run_all(self, plan: _Plan, run: _Run, feeds: Any) -> Any:
         """Compute, in any thread."""
         known = bool(plan.cost.average)  # else this compiles

@@ -123,6 +123,12 @@ class TorchSession(SteppedSession):
                 raise
             return self._end(fetches, steps, results, changes)
 
+    def abandon(self) -> None:
+        """Let the run of a step return that computes in a thread, which may still change the state."""
+        super().abandon()
+        if self._workers.abandoned:
+            self._broken = _torn(["a step that still computes in its thread"], list(self._objects))
+
     def _begin(self, fetches: Any, steps: Sequence[Step]) -> _Before | None:
         if not steps:
             return None

@@ -51,6 +51,7 @@ class StopControl:
         preemption: errors of background tasks that cause a recovery and not a stop.
         interrupt: whether such errors interrupt runs at once, or after the grace period.
         describe: returns the name of a call and where it waits, for the error.
+        abandon: lets runs return that a thread computes.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class StopControl:
         preemption: tuple[type[Exception], ...],
         interrupt: bool,
         describe: Callable[[CallScope], tuple[str, str]],
+        abandon: Callable[[], None],
     ) -> None:
         self.scopes = CallScopes()
         self.event = StopEvent()
@@ -75,6 +77,7 @@ class StopControl:
         self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
+        self._abandon = abandon
         self._errors: ErrorLog | None = None  # of the present coordinator
         self._tasks_stop: StopEvent | None = None
 
@@ -272,7 +275,16 @@ class StopControl:
         logger.warning("%s The call is interrupted.", what)
         self.ended = DeadlineExceededError(what)
         scope.interrupt(self.ended)
+        if scope.kind in RUNS:
+            # A graph's run ends after the present node. Then there is no more time for a thread.
+            is_short = self.shutdown.is_running
+            secs = min(INSIST_SECS, 0.02 * self.shutdown.grace) if is_short else INSIST_SECS
+            asyncio.get_running_loop().call_later(secs, self._abandon_run, scope)
         self._insist_later(scope, CANCEL_ROUNDS)
+
+    def _abandon_run(self, scope: CallScope) -> None:
+        if scope in self.scopes.open and scope.error is self.ended:
+            self._abandon()
 
     def _insist_later(self, scope: CallScope, rounds: int) -> None:
         loop = asyncio.get_running_loop()
