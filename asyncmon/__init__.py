@@ -69,7 +69,8 @@ from asyncmon.runtime import (
 from asyncmon.training import MonitoredTrainingSession
 # isort: on
 from asyncmon.system.missing_names import missing_name as _missing_name
-from asyncmon.system.missing_names import register_missing_names as _register_missing_names
+from asyncmon.system.missing_names import search_rooms as _search_rooms
+from asyncmon.system.wings import wings as _wings
 
 __all__ = [
     "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator",
@@ -91,30 +92,27 @@ __all__ = [
     "hooks", "init_from_checkpoint", "latest_checkpoint", "list_variables", "load_checkpoint",
     "load_variable", "monitor", "programs", "remove_checkpoint", "replica_device_setter", "run",
     "runtime", "start_queue_runners", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
-    "stop_if_no_increase", "summary", "testing", "tf1", "update_checkpoint_state",
+    "stop_if_no_increase", "summary", "testing", "update_checkpoint_state",
     "wait_for_new_checkpoint",
 ]
 # fmt: on
 
 __version__ = "0.1.0"
 
-
-def _load_adviser() -> _typing.Any:
-    from asyncmon.tf1 import names
-
-    return names
-
-
-_register_missing_names(_load_adviser)
+_search_rooms(
+    "asyncmon", "asyncmon.graph", "asyncmon.graph.train", "asyncmon.graph.nn", "asyncmon.graph.layers",
+    "asyncmon.summary", "asyncmon.errors", "asyncmon.data", "asyncmon.checkpoint", "asyncmon.runtime",
+    "asyncmon.hooks", "asyncmon.programs",
+)  # fmt: skip
 
 if _typing.TYPE_CHECKING:
-    from asyncmon import monitor, testing, tf1
+    from asyncmon import monitor, testing
 else:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> _typing.Any:
-        if name in ("monitor", "testing", "tf1"):  # imported at their first use
+        if name in ("monitor", "testing", *[wing.name for wing in _wings()]):  # at their first use
             return _importlib.import_module(f"asyncmon.{name}")
-        raise _missing_name(__name__, name, ["train.", ""], globals())
+        raise _missing_name(__name__, name, ["train.", ""], __all__)
 
 
 __dir__ = __all__.copy

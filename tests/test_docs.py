@@ -124,16 +124,6 @@ def test_a_right_page_passes(tmp_path: Path) -> None:
     assert run_page(tmp_path, right) == ""
 
 
-def test_the_page_of_names_is_that_of_the_docstrings() -> None:
-    """Run ``python docs/make_names.py`` after a change of a public name or its docstring."""
-    module = importlib.util.spec_from_file_location("make_names", ROOT / "docs" / "make_names.py")
-    assert module is not None
-    assert module.loader is not None
-    made = importlib.util.module_from_spec(module)
-    module.loader.exec_module(made)
-    assert made.PAGE.read_text() == made.page()
-
-
 @pytest.mark.parametrize("file", [".ci/run", "CONTRIBUTING.md"])
 def test_the_paths_of_tests_that_a_file_names_exist(file: str) -> None:
     paths = re.findall(r"tests/[\w./*-]+", (ROOT / file).read_text(encoding="utf-8"))

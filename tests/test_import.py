@@ -76,7 +76,7 @@ def test_an_engine_that_is_missing_is_named_with_its_pip_line() -> None:
     assert "ImportError: JaxProgram needs JAX: pip install 'asyncmon[jax]'" in out.stderr
 
 
-@pytest.mark.parametrize("name", [*PACKAGES, ".tf1"])
+@pytest.mark.parametrize("name", PACKAGES)
 def test_no_name_of_another_package_is_visible(name: str) -> None:
     module = importlib.import_module(f"asyncmon{name}")
     found = {name: one for name, one in vars(module).items() if not name.startswith("_")}
@@ -100,9 +100,9 @@ def test_dir_and_help_show_the_public_names(name: str) -> None:
 def test_packages_that_few_programs_need_are_imported_at_their_first_use() -> None:
     probe = (
         "import sys, asyncmon as am\n"
-        "lazy = {f'asyncmon.{name}' for name in ('monitor', 'testing', 'tf1')}\n"
+        "lazy = {f'asyncmon.{name}' for name in ('monitor', 'testing')}\n"
         "assert not lazy & sys.modules.keys()\n"
-        "am.monitor, am.testing, am.tf1\n"
+        "am.monitor, am.testing\n"
         "assert lazy <= sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", probe], check=True)

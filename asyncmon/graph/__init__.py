@@ -169,7 +169,7 @@ __all__ = [
 if not _typing.TYPE_CHECKING:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> _typing.Any:
-        raise _missing_name(__name__, name, "", globals())
+        raise _missing_name(__name__, name, [""], __all__)
 
 
 def __dir__() -> list[str]:

@@ -14,19 +14,28 @@
     if __name__ == "__main__":
         tf.app.run(main)
 
-A name of TF1 that is missing here raises an AttributeError with the replacement.
+A name of TF1 that is missing here raises an AttributeError, which has the replacement or a close name.
 """
 
 import sys as _sys
+from types import ModuleType as _ModuleType
 
+# fmt: off
 # isort: off
 from asyncmon import errors as errors
 from asyncmon.errors import OpError as OpError
 from asyncmon.graph import *
-from asyncmon.graph.ops.variable_ops import *
-from asyncmon.protobuf.graph_def import *
-from asyncmon.session_config import *
-from asyncmon.summary.events import *
+from asyncmon.graph.ops.variable_ops import count_up_to as count_up_to
+from asyncmon.graph.ops.variable_ops import scatter_nd_add as scatter_nd_add
+from asyncmon.graph.ops.variable_ops import scatter_nd_sub as scatter_nd_sub
+from asyncmon.graph.ops.variable_ops import scatter_nd_update as scatter_nd_update
+from asyncmon.protobuf.graph_def import AttrValue as AttrValue, GraphDef as GraphDef
+from asyncmon.protobuf.graph_def import NodeDef as NodeDef
+from asyncmon.session_config import GPUOptions as GPUOptions, GraphOptions as GraphOptions
+from asyncmon.session_config import OptimizerOptions as OptimizerOptions, RPCOptions as RPCOptions
+from asyncmon.summary.events import Event as Event, HistogramProto as HistogramProto
+from asyncmon.summary.events import LogMessage as LogMessage, SessionLog as SessionLog
+from asyncmon.summary.events import Summary as Summary, SummaryMetadata as SummaryMetadata
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.file_ops import *
 from asyncmon.tf1.functional_ops import *
@@ -35,7 +44,10 @@ from asyncmon.tf1.old_names import *
 from asyncmon.tf1.ops.matrices import *
 from asyncmon.tf1.ops.segments import *
 from asyncmon.tf1.ops.sequences import *
-from asyncmon.tf1.ops.sparse import *
+from asyncmon.tf1.ops.sparse import (
+    SparseTensor as SparseTensor, SparseTensorValue as SparseTensorValue,
+    sparse_placeholder as sparse_placeholder, sparse_tensor_to_dense as sparse_tensor_to_dense,
+)
 from asyncmon.tf1.ops.strings import *
 from asyncmon.tf1.ops.tensor_array import TensorArray as TensorArray
 from asyncmon.tf1.parsing import *
@@ -46,8 +58,9 @@ from asyncmon.tf1.image import random_crop as random_crop
 from asyncmon.tf1 import app, compat, contrib, flags as flags, gfile, image, io, layers
 from asyncmon.tf1 import logging, losses, metrics, nn, python_io, rnn_cell as _rnn_cell, summary, train
 from asyncmon.tf1.namespaces import open_namespace as _open_namespace
-from asyncmon.tf1.namespaces import small_namespaces as _small_namespaces
+from asyncmon.tf1.namespaces import show as _show, small_namespaces as _small_namespaces
 # isort: on
+# fmt: on
 
 ConfigProto = SessionConfig
 
@@ -56,17 +69,29 @@ VERSION = "1.15.0"
 
 __version__ = VERSION
 
+debugging: _ModuleType
+dtypes: _ModuleType
+linalg: _ModuleType
+manip: _ModuleType
+math: _ModuleType
+random: _ModuleType
+sparse: _ModuleType
+strings: _ModuleType
+
 _small = _small_namespaces(_sys.modules[__name__])
-debugging, dtypes, initializers, vars(io)["gfile"], linalg, manip, math, random, sparse, strings = (
-    _small
-)
+for _name, _module in _small.items():
+    _owner, _, _last = _name.rpartition(".")
+    setattr(_sys.modules[f"{__name__}.{_owner}".rstrip(".")], _last, _module)
+
+_show(
+    globals(), *[_name for _name in _small if "." not in _name], "app", "compat", "contrib", "errors",
+    "flags", "gfile", "image", "io", "layers", "logging", "losses", "metrics", "nn", "python_io",
+    "summary", "train",
+)  # fmt: skip
 
 for _module in (
     _sys.modules[__name__], app, compat, contrib, contrib.framework, contrib.layers, contrib.rnn,
     contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile, image, io,
-    layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train, *_small,
+    layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train, *_small.values(),
 ):  # fmt: skip
     _open_namespace(_module)
-
-for _name in vars(_sys.modules[__name__])["_hidden"]:  # no code here uses the imports of others
-    del vars(_sys.modules[__name__])[_name]

@@ -10,6 +10,11 @@ import numpy as np
 from asyncmon.graph import dimension_at_index as dimension_at_index
 from asyncmon.graph import dimension_value as dimension_value
 
+__all__ = [
+    "as_bytes", "as_str", "as_str_any", "as_text", "bytes_or_text_types", "complex_types",
+    "dimension_at_index", "dimension_value", "integral_types", "real_types",
+]  # fmt: skip
+
 bytes_or_text_types = (bytes, str)
 integral_types = (numbers.Integral, np.integer)
 real_types = (numbers.Real, np.integer, np.floating)

@@ -15,6 +15,8 @@ from asyncmon.graph.control.while_loop import scan_loop
 from asyncmon.graph.core.nest import flatten, map_structure, pack_like, same_structure
 from asyncmon.graph.core.signatures import REQUIRED, function_of
 
+__all__ = ["case", "foldl", "foldr", "map_fn", "scan"]
+
 
 def map_fn(
     fn: Callable[[Any], Any],

@@ -20,6 +20,16 @@ from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.tf1.old_names import saturate_cast
 from asyncmon.tf1.ops import resizing
 
+__all__ = [
+    "ResizeMethod", "adjust_brightness", "adjust_contrast", "central_crop", "convert_image_dtype",
+    "crop_to_bounding_box", "decode_image", "decode_jpeg", "decode_png", "encode_jpeg",
+    "encode_png", "flip_left_right", "flip_up_down", "per_image_standardization",
+    "random_brightness", "random_contrast", "random_crop", "random_flip_left_right",
+    "random_flip_up_down", "resize", "resize_area", "resize_bicubic", "resize_bilinear",
+    "resize_image_with_crop_or_pad", "resize_images", "resize_nearest_neighbor",
+    "resize_with_crop_or_pad",
+]  # fmt: skip
+
 
 # --- flips ----------------------------------------------------------------------------------------
 def flip_left_right(image: Any) -> g.Tensor:

@@ -33,6 +33,12 @@ from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
 
+__all__ = [
+    "batch", "batch_join", "input_producer", "limit_epochs", "match_filenames_once", "maybe_batch",
+    "maybe_batch_join", "maybe_shuffle_batch", "maybe_shuffle_batch_join", "range_input_producer",
+    "shuffle_batch", "shuffle_batch_join", "slice_input_producer", "string_input_producer",
+]  # fmt: skip
+
 _Example = Any  # a list or dict of tensors
 
 

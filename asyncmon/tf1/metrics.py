@@ -39,6 +39,14 @@ from asyncmon.tf1.weighting import (
     weights_of_rank,
 )
 
+__all__ = [
+    "accuracy", "auc", "false_negatives", "false_negatives_at_thresholds", "false_positives",
+    "false_positives_at_thresholds", "mean", "mean_absolute_error", "mean_iou",
+    "mean_squared_error", "precision", "precision_at_thresholds", "recall", "recall_at_thresholds",
+    "root_mean_squared_error", "true_negatives", "true_negatives_at_thresholds", "true_positives",
+    "true_positives_at_thresholds",
+]  # fmt: skip
+
 _log = logging.getLogger("asyncmon")
 
 Metric = tuple[Any, Any]

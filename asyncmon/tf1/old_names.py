@@ -14,6 +14,17 @@ from asyncmon.graph.core.signatures import REQUIRED, function_of, named
 from asyncmon.summary import merge, merge_all
 from asyncmon.summary.ops import collect
 
+__all__ = [
+    "all_variables", "arg_max", "arg_min", "audio_summary", "concat_v2", "count_nonzero",
+    "disable_eager_execution", "disable_v2_behavior", "enable_resource_variables",
+    "executing_eagerly", "floor_div", "histogram_summary", "image_summary", "initialize_all_tables",
+    "initialize_all_variables", "initialize_local_variables", "initialize_variables", "inv",
+    "lin_space", "merge_all_summaries", "merge_summary", "mul", "neg", "numpy_function", "pack",
+    "reverse_v2", "saturate_cast", "scalar_mul", "scalar_summary", "select", "sub",
+    "tables_initializer", "to_complex64", "to_complex128", "to_double", "to_float", "to_int32",
+    "to_int64", "unpack",
+]  # fmt: skip
+
 
 def _caster(label: str, dtype: Any) -> Callable[..., Tensor]:
     def convert(x: Any, name: str = label) -> Tensor:

@@ -12,6 +12,8 @@ from asyncmon.graph.core import nest
 from asyncmon.graph.core.nest import map_structure
 from asyncmon.tf1.ops.sequences import reverse_sequence
 
+__all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
+
 Scope = str | tf.VariableScope | None
 
 

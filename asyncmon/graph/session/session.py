@@ -34,7 +34,6 @@ from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.error_text import add_note
-from asyncmon.system.missing_names import MissingMember
 from asyncmon.system.snapshot import Snapshot
 
 _NO_FEEDS: Mapping[Any, Any] = {}
@@ -375,9 +374,6 @@ class Session:
         if isinstance(containers, str):
             raise TypeError(f"containers must be a list of names, not the string {containers!r}.")
         await reset_target(target, list(containers or ()), config or SessionConfig())
-
-    partial_run, partial_run_setup = MissingMember(), MissingMember()
-    list_devices, sess_str = MissingMember(), MissingMember()
 
     def __enter__(self) -> NoReturn:
         raise TypeError("A Session is awaited: write `async with`, or `with session.as_default()`.")

@@ -109,18 +109,6 @@ def get_variable(
         )
 
 
-def named_variables() -> dict[str, Any]:
-    """Return the variables of the default graph created by ``get_variable``, by name.
-
-    Those in parts are whole, by the name of the whole variable.
-    """
-    extras = get_default_graph().root.extras
-    whole: dict[str, PartitionedVariable] = extras.get("partitioned", {})
-    parts = {variable for one in whole.values() for variable in one}
-    made = {name: v for name, v in extras.get("get_variable", {}).items() if v not in parts}
-    return {**made, **whole}
-
-
 @wraps(get_variable, assigned=())
 def get_local_variable(*args: Any, **kwargs: Any) -> Any:
     """Return a variable that is not trained and not saved. TF1: same name. See :func:`get_variable`."""

@@ -6,3 +6,5 @@ from asyncmon.tf1.contrib import rnn as rnn
 from asyncmon.tf1.contrib import seq2seq as seq2seq
 from asyncmon.tf1.contrib import slim as slim
 from asyncmon.tf1.contrib import training as training
+
+__all__ = ["framework", "layers", "rnn", "seq2seq", "slim", "training"]

@@ -19,6 +19,12 @@ from asyncmon.summary import scalar
 from asyncmon.tf1.contrib.framework import add_arg_scope
 from asyncmon.tf1.old_names import scalar_mul
 
+__all__ = [
+    "avg_pool2d", "batch_norm", "conv2d", "convolution2d", "dropout", "flatten", "fully_connected",
+    "l2_regularizer", "max_pool2d", "one_hot_encoding", "optimize_loss", "xavier_initializer",
+    "xavier_initializer_conv2d",
+]  # fmt: skip
+
 Regularizer = Callable[[Any], tf.Tensor | None]
 
 

@@ -13,6 +13,8 @@ from asyncmon.graph.nn.conv import gradients_of, in_parallel
 from asyncmon.graph.nn.images import create_image_op
 from asyncmon.graph.numerics.windows import Windows, check_gradient, dilated, output_sizes
 
+__all__ = ["conv1d", "depthwise_conv2d", "separable_conv2d"]
+
 
 # --- single channels ------------------------------------------------------------------------------
 def _depthwise(images: Any, filters: Any, **attrs: Any) -> Any:

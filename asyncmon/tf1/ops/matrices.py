@@ -12,6 +12,8 @@ from asyncmon.graph.core.build import axes_of
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.shape import merge
 
+__all__ = ["diag", "diag_part", "norm"]
+
 _OF_DIAGONALS = (*rules.FLOATS, g.int32, g.int64, *rules.COMPLEX)
 
 

@@ -15,6 +15,11 @@ from asyncmon.graph.core.op import ZERO
 from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.graph.ops.gather import rows_shape
 
+__all__ = [
+    "dynamic_partition", "dynamic_stitch", "segment_max", "segment_mean", "segment_sum",
+    "unsorted_segment_mean",
+]  # fmt: skip
+
 
 # --- segments -------------------------------------------------------------------------------------
 def _count(ids: Any) -> Any:

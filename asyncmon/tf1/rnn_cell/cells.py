@@ -20,6 +20,11 @@ from asyncmon import graph as tf
 from asyncmon.graph.core import nest
 from asyncmon.graph.layers import Layer
 
+__all__ = [
+    "BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMCell", "LSTMStateTuple", "LayerRNNCell",
+    "RNNCell",
+]  # fmt: skip
+
 _log = logging.getLogger(__name__)
 
 

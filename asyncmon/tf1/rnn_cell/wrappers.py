@@ -11,6 +11,8 @@ from asyncmon import graph as tf
 from asyncmon.graph.core.nest import flatten, map_structure, pack_like
 from asyncmon.tf1.rnn_cell.cells import LSTMStateTuple, RNNCell, dims_of
 
+__all__ = ["DropoutWrapper", "MultiRNNCell", "ResidualWrapper"]
+
 
 class MultiRNNCell(RNNCell):
     """A stack of cells: the output of each is the input of the next. TF1: same name.
