@@ -25,8 +25,8 @@ from asyncmon.graph import Operation, Tensor
 from asyncmon.graph.core.build import convert_pair
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.op import constant_of
-from asyncmon.graph.core.signatures import REQUIRED as _REQUIRED
-from asyncmon.graph.core.signatures import function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 
 __all__ = [
     "add_check_numerics_ops", "assert_equal", "assert_greater", "assert_greater_equal",

@@ -16,9 +16,9 @@ import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.tf1.old_names import saturate_cast
 from asyncmon.tf1.ops import resizing
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 __all__ = [
     "ResizeMethod", "adjust_brightness", "adjust_contrast", "central_crop", "convert_image_dtype",

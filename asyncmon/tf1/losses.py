@@ -23,8 +23,8 @@ from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.convert import renamed_argument
-from asyncmon.graph.core.signatures import REQUIRED as _REQUIRED
-from asyncmon.graph.core.signatures import function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
 
 __all__ = [

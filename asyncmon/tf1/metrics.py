@@ -29,8 +29,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.signatures import REQUIRED as _REQUIRED
-from asyncmon.graph.core.signatures import function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 from asyncmon.tf1.weighting import (
     broadcast_weights,
     checked_weights,

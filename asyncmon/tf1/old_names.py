@@ -10,9 +10,10 @@ import numpy as np
 from asyncmon import graph as g
 from asyncmon.graph import IndexedSlices, Tensor
 from asyncmon.graph.core.convert import renamed_argument
-from asyncmon.graph.core.signatures import REQUIRED, function_of, named
+from asyncmon.graph.core.signatures import named
 from asyncmon.summary import merge, merge_all
 from asyncmon.summary.ops import collect
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 __all__ = [
     "all_variables", "arg_max", "arg_min", "audio_summary", "concat_v2", "count_nonzero",

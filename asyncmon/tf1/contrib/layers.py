@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.summary import scalar
 from asyncmon.tf1.contrib.framework import add_arg_scope
 from asyncmon.tf1.old_names import scalar_mul
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 __all__ = [
     "avg_pool2d", "batch_norm", "conv2d", "convolution2d", "dropout", "flatten", "fully_connected",

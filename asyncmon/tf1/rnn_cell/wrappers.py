@@ -8,8 +8,9 @@ from operator import attrgetter
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.nest import flatten, map_structure, pack_like
+from asyncmon.graph.core.nest import flatten, pack_like
 from asyncmon.tf1.rnn_cell.cells import LSTMStateTuple, RNNCell, dims_of
+from asyncmon.tf1.structures import map_structure
 
 __all__ = ["DropoutWrapper", "MultiRNNCell", "ResidualWrapper"]
 
