@@ -10,8 +10,10 @@ from types import ModuleType
 
 import pytest
 
+import asyncmon as am
 import asyncmon.tf1 as tf
 from asyncmon import graph
+from asyncmon.protobuf import cluster_def
 
 
 def test_every_public_name_of_the_engine_is_there() -> None:
@@ -25,6 +27,15 @@ def test_every_public_name_of_the_engine_is_there() -> None:
             name for name in theirs.__all__ if getattr(ours, name) is not getattr(theirs, name)
         ]
         assert different == (["initializers"] if ours is tf else [])
+
+
+def test_clusters_have_their_names_of_tf1() -> None:
+    train, ours = tf.train, am.distributed
+    assert (train.ClusterSpec, train.Server) == (ours.ClusterSpec, ours.Server)
+    assert train.replica_device_setter is ours.replica_device_setter
+    assert (train.ClusterDef, train.JobDef) == (cluster_def.ClusterDef, cluster_def.JobDef)
+    assert tf.contrib.training.RandomStrategy is ours.RandomStrategy
+    assert tf.DeviceSpec is graph.DeviceSpec
 
 
 def test_tf_initializers_has_those_of_the_graph_and_the_ops_that_initialize() -> None:
