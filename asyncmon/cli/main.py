@@ -57,7 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in given:  # its module need not be imported
             commands.add_parser(name, help=does)
             continue
-        module = importlib.import_module(path)
+        try:
+            module = importlib.import_module(path)
+        except ImportError as error:  # a package is missing, or a part of a wing
+            sys.stderr.write(f"`{name}` cannot be run: {error}\n")
+            return 1
         command = commands.add_parser(
             name, help=does, description=module.DESCRIPTION, epilog=getattr(module, "EPILOG", None),
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -3,11 +3,11 @@
 A wing is a folder of ``asyncmon`` with a file ``wing.toml``, read at the first use and without an
 import of the wing::
 
-    advice = "asyncmon.tf1.names"   # a module like asyncmon.system.missing_names.Adviser
-    wire = ["asyncmon.tf1."]        # the modules whose ops and objects a message may name
+    advice = "asyncmon.NAME.names"   # a module like asyncmon.system.missing_names.Adviser
+    wire = ["asyncmon.NAME."]        # the modules whose ops and objects a message may name
 
-    [commands]                      # of the command line: module, summary
-    port = ["asyncmon.tf1.port.command", "port a program of TensorFlow 1"]
+    [commands]                       # of the command line: module, summary
+    do = ["asyncmon.NAME.command", "do what it does"]
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 OTHERWISE = {"random", "orthogonal", "dropout"}
 """Samples that draw: what they draw from is tested in test_random_ops and test_nn_normalization."""
-NOT_VALUES = {"unique rows", "for ports", "sums over stacks"}
-"""Of the optimizers' own, which the tests of sparse updates hold to dense ones, and of ports, which
-those of ``test_more_ops`` and ``test_strings`` hold to numpy; and of loops, held to by their tests."""
+NOT_VALUES = {"unique rows", "sums over stacks"}
+"""Of the optimizers' own, which the tests of sparse updates hold to dense ones, and of loops, held to
+by their tests."""
 
 RENAMED = {
     "asin": np.arcsin,
