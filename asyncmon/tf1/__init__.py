@@ -37,8 +37,11 @@ from asyncmon.summary.events import Event as Event, HistogramProto as HistogramP
 from asyncmon.summary.events import LogMessage as LogMessage, SessionLog as SessionLog
 from asyncmon.summary.events import Summary as Summary, SummaryMetadata as SummaryMetadata
 from asyncmon.tf1.check_ops import *
+from asyncmon.tf1.compat import dimension_at_index as dimension_at_index
+from asyncmon.tf1.compat import dimension_value as dimension_value
 from asyncmon.tf1.file_ops import *
 from asyncmon.tf1.functional_ops import *
+from asyncmon.tf1.hessians import *
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.old_names import *
 from asyncmon.tf1.ops.matrices import *
@@ -48,11 +51,14 @@ from asyncmon.tf1.ops.sparse import (
     SparseTensor as SparseTensor, SparseTensorValue as SparseTensorValue,
     sparse_placeholder as sparse_placeholder, sparse_tensor_to_dense as sparse_tensor_to_dense,
 )
+from asyncmon.tf1.ops.strided_slice import *
 from asyncmon.tf1.ops.strings import *
 from asyncmon.tf1.ops.tensor_array import TensorArray as TensorArray
+from asyncmon.tf1.ops.trigonometry import *
 from asyncmon.tf1.parsing import *
 from asyncmon.tf1.readers import *
 from asyncmon.tf1.template import *
+from asyncmon.tf1.variables import *
 from asyncmon.tf1.weighting import confusion_matrix as confusion_matrix
 from asyncmon.tf1.image import random_crop as random_crop
 from asyncmon.tf1 import app, compat, contrib, flags as flags, gfile, image, io, layers

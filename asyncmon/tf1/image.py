@@ -173,7 +173,7 @@ def crop_to_bounding_box(
     begin: list[Any] = [*[0] * (len(known) - 3), offset_height, offset_width, 0]
     size: list[Any] = [*[-1] * (len(known) - 3), target_height, target_width, -1]
     for first, extent, whole in zip(begin[-3:-1], size[-3:-1], known[-3:-1], strict=True):
-        fixed = not (g.is_tensor(first) or g.is_tensor(extent))
+        fixed = not (g.is_tensor_like(first) or g.is_tensor_like(extent))
         if fixed and (first < 0 or extent <= 0 or first + extent > (whole or first + extent)):
             raise ValueError(f"A box from {first} to {first + extent} is not inside of {whole} pixels.")
     return g.slice(tensor, g.stack(begin), g.stack(size))

@@ -14,8 +14,8 @@ from asyncmon.graph import (
     assert_global_step, create_global_step, get_global_step, get_or_create_global_step, global_step,
 )
 from asyncmon.graph.train import (
-    AdadeltaOptimizer, AdagradOptimizer, AdamOptimizer, AdamWOptimizer, ExponentialMovingAverage,
-    FtrlOptimizer, GradientDescentOptimizer, MomentumOptimizer, Optimizer, RMSPropOptimizer,
+    AdagradOptimizer, AdamOptimizer, AdamWOptimizer, ExponentialMovingAverage,
+    GradientDescentOptimizer, MomentumOptimizer, Optimizer, RMSPropOptimizer,
     cosine_decay, exponential_decay, inverse_time_decay, natural_exp_decay, piecewise_constant,
     polynomial_decay,
 )
@@ -44,6 +44,7 @@ from asyncmon.tf1.input import (
     maybe_batch_join, maybe_shuffle_batch, maybe_shuffle_batch_join, range_input_producer,
     shuffle_batch, shuffle_batch_join, slice_input_producer, string_input_producer,
 )
+from asyncmon.tf1.optimizers import AdadeltaOptimizer, FtrlOptimizer
 from asyncmon.training import MonitoredTrainingSession
 # isort: on
 

@@ -29,25 +29,19 @@ if TYPE_CHECKING:
 nn = tf.nn
 
 
-SMOOTH = """negative exp expm1 square sin cos tan asin acos atan sinh cosh tanh asinh atanh sigmoid
-    erf erfc identity conj"""
+SMOOTH = "negative exp expm1 square sin cos tan tanh sigmoid erf erfc identity conj"
 POSITIVE = "abs log log1p sqrt rsqrt reciprocal sign"
 ROUNDING = "floor ceil rint round"
 ACTIVATIONS = "elu selu softplus softsign swish gelu relu relu6 leaky_relu l2_loss"
 REDUCTIONS = ["sum", "mean", "max", "min", "prod", "logsumexp"]
 ARITHMETIC = "add subtract multiply maximum minimum squared_difference"
-QUOTIENTS = "divide realdiv pow atan2 div_no_nan floormod floordiv"
+QUOTIENTS = "divide realdiv pow div_no_nan floormod floordiv"
 
 
 def _dropped(x: Any) -> Any:
     """Half of x dropped; the same half in each precision."""
     draws = distinct(tuple(x.shape), 0.0, 1.0, 5)
     return tf.create_op("Dropout", (x, tf.cast(draws, x.dtype), tf.cast(0.5, x.dtype)))
-
-
-def _cut(x: Any) -> Any:
-    ends = [tf.placeholder_with_default([n], [None]) for n in (0, 1)]
-    return tf.strided_slice(x, *ends)
 
 
 def _scattered(x: Any) -> Any:
@@ -65,7 +59,6 @@ UNARY: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     **_named(tf, POSITIVE, 0.3, 2.2),
     **_named(tf, ROUNDING, 0.1, 0.4),
     **_named(nn, ACTIVATIONS, -1.03, 0.97),
-    "acosh": (tf.acosh, 1.5, 3.0),
     "gelu tanh": (lambda x: nn.gelu(x, approximate=True), -1.0, 1.0),
     "cast": (lambda x: tf.cast(tf.cast(x, tf.float64), x.dtype), -1.0, 1.0),
     "clip": (lambda x: tf.clip_by_value(x, -0.403, 0.507), -1.0, 1.0),
@@ -82,7 +75,6 @@ UNARY: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "stack": (lambda x: tf.stack([x, x * x], -1), -1.0, 1.0),
     "slice": (lambda x: tf.slice(x, [0] * len(x.shape), [1] * len(x.shape)), -1.0, 1.0),
     "index": (lambda x: x[..., ::-1, None], -1.0, 1.0),
-    "index by vectors": (_cut, -1.0, 1.0),
     "reverse": (lambda x: tf.reverse(x, [0]), -1.0, 1.0),
     "pad": (lambda x: tf.pad(x, [[1, 2]] * len(x.shape)), -1.0, 1.0),
     "mirror": (lambda x: tf.pad(x, [[1, 1]] * len(x.shape), "SYMMETRIC"), -1.0, 1.0),
@@ -234,7 +226,7 @@ def test_every_op_with_a_gradient_has_a_case() -> None:
     x = distinct((2, 3), 0.3, 0.9)
     seen: set[str] = set()
     for function, *_ in UNARY.values():
-        seen |= types_of(function, x + 1 if function is tf.acosh else x)
+        seen |= types_of(function, x)
     for name in REDUCTIONS:
         seen |= types_of(getattr(tf, f"reduce_{name}"), x)
     for binary, *_ in BINARY.values():

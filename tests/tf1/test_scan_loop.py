@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon import graph as tf
+import asyncmon.tf1 as tf
 from asyncmon.tf1.scan_loop import scan_loop
 
 pytestmark = pytest.mark.asyncio

@@ -17,6 +17,7 @@ from asyncmon import graph as tf
 from asyncmon.summary import scalar
 from asyncmon.tf1.contrib.framework import add_arg_scope
 from asyncmon.tf1.old_names import scalar_mul
+from asyncmon.tf1.optimizers import FtrlOptimizer
 from asyncmon.tf1.signatures import REQUIRED, function_of
 
 __all__ = [
@@ -263,7 +264,7 @@ conv2d = convolution2d = _weighted(
 _OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "Adagrad": tf.train.AdagradOptimizer,
     "Adam": tf.train.AdamOptimizer,
-    "Ftrl": tf.train.FtrlOptimizer,
+    "Ftrl": FtrlOptimizer,
     "Momentum": lambda rate: tf.train.MomentumOptimizer(rate, 0.9),
     "RMSProp": tf.train.RMSPropOptimizer,
     "SGD": tf.train.GradientDescentOptimizer,

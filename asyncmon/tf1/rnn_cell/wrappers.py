@@ -218,7 +218,7 @@ def _but_memory(state: Any) -> Any:
 
 
 def _probability(name: str, value: Any) -> Any:
-    if tf.is_tensor(value):
+    if tf.is_tensor_like(value):
         return value
     number = float(value)
     if not 0 <= number <= 1:

@@ -49,6 +49,16 @@ def _segments(x: Any) -> Any:
     return [tf.segment_max(x, [0, 0, 2]), stitched, *tf.dynamic_partition(x, [1, 0, 1], 2)]
 
 
+def _cut(x: Any) -> Any:
+    ends = [tf.placeholder_with_default([n], [None]) for n in (0, 1)]
+    return tf.strided_slice(x, *ends)
+
+
+def _trigonometric(x: Any) -> Any:
+    bounded = [tf.asin, tf.acos, tf.atan, tf.sinh, tf.cosh, tf.asinh, tf.atanh]
+    return [*[function(x) for function in bounded], tf.acosh(x + 2), tf.atan2(x, x + 3)]
+
+
 def _depthwise(x: Any, w: Any) -> Any:
     return tf.nn.depthwise_conv2d(x, w, 1, "SAME")
 
@@ -59,6 +69,8 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "arrays": (_arrays, (MATRIX,)),
     "segments": (_segments, (MATRIX,)),
     "depthwise": (_depthwise, (IMAGES, FILTERS)),
+    "trigonometric": (_trigonometric, (MATRIX * 0.9,)),
+    "strided slice": (_cut, (MATRIX,)),
 }
 
 
@@ -72,9 +84,16 @@ def _integers(x: Any) -> Any:
     ]  # fmt: skip
 
 
+def _random() -> Any:
+    return [*tf.nn.log_uniform_candidate_sampler(np.array([[1], [2]]), 1, 3, True, 5)]
+
+
 SAMPLES = {
     "sequences": (_sequences, (SQUARE,)),
     "depthwise": (_depthwise, (IMAGES, FILTERS)),
+    "trigonometric": (_trigonometric, (X,)),
+    "strided slice": (_cut, (X,)),
+    "random": (_random, ()),
     "integers": (_integers, (X,)),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon import graph as tf
+import asyncmon.tf1 as tf
 
 RNG = np.random.default_rng(22)
 nn = tf.nn
@@ -93,3 +93,16 @@ def test_classes_are_drawn_where_none_are_given(ops: Any, name: str) -> None:
     value, slices = ops.evaluate([loss, grad])
     assert np.isfinite(value).all()
     assert len(slices.indices) == 3 + 4
+
+
+def test_sampled_losses_look_up_the_parts(ops: Any) -> None:
+    halves = tf.fixed_size_partitioner(2)
+    w = tf.get_variable("w", [10, 4], initializer=tf.ones_initializer(), partitioner=halves)
+    b = tf.get_variable("b", [10], initializer=tf.zeros_initializer(), partitioner=halves)
+    labels, inputs = tf.ones([4, 1], tf.int64), tf.ones([4, 4])
+    parts, whole = (
+        nn.sampled_softmax_loss(*variables, labels, inputs, 3, 10, partition_strategy="div", seed=1)
+        for variables in ((w, b), (w.as_tensor(), b.as_tensor()))
+    )
+    found = ops.evaluate([parts, whole])
+    np.testing.assert_allclose(found[0], found[1])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon import graph as tf
+import asyncmon.tf1 as tf
 
 RNG = np.random.default_rng(23)
 nn = tf.nn

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon import graph as tf
+import asyncmon.tf1 as tf
+from tests.graph.train.conftest import steps as steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,6 +25,8 @@ from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.reduce import reduce_any, reduce_sum
 from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape
 
+__all__ = ["log_uniform_candidate_sampler", "nce_loss", "sampled_softmax_loss"]
+
 if TYPE_CHECKING:
     from numpy.random import Generator
 
