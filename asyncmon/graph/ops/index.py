@@ -23,7 +23,7 @@ from asyncmon.graph.core.op import ZERO, OpDef, Spec, VariableOpDef, constant_of
 from asyncmon.graph.core.rules import rank_of, shape_from
 from asyncmon.graph.core.shape import as_shape, is_compatible, merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array
-from asyncmon.graph.ops.shape_ops import like
+from asyncmon.graph.ops.shape_ops import like, sum_to_shape
 
 Index = tuple[Any, ...]
 
@@ -79,6 +79,8 @@ def indexing_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 def put(shape: tuple[int, ...], index: Index, values: Array) -> Array:
     """Return zeros with values added at an index, which may have repetitions."""
+    if not index:  # repeated, as gather_nd does by coordinates without elements
+        return np.array(sum_to_shape(values, shape))
     result = np.full(shape, b"" if values.dtype == object else 0, values.dtype)
     if any(isinstance(entry, np.ndarray) and entry.dtype != np.bool_ for entry in index):
         np.add.at(result, index, values)
