@@ -28,10 +28,15 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #       programs    other engines behind the session protocol
 #       distributed clusters, and sessions that other processes run
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
-#   L5  tf1         TF1's own layout of names; advice on its names; the tool that ports a program
-#       monitor     a live page for runs and its API; imported at its first use
+#   L5  monitor     a live page for runs and its API; imported at its first use
 #       testing     the public test bench
 #   L6  cli         the command line, one module a command
+#
+# Beside the house stands a wing, which nothing here imports and which can be deleted with its folder;
+# system/wings.py says how it registers:
+#
+#       tf1         TF1's own layout of names and its less common ops; hints on its names; the tool that
+#                   ports a program
 
 import importlib as _importlib
 import typing as _typing

@@ -173,7 +173,7 @@ async def test_scatter() -> None:
         tf.scatter_add(v, [0], [[1.0]])
     with pytest.raises(ValueError, match="no known rows"):
         tf.scatter_add(tf.Variable(1.0), [0], [1.0])
-    with pytest.raises(TypeError, match="Indices must be integers"):
+    with pytest.raises(TypeError, match="DataType float32 not in list"):
         tf.scatter_add(v, [0.5], [[1.0, 1.0]])
 
 
