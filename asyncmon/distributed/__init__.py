@@ -22,11 +22,10 @@ from asyncmon.distributed.device_setter import (
 from asyncmon.distributed.ray_launch import launch
 from asyncmon.distributed.ray_task import ClusterTask
 from asyncmon.distributed.server import Server
-from asyncmon.distributed.sync_replicas_optimizer import SyncReplicasOptimizer
 
 __all__ = [
     "ClusterSpec", "ClusterTask", "GreedyLoadBalancingStrategy", "RandomStrategy", "Server",
-    "SyncReplicasOptimizer", "byte_size_load_fn", "launch", "replica_device_setter", "targets",
+    "byte_size_load_fn", "launch", "replica_device_setter", "targets",
 ]
 # fmt: on
 # isort: on

@@ -83,9 +83,6 @@ from asyncmon.graph.ops.variable_ops import (
     assign, assign_add, assign_sub, is_variable_initialized, scatter_add, scatter_sub,
     scatter_update,
 )
-from asyncmon.graph.queues.accumulators import (
-    ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator,
-)
 from asyncmon.graph.queues.queues import (
     FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
 )
@@ -119,13 +116,12 @@ from asyncmon.system.missing_names import missing_name as _missing_name
 # isort: on
 
 __all__ = [
-    "AUTO_REUSE", "Assert", "AwaitedOpDef", "ConditionalAccumulator", "ConditionalAccumulatorBase",
-    "DType", "DeviceSpec", "Dimension", "FIFOQueue", "Graph", "GraphKeys", "IndexedSlices",
-    "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef", "Operation",
-    "PaddingFIFOQueue", "PartitionedVariable", "Print", "PriorityQueue", "QueueBase", "RandomOpDef",
-    "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session", "SessionConfig",
-    "SparseConditionalAccumulator", "Spec", "Tensor", "TensorShape", "TopK", "Variable",
-    "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
+    "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "DeviceSpec", "Dimension", "FIFOQueue",
+    "Graph", "GraphKeys", "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats",
+    "OpDef", "Operation", "PaddingFIFOQueue", "PartitionedVariable", "Print", "PriorityQueue",
+    "QueueBase", "RandomOpDef", "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session",
+    "SessionConfig", "Spec", "Tensor", "TensorShape", "TopK", "Variable", "VariableOpDef",
+    "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
     "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_global_step",
     "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool", "boolean_mask",
     "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm", "clip_by_global_norm",

@@ -96,16 +96,6 @@ async def test_sessions_whose_requests_are_pending_are_not_lost() -> None:
     chief, worker = await at.joined("chief"), await at.joined("worker")
     answers = await asyncio.gather(chief.watch("chief", 10.0), worker.watch("worker", 10.0))
     assert [answer["others"] for answer in answers] == [["worker"], ["chief"]]
-    assert await worker.lost() == 0
-
-
-@pytest.mark.virtual_time
-async def test_a_session_that_takes_long_to_close_after_its_end_is_not_lost() -> None:
-    at = Record()
-    worker = await at.joined("worker")
-    await worker.leave("worker")
-    await asyncio.sleep(60.0)
-    assert await worker.lost() == 0
 
 
 async def test_a_new_chief_begins_a_run_and_members_of_a_run_without_a_stop_go_on_in_it() -> None:

@@ -32,7 +32,7 @@ update_op("GradientDescent", lambda var, lr, grad: np.subtract(var, np.multiply(
 class GradientDescentOptimizer(Optimizer):
     """``var -= learning_rate * grad``. TF1: ``tf.train.GradientDescentOptimizer``."""
 
-    _sums_equal_rows = False  # _descend_rows subtracts them one after the other
+    _sums_equal_rows = False  # np.subtract.at takes each of them
 
     def __init__(
         self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent"
