@@ -84,6 +84,7 @@ class RunRecord:
         """The cluster of the server: which tasks may take part. None: any."""
         self._run: _Run | None = None
         self._stopped: dict[str, _Stop] = {}
+        self._directory = ""  # of the last chief that began or continued a run
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
         self._is_set = True  # no restore or initialisation is in progress
         self._changed = asyncio.Event()
@@ -103,6 +104,7 @@ class RunRecord:
             FailedPreconditionError: another chief has begun a run since.
         """
         run, is_live = self._run, self._is_set and self._unfinished == directory
+        self._directory = directory
         if number is not None and number in self._stopped:
             if run is not None and not run.has_chief:  # begun by a worker of the next job
                 return {"run": number, "is_live": is_live}
@@ -134,7 +136,11 @@ class RunRecord:
     def restored(self, number: str | None, before: int | None, after: int | None) -> dict[str, Any]:
         """Record that the variables were set, from one step to another, and notify all members."""
         run, self._is_set = self._run, True
-        if run is None or run.number != number or after is None:
+        if run is None or run.number != number:
+            return {}
+        # from here on workers train, even if the chief is cut off before it joins
+        self._unfinished = self._directory
+        if after is None:
             return {}
         if before is not None and after < before:
             run.restores += 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from contextvars import ContextVar
+from contextlib import nullcontext
 from functools import partial
 from math import inf
 from time import perf_counter, thread_time
@@ -33,13 +32,6 @@ from asyncmon.system.process import simulated
 T = TypeVar("T")
 
 _ARENAS = 2  # kept: a step and a peek run concurrently, seldom more
-
-
-_OPEN = nullcontext()
-after_inputs: ContextVar[AbstractAsyncContextManager[None] | None] = ContextVar(
-    "asyncmon_after_inputs", default=None
-)
-"""Entered by a run of this context once its awaited inputs have arrived, before the lock."""
 
 
 class Executor:
@@ -168,7 +160,7 @@ class Executor:
         """Return whether awaited nodes may be tried before the run has to suspend."""
         # else the rest of a stage could see another version of the state than what was tried
         consistent = plan.stage is None or changes
-        return consistent and not self._timeout_in_ms and after_inputs.get() is None
+        return consistent and not self._timeout_in_ms
 
     def _attempt(
         self, plan: Plan, program: Program, registers: Registers, run: Run, changes: bool
@@ -334,18 +326,15 @@ class Executor:
         done: tuple[int, int],
     ) -> list[Any]:
         """Execute a run, except the first ``done`` nodes of its two stages."""
-        gate = None
         if plan.inputs is not None:
             await plan.inputs.run(run, registers, done[0])
-            gate = after_inputs.get()
-        async with gate or _OPEN:
+        if changes:
+            await self._take_lock(run)
+        try:
+            return await self._finish(plan, program, registers, run, changes, inline, done[1])
+        finally:
             if changes:
-                await self._take_lock(run)
-            try:
-                return await self._finish(plan, program, registers, run, changes, inline, done[1])
-            finally:
-                if changes:
-                    self._release_lock()
+                self._release_lock()
 
     async def _finish(
         self,
