@@ -11,8 +11,7 @@ import numpy as np
 
 import asyncmon as am
 from asyncmon import graph as g
-from asyncmon.testing import simulate
-from asyncmon.testing.simulation import Report
+from tests.simulation import Report, simulate
 
 CLUSTER = {
     "ps": ["ps0:2222", "ps1:2222"],

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import asyncmon as am
-from asyncmon.testing.simulation import Faults, at, crash, disturb, inject, kill, partition, suspend
 from tests.distributed.simulated_cluster import Run
+from tests.simulation import Faults, at, crash, disturb, inject, kill, partition, suspend
 
 FAULTS = Faults(secs=5)
 

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from math import inf
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
@@ -27,7 +26,6 @@ from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.loop_budget import LoopBudget
-from asyncmon.system.process import simulated
 
 T = TypeVar("T")
 
@@ -45,8 +43,7 @@ class Executor:
     """
 
     def __init__(self, store: StateStore, config: SessionConfig) -> None:
-        # In a simulation the choice must not depend on measured times.
-        self.limit = config.inline_ms / 1000 if simulated.get() is None else inf
+        self.limit = config.inline_ms / 1000
         self.closed = False
         self.ended = ""
         self.store = store
