@@ -44,8 +44,9 @@ async def test_a_session_that_has_ended_may_take_its_time_to_close() -> None:
     await asyncio.sleep(20)
     record.closed("other")
     run = record.join("third", "/job:worker/task:2", False, None)["run"]
-    record.stop(run, "done", None, lambda: None)
-    assert record.join("late", "/job:worker/task:3", False, None)["stop"] == "done"
+    stop = {"reason": "done"}
+    record.stop(run, stop, None, lambda: None)
+    assert record.join("late", "/job:worker/task:3", False, None)["stop"] == stop
     assert record.join("next", "/job:worker/task:1", False, None)["stop"] is None
 
 
