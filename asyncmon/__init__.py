@@ -51,7 +51,7 @@ from asyncmon.checkpoint import (
     get_checkpoint_state, init_from_checkpoint, latest_checkpoint, list_variables, load_checkpoint,
     load_variable, remove_checkpoint, update_checkpoint_state, wait_for_new_checkpoint,
 )
-from asyncmon.distributed import ClusterSpec, Server, SyncReplicasOptimizer, replica_device_setter
+from asyncmon.distributed import ClusterSpec, Server, replica_device_setter
 from asyncmon.graph import (
     GraphKeys, RunMetadata, RunOptions, Session, SessionConfig, assert_global_step,
     create_global_step, get_global_step, get_or_create_global_step, global_step,
@@ -89,12 +89,12 @@ __all__ = [
     "Session", "SessionConfig", "SessionCreator", "SessionManager", "SessionRunArgs",
     "SessionRunContext", "SessionRunHook", "SessionRunValues", "SingularMonitoredSession",
     "StepContext", "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "Supervisor",
-    "SyncReplicasOptimizer", "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger",
-    "WorkerSessionCreator", "add_queue_runner", "assert_global_step", "basic_train_loop",
-    "checkpoint", "checkpoint_exists", "checkpoints_iterator", "create_global_step", "data",
-    "distributed", "errors", "evaluate", "evaluate_checkpoints", "every", "get_checkpoint_mtimes",
-    "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "global_step", "graph",
-    "hooks", "init_from_checkpoint", "latest_checkpoint", "list_variables", "load_checkpoint",
+    "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator",
+    "add_queue_runner", "assert_global_step", "basic_train_loop", "checkpoint", "checkpoint_exists",
+    "checkpoints_iterator", "create_global_step", "data", "distributed", "errors", "evaluate",
+    "evaluate_checkpoints", "every", "get_checkpoint_mtimes", "get_checkpoint_state",
+    "get_global_step", "get_or_create_global_step", "global_step", "graph", "hooks",
+    "init_from_checkpoint", "latest_checkpoint", "list_variables", "load_checkpoint",
     "load_variable", "monitor", "programs", "remove_checkpoint", "replica_device_setter", "run",
     "runtime", "start_queue_runners", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
     "stop_if_no_increase", "summary", "testing", "update_checkpoint_state",

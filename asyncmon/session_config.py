@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+from asyncmon.system.process import ProcessLocal
+
 logger = logging.getLogger(__name__)
+
+default_inline_ms: ProcessLocal[float] = ProcessLocal(lambda: 1.0)
+"""``inline_ms`` of configs that are made without one in this process."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,8 +112,8 @@ class SessionConfig:
 
     Attributes:
         inline_ms: a plan whose measured average is shorter runs on the thread of the event loop and
-            blocks it for that time. 0 always uses a worker thread, as do runs with much larger feeds
-            than before and plans with a ``while_loop``.
+            blocks it for that time, 1 ms by default. 0 always uses a worker thread, as do runs with
+            much larger feeds than before and plans with a ``while_loop``.
         workers: the number of threads that compute beside the event loop and the thread of the steps.
             They are started on demand.
         intra_op_parallelism_threads: the number of threads that share large operations of a run; 0 is
@@ -131,7 +136,7 @@ class SessionConfig:
             ...
     """
 
-    inline_ms: float = 1.0
+    inline_ms: float = field(default_factory=lambda: default_inline_ms.get())
     workers: int = field(default_factory=lambda: max(2, os.cpu_count() or 1))
     intra_op_parallelism_threads: int = 0
     inter_op_parallelism_threads: int = 0

@@ -23,8 +23,8 @@ LAYER = {
     room: layer
     for layer, rooms in enumerate(
         [
-            ["system", "session_config"],
-            ["errors"],
+            ["system"],
+            ["errors", "session_config"],
             ["protobuf"],
             ["graph", "checkpoint", "summary", "data"],
             ["runtime"],

@@ -13,16 +13,16 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import aiofiles
 import anyio.to_thread
 
 from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import outlast
-from asyncmon.system.process import ProcessLocal, simulated
+from asyncmon.system.process import ProcessLocal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -31,6 +31,9 @@ _LARGEST = 1 << 30
 
 BESIDE = ".asyncmon-"
 """The prefix of temporary files, which are renamed when they are complete. A crash may leave them."""
+
+run_sync: ProcessLocal[Callable[..., Awaitable[Any]]] = ProcessLocal(lambda: anyio.to_thread.run_sync)
+"""Calls a blocking function in a thread of this process. See :func:`anyio.to_thread.run_sync`."""
 
 
 async def in_thread(
@@ -80,9 +83,8 @@ async def in_thread_abandonable(fn: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 async def _worker(fn: Callable[[*Ts], T], *args: *Ts, abandon: bool = False) -> T:
-    if simulated.get() is not None:  # its loop orders the calls
-        return await asyncio.get_running_loop().run_in_executor(None, fn, *args)
-    return await anyio.to_thread.run_sync(fn, *args, abandon_on_cancel=abandon)
+    result: T = await run_sync.get()(fn, *args, abandon_on_cancel=abandon)
+    return result
 
 
 async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = -1) -> bytes:
@@ -132,7 +134,7 @@ def beside(name: str) -> str:
 class FileCalls:
     """The system calls for durable files, one method each. Blocking, thread-safe.
 
-    A test can subclass it to simulate a crash, an error or a short write at each call. Every method
+    A test can subclass it to cause a crash, an error or a short write at each call. Every method
     raises the :class:`OSError` of the system.
     """
 

@@ -9,7 +9,7 @@ from asyncmon.checkpoint import (
     list_variables, load_checkpoint, load_variable, remove_checkpoint, update_checkpoint_state,
     wait_for_new_checkpoint,
 )
-from asyncmon.distributed import ClusterSpec, Server, SyncReplicasOptimizer, replica_device_setter
+from asyncmon.distributed import ClusterSpec, Server, replica_device_setter
 from asyncmon.graph import (
     assert_global_step, create_global_step, get_global_step, get_or_create_global_step, global_step,
 )
@@ -61,7 +61,7 @@ __all__ = [
     "SaverDef", "Scaffold", "SecondOrStepTimer", "SequenceExample", "Server", "ServerDef",
     "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "SingularMonitoredSession", "StepContext", "StepCounterHook",
-    "StopAtStepHook", "SummarySaverHook", "SummaryWriter", "Supervisor", "SyncReplicasOptimizer",
+    "StopAtStepHook", "SummarySaverHook", "SummaryWriter", "Supervisor",
     "WorkerSessionCreator", "add_queue_runner", "assert_global_step", "assign_moving_average",
     "basic_train_loop", "batch", "batch_join", "checkpoint_exists", "checkpoints_iterator",
     "cosine_decay", "cosine_decay_restarts", "create_global_step", "exponential_decay",

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import KeepBest, Saver, prune
-from asyncmon.testing import simulate
-from asyncmon.testing.simulation import Disk
+from tests.simulation import Disk, simulate
 
 MakeSession = Callable[..., Any]
 

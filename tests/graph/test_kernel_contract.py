@@ -251,7 +251,6 @@ def test_entries_keep_their_promises(name: str) -> None:
 
 
 OTHERS = [
-    "accumulators",
     "basic",
     "convert",
     "variable_ops",

@@ -63,7 +63,7 @@ class Session:
 
     Args:
         target: "" for this process, "local" for a process of its own, "grpc://host:port" for a
-            :class:`~asyncmon.Server`, "ray://address/name" for an actor of a Ray cluster.
+            :class:`~asyncmon.Server`.
         graph: the graph, by default the default graph.
         config: how to use the machine.
 

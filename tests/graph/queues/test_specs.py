@@ -61,18 +61,6 @@ async def test_queues_of_all_kinds() -> None:
     assert [float(np.ravel(one)[-1]) for one in (*found[:3], found[3][1])] == [1.0, 2.0, 3.0, 4.0]
 
 
-async def test_accumulators() -> None:
-    with tf.Graph().as_default() as graph:
-        dense = tf.ConditionalAccumulator(tf.float32, [])
-        rows = tf.SparseConditionalAccumulator(tf.float32, [3], shared_name="rows")
-        puts = [dense.apply_grad(2.0), rows.apply_grad([1], [3.0])]
-        takes = [dense.take_grad(1), rows.take_grad(1).values]
-        copy_attrs(graph)
-        async with tf.Session() as sess:
-            await sess.run(puts)
-            assert [float(np.ravel(x)[0]) for x in await sess.run(takes)] == [2.0, 3.0]
-
-
 async def test_queues_of_one_node_name_in_two_branches_are_two() -> None:
     def branch(value: float) -> Any:
         queue = tf.FIFOQueue(3, [tf.float32], shapes=[[]])

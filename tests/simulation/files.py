@@ -10,8 +10,8 @@ from pathlib import Path
 
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls
-from asyncmon.testing.simulation.disk import Disk, Node, error, stat_of
-from asyncmon.testing.simulation.process import Process
+from tests.simulation.disk import Disk, Node, error, stat_of
+from tests.simulation.process import Process
 
 _FIRST = 1 << 20  # no descriptor of the real system
 

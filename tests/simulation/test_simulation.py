@@ -10,16 +10,17 @@ import pytest
 import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.system import clock
-from asyncmon.testing import SimulationError, simulate
-from asyncmon.testing.simulation import (
+from tests.simulation import (
     Faults,
     Report,
+    SimulationError,
     at,
     disturb,
     inject,
     jump_clock,
     kill,
     partition,
+    simulate,
     start,
     suspend,
 )

@@ -7,17 +7,19 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Any, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
-from asyncmon.system.process import SimulatedProcess, simulated
 from asyncmon.testing.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _CALL_SECS = 20e-6  # that each look at the clock of computations takes
+
+simulated: ContextVar[Any] = ContextVar("simulated", default=None)
+"""The process of the current task, a :class:`.process.Process`. None outside of all of them."""
 
 
 class SimulationLoop(VirtualTimeLoop):
@@ -62,6 +64,12 @@ class SimulationLoop(VirtualTimeLoop):
         self.call_later(self.random.uniform(0, 2e-4), self._call, future, func, *args)
         return future
 
+    async def run_sync(
+        self, func: Callable[[*Ts], T], *args: *Ts, abandon_on_cancel: bool = False
+    ) -> T:
+        """Call a function, see :data:`asyncmon.system.files.run_sync`."""
+        return await self.run_in_executor(None, func, *args)
+
     def in_flight(self) -> list[str]:
         """Return nothing: a simulation does not wait for threads and connections."""
         return []
@@ -75,7 +83,7 @@ class SimulationLoop(VirtualTimeLoop):
             self._others[task] = simulated.get() if context is None else context.get(simulated)
         return super().call_soon(callback, *args, context=context)
 
-    def tasks_of(self, process: SimulatedProcess) -> list[asyncio.Task[Any]]:
+    def tasks_of(self, process: Any) -> list[asyncio.Task[Any]]:
         """Return the pending tasks of a process, in the order of their creation."""
         every = asyncio.all_tasks(self)
         found = [one for one in every if getattr(one, "process", self._others.get(one)) is process]

@@ -2,16 +2,20 @@
 
 :func:`simulate` runs programs unchanged: servers, sessions, checkpoints. A schedule of actions, such as
 ``at(2.0, kill("ps/0", restart_secs=1.0))``, does to them what machines and networks do.
+
+Each process has a context with its own :data:`~asyncmon.system.process.process_values`: a transport,
+file calls, a clock and calls in threads of the simulation. A function in a thread is one event. The
+target ``"local"``, gRPC itself, subprocesses, sockets and files that a program opens itself are real.
 """
 
 # fmt: off
 # isort: off
-from asyncmon.testing.simulation.actions import (
+from tests.simulation.actions import (
     Action, Event, Faults, at, crash, crash_at_write, disturb, fill_disk, jump_clock, kill,
     partition, slow_disk, start, suspend, terminate,
 )
-from asyncmon.testing.simulation.disk import Disk
-from asyncmon.testing.simulation.run import Report, SimulationError, inject, simulate
+from tests.simulation.disk import Disk
+from tests.simulation.run import Report, SimulationError, inject, simulate
 
 __all__ = [
     "Action", "Disk", "Event", "Faults", "Report", "SimulationError", "at", "crash", "crash_at_write",

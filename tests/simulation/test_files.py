@@ -11,16 +11,17 @@ import pytest
 import asyncmon as am
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system.files import in_thread, system_calls
-from asyncmon.testing import SimulationError, simulate
-from asyncmon.testing.simulation import (
+from tests.simulation import (
     Disk,
     Faults,
+    SimulationError,
     at,
     crash,
     crash_at_write,
     fill_disk,
     inject,
     kill,
+    simulate,
     slow_disk,
     terminate,
 )

@@ -6,25 +6,30 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 from contextvars import Context
+from math import inf
 from typing import Any
 
 from asyncmon.graph.core.graph import Graph
 from asyncmon.runtime.stop.deadline import ProcessShutdown, process_shutdown
-from asyncmon.system.process import SimulatedProcess, simulated
+from asyncmon.session_config import default_inline_ms
+from asyncmon.system.clock import thread_clock
+from asyncmon.system.files import run_sync
+from asyncmon.system.process import process_values
 from asyncmon.system.signals import SignalHandlers
-from asyncmon.testing.simulation.loop import SimulationLoop
+from tests.simulation.loop import SimulationLoop, simulated
 
 Main = Callable[[], Awaitable[Any]]
 
 _CLOSES = 50  # GeneratorExit is raised at as many awaits of a coroutine that catches it
 
 
-class Process(SimulatedProcess):
+class Process:
     """One life of a process, from its start to its end or its death.
 
     Attributes:
         name: the name of the process.
         loop: the loop of the simulation.
+        locals: the values of the process, see :mod:`asyncmon.system.process`.
         clock_offset: seconds by which its wall clock is wrong.
         is_dead: whether it was killed. None of its code runs again.
         task: the task of its main function.
@@ -34,11 +39,14 @@ class Process(SimulatedProcess):
         end: ends the process by a signal.
     """
 
-    loop: SimulationLoop
-
     def __init__(self, name: str, main: Main, loop: SimulationLoop, clock_offset: float) -> None:
-        super().__init__(loop)
         self.name = name
+        self.loop = loop
+        self.locals: dict[Any, Any] = {
+            thread_clock: loop,
+            run_sync: loop.run_sync,
+            default_inline_ms: inf,  # else the choice of a thread depends on measured times
+        }
         self.clock_offset = clock_offset
         self.is_dead = False
         self.ended = 0.0
@@ -50,6 +58,7 @@ class Process(SimulatedProcess):
         self._lost: list[asyncio.Task[Any]] = []
         self.context = Context()
         self.context.run(simulated.set, self)
+        self.context.run(process_values.set, self.locals)
         self._main = main
         shutdown = self.locals[process_shutdown] = ProcessShutdown()
         shutdown.handlers = _Handlers(shutdown._handle, lambda: self.end())

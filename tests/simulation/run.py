@@ -16,12 +16,12 @@ from typing import Any
 from asyncmon.distributed.transport import transport
 from asyncmon.system.cancellation import running_loop
 from asyncmon.system.files import system_calls
-from asyncmon.testing.simulation.actions import Action, Event, Faults, crash, start
-from asyncmon.testing.simulation.disk import Disk
-from asyncmon.testing.simulation.files import SimulatedFiles
-from asyncmon.testing.simulation.loop import SimulationLoop
-from asyncmon.testing.simulation.network import Link, Network, SimulatedTransport, current_process
-from asyncmon.testing.simulation.process import Main, Process
+from tests.simulation.actions import Action, Event, Faults, crash, start
+from tests.simulation.disk import Disk
+from tests.simulation.files import SimulatedFiles
+from tests.simulation.loop import SimulationLoop
+from tests.simulation.network import Link, Network, SimulatedTransport, current_process
+from tests.simulation.process import Main, Process
 
 _STOP_SECS = 60.0  # for services to end
 _LINES = 60  # of the log in an error

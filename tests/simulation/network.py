@@ -13,9 +13,8 @@ from asyncmon.distributed.transport import Answer
 from asyncmon.distributed.wire import Message, frame, unframe
 from asyncmon.errors import UnavailableError, UnknownError
 from asyncmon.session_config import RPCOptions
-from asyncmon.system.process import simulated
-from asyncmon.testing.simulation.loop import SimulationLoop
-from asyncmon.testing.simulation.process import Process
+from tests.simulation.loop import SimulationLoop, simulated
+from tests.simulation.process import Process
 
 
 @dataclass
@@ -346,5 +345,5 @@ def current_process() -> Process:
     """
     process = simulated.get()
     if not isinstance(process, Process):
-        raise RuntimeError("This function is for programs of asyncmon.testing.simulate().")
+        raise RuntimeError("This function is for programs of simulate().")
     return process
