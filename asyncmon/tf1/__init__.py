@@ -31,14 +31,13 @@ from asyncmon.graph.ops.variable_ops import scatter_nd_sub as scatter_nd_sub
 from asyncmon.graph.ops.variable_ops import scatter_nd_update as scatter_nd_update
 from asyncmon.protobuf.graph_def import AttrValue as AttrValue, GraphDef as GraphDef
 from asyncmon.protobuf.graph_def import NodeDef as NodeDef
-from asyncmon.session_config import GPUOptions as GPUOptions, GraphOptions as GraphOptions
-from asyncmon.session_config import OptimizerOptions as OptimizerOptions, RPCOptions as RPCOptions
 from asyncmon.summary.events import Event as Event, HistogramProto as HistogramProto
 from asyncmon.summary.events import LogMessage as LogMessage, SessionLog as SessionLog
 from asyncmon.summary.events import Summary as Summary, SummaryMetadata as SummaryMetadata
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.compat import dimension_at_index as dimension_at_index
 from asyncmon.tf1.compat import dimension_value as dimension_value
+from asyncmon.tf1.config_proto import *
 from asyncmon.tf1.file_ops import *
 from asyncmon.tf1.functional_ops import *
 from asyncmon.tf1.hessians import *
@@ -68,8 +67,6 @@ from asyncmon.tf1.namespaces import show as _show, small_namespaces as _small_na
 # isort: on
 # fmt: on
 
-ConfigProto = SessionConfig
-
 VERSION = "1.15.0"
 """The release of TF1 whose names these are, for programs that compare versions."""
 
@@ -96,8 +93,9 @@ _show(
 )  # fmt: skip
 
 for _module in (
-    _sys.modules[__name__], app, compat, contrib, contrib.framework, contrib.layers, contrib.rnn,
-    contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile, image, io,
-    layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train, *_small.values(),
+    _sys.modules[__name__], app, compat, contrib, contrib.estimator, contrib.framework, contrib.layers,
+    contrib.rnn, contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile,
+    image, io, layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train,
+    *_small.values(),
 ):  # fmt: skip
     _open_namespace(_module)
