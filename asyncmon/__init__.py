@@ -28,93 +28,99 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #       programs    other engines behind the session protocol
 #       distributed clusters, and sessions that other processes run
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
-#   L5  tf1         TF1's own layout of names; advice on its names; the tool that ports a program
-#       monitor     a live page for runs and its API; imported at its first use
+#   L5  monitor     a live page for runs and its API; imported at its first use
 #       testing     the public test bench
 #   L6  cli         the command line, one module a command
+#
+# Beside the house stands a wing, which nothing here imports and which can be deleted with its folder;
+# system/wings.py says how it registers:
+#
+#       tf1         TF1's own layout of names and its less common ops; hints on its names; the tool that
+#                   ports a program
 
 import importlib as _importlib
 import typing as _typing
 
 # fmt: off
 # isort: off
-from asyncmon import (
-    checkpoint, data, distributed, errors, graph, hooks, programs, runtime, summary,
-)
+from asyncmon import checkpoint, data, distributed, errors, graph, hooks, programs, runtime, summary
 from asyncmon.checkpoint import (
-    KeepBest, SaveHandle, Saver, checkpoint_exists, checkpoints_iterator, get_checkpoint_mtimes,
-    get_checkpoint_state, init_from_checkpoint, latest_checkpoint, list_variables, load_checkpoint,
-    load_variable, remove_checkpoint, update_checkpoint_state, wait_for_new_checkpoint,
+    KeepBest, SaveHandle, Saver, checkpoints_iterator, get_checkpoint_state, latest_checkpoint,
+    list_variables, load_checkpoint,
 )
-from asyncmon.distributed import ClusterSpec, Server, SyncReplicasOptimizer, replica_device_setter
-from asyncmon.graph import (
-    GraphKeys, RunMetadata, RunOptions, Session, SessionConfig, assert_global_step,
-    create_global_step, get_global_step, get_or_create_global_step, global_step,
-)
+from asyncmon.distributed import ClusterSpec, Server, replica_device_setter
+from asyncmon.graph import Session, SessionConfig, get_global_step, get_or_create_global_step
 from asyncmon.hooks import (
     CheckpointSaverHook, CheckpointSaverListener, ClusterHook, CsvLogger, CurvesHook,
-    EarlyStoppingHook, EvalHook, FeedFnHook, FinalOpsHook, GlobalStepWaiterHook,
-    InMemoryEvaluatorHook, JsonlWriter, LoggersHook, LoggingTensorHook, LoopLagHook, MlflowLogger,
-    ModelSummaryHook, MovingAverageHook, NanLossDuringTrainingError, NanTensorHook, OptimizerHook,
-    ProfilerHook, ProgressHook, RestoreBestHook, StepCounterHook, StopAtStepHook, SummarySaverHook,
-    TensorBoardLogger, TrainingMetricsHook, WandbLogger, evaluate, evaluate_checkpoints, every,
-    stop_if_higher, stop_if_lower, stop_if_no_decrease, stop_if_no_increase,
+    EarlyStoppingHook, EvalHook, FeedFnHook, FinalOpsHook, GlobalStepWaiterHook, JsonlWriter,
+    LoggersHook, LoggingTensorHook, LoopLagHook, MlflowLogger, ModelSummaryHook, MovingAverageHook,
+    NanLossDuringTrainingError, NanTensorHook, ProfilerHook, ProgressHook, RestoreBestHook,
+    StepCounterHook, StopAtStepHook, SummarySaverHook, TensorBoardLogger, TrainingMetricsHook,
+    WandbLogger, evaluate, evaluate_checkpoints, every, stop_if,
 )
 from asyncmon.runtime import (
     Channel, ChiefSessionCreator, Coordinator, LooperTask, MonitoredSession, QueueRunner, Recovery,
-    Scaffold, SecondOrStepTimer, SessionCreator, SessionManager, SessionRunArgs, SessionRunContext,
-    SessionRunHook, SessionRunValues, SingularMonitoredSession, StepContext, Supervisor,
-    WorkerSessionCreator, add_queue_runner, basic_train_loop, run, start_queue_runners,
+    Scaffold, SessionManager, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues,
+    StepContext, Supervisor, WorkerSessionCreator, add_queue_runner, run, start_queue_runners,
 )
 from asyncmon.training import MonitoredTrainingSession
+
+# Names of TF1 that few programs need: not in __all__, and documented as those of tf.train.
+from asyncmon.checkpoint import (
+    checkpoint_exists as checkpoint_exists, get_checkpoint_mtimes as get_checkpoint_mtimes,
+    init_from_checkpoint as init_from_checkpoint, load_variable as load_variable,
+    remove_checkpoint as remove_checkpoint, update_checkpoint_state as update_checkpoint_state,
+    wait_for_new_checkpoint as wait_for_new_checkpoint,
+)
+from asyncmon.graph import (
+    GraphKeys as GraphKeys, RunMetadata as RunMetadata, RunOptions as RunOptions,
+    assert_global_step as assert_global_step, create_global_step as create_global_step,
+    global_step as global_step,
+)
+from asyncmon.runtime import (
+    SecondOrStepTimer as SecondOrStepTimer, SessionCreator as SessionCreator,
+    SingularMonitoredSession as SingularMonitoredSession, basic_train_loop as basic_train_loop,
+)
 # isort: on
 from asyncmon.system.missing_names import missing_name as _missing_name
-from asyncmon.system.missing_names import register_missing_names as _register_missing_names
+from asyncmon.system.missing_names import search_rooms as _search_rooms
+from asyncmon.system.wings import wings as _wings
 
 __all__ = [
     "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator",
     "ClusterHook", "ClusterSpec", "Coordinator", "CsvLogger", "CurvesHook", "EarlyStoppingHook",
-    "EvalHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "GraphKeys",
-    "InMemoryEvaluatorHook", "JsonlWriter", "KeepBest", "LoggersHook", "LoggingTensorHook",
-    "LoopLagHook", "LooperTask", "MlflowLogger", "ModelSummaryHook", "MonitoredSession",
-    "MonitoredTrainingSession", "MovingAverageHook", "NanLossDuringTrainingError", "NanTensorHook",
-    "OptimizerHook", "ProfilerHook", "ProgressHook", "QueueRunner", "Recovery", "RestoreBestHook",
-    "RunMetadata", "RunOptions", "SaveHandle", "Saver", "Scaffold", "SecondOrStepTimer", "Server",
-    "Session", "SessionConfig", "SessionCreator", "SessionManager", "SessionRunArgs",
-    "SessionRunContext", "SessionRunHook", "SessionRunValues", "SingularMonitoredSession",
-    "StepContext", "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "Supervisor",
-    "SyncReplicasOptimizer", "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger",
-    "WorkerSessionCreator", "add_queue_runner", "assert_global_step", "basic_train_loop",
-    "checkpoint", "checkpoint_exists", "checkpoints_iterator", "create_global_step", "data",
-    "distributed", "errors", "evaluate", "evaluate_checkpoints", "every", "get_checkpoint_mtimes",
-    "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "global_step", "graph",
-    "hooks", "init_from_checkpoint", "latest_checkpoint", "list_variables", "load_checkpoint",
-    "load_variable", "monitor", "programs", "remove_checkpoint", "replica_device_setter", "run",
-    "runtime", "start_queue_runners", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
-    "stop_if_no_increase", "summary", "testing", "tf1", "update_checkpoint_state",
-    "wait_for_new_checkpoint",
+    "EvalHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "JsonlWriter", "KeepBest",
+    "LoggersHook", "LoggingTensorHook", "LoopLagHook", "LooperTask", "MlflowLogger",
+    "ModelSummaryHook", "MonitoredSession", "MonitoredTrainingSession", "MovingAverageHook",
+    "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook", "ProgressHook", "QueueRunner",
+    "Recovery", "RestoreBestHook", "SaveHandle", "Saver", "Scaffold", "Server", "Session",
+    "SessionConfig", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
+    "SessionRunValues", "StepContext", "StepCounterHook", "StopAtStepHook", "SummarySaverHook",
+    "Supervisor", "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator",
+    "add_queue_runner", "checkpoint", "checkpoints_iterator", "data", "distributed", "errors",
+    "evaluate", "evaluate_checkpoints", "every", "get_checkpoint_state", "get_global_step",
+    "get_or_create_global_step", "graph", "hooks", "latest_checkpoint", "list_variables",
+    "load_checkpoint", "monitor", "programs", "replica_device_setter", "run", "runtime",
+    "start_queue_runners", "stop_if", "summary", "testing",
 ]
 # fmt: on
 
 __version__ = "0.1.0"
 
-
-def _load_adviser() -> _typing.Any:
-    from asyncmon.tf1 import names
-
-    return names
-
-
-_register_missing_names(_load_adviser)
+_search_rooms(
+    "asyncmon", "asyncmon.graph", "asyncmon.graph.train", "asyncmon.graph.nn", "asyncmon.graph.layers",
+    "asyncmon.summary", "asyncmon.errors", "asyncmon.data", "asyncmon.checkpoint", "asyncmon.runtime",
+    "asyncmon.hooks", "asyncmon.programs",
+)  # fmt: skip
 
 if _typing.TYPE_CHECKING:
-    from asyncmon import monitor, testing, tf1
+    from asyncmon import monitor, testing
 else:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> _typing.Any:
-        if name in ("monitor", "testing", "tf1"):  # imported at their first use
+        if name in ("monitor", "testing", *[wing.name for wing in _wings()]):  # at their first use
             return _importlib.import_module(f"asyncmon.{name}")
-        raise _missing_name(__name__, name, ["train.", ""], globals())
+        raise _missing_name(__name__, name, ["train.", ""], __all__)
 
 
 __dir__ = __all__.copy

@@ -267,7 +267,7 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
 if not TYPE_CHECKING:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> Any:
-        raise missing_name(__name__, name, "errors.", globals())
+        raise missing_name(__name__, name, ["errors."], __all__)
 
 
 __dir__ = __all__.copy

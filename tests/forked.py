@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -195,10 +196,10 @@ if __name__ == "__main__":
     import anyio._backends._asyncio  # noqa: F401
     import numpy.random  # noqa: F401
 
-    import asyncmon
-    import asyncmon.checkpoint
-    import asyncmon.programs
-    import asyncmon.tf1  # noqa: F401
+    from asyncmon.system.wings import wings
+
+    for one in wings():
+        importlib.import_module(f"asyncmon.{one.name}")
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.collect()

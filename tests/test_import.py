@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pydoc
 import subprocess
@@ -10,6 +11,8 @@ import sys
 from types import ModuleType
 
 import pytest
+
+import asyncmon
 
 PROBE = """
 import json, logging, signal, sys, threading
@@ -76,7 +79,7 @@ def test_an_engine_that_is_missing_is_named_with_its_pip_line() -> None:
     assert "ImportError: JaxProgram needs JAX: pip install 'asyncmon[jax]'" in out.stderr
 
 
-@pytest.mark.parametrize("name", [*PACKAGES, ".tf1"])
+@pytest.mark.parametrize("name", PACKAGES)
 def test_no_name_of_another_package_is_visible(name: str) -> None:
     module = importlib.import_module(f"asyncmon{name}")
     found = {name: one for name, one in vars(module).items() if not name.startswith("_")}
@@ -97,12 +100,49 @@ def test_dir_and_help_show_the_public_names(name: str) -> None:
     assert [one for one in module.__all__ if one not in documented] == []
 
 
+NAMES = """
+    Channel CheckpointSaverHook CheckpointSaverListener ChiefSessionCreator ClusterHook ClusterSpec
+    Coordinator CsvLogger CurvesHook EarlyStoppingHook EvalHook FeedFnHook FinalOpsHook
+    GlobalStepWaiterHook JsonlWriter KeepBest LoggersHook LoggingTensorHook LoopLagHook LooperTask
+    MlflowLogger ModelSummaryHook MonitoredSession MonitoredTrainingSession MovingAverageHook
+    NanLossDuringTrainingError NanTensorHook ProfilerHook ProgressHook QueueRunner Recovery
+    RestoreBestHook SaveHandle Saver Scaffold Server Session SessionConfig SessionManager
+    SessionRunArgs SessionRunContext SessionRunHook SessionRunValues StepContext StepCounterHook
+    StopAtStepHook SummarySaverHook Supervisor TensorBoardLogger
+    TrainingMetricsHook WandbLogger WorkerSessionCreator add_queue_runner checkpoint
+    checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every
+    get_checkpoint_state get_global_step get_or_create_global_step graph hooks latest_checkpoint
+    list_variables load_checkpoint monitor programs replica_device_setter run runtime
+    start_queue_runners stop_if summary testing
+"""
+"""What a newcomer needs. Each further name makes the others harder to find."""
+
+TF1_NAMES = """
+    GraphKeys RunMetadata RunOptions SecondOrStepTimer SessionCreator SingularMonitoredSession
+    assert_global_step basic_train_loop checkpoint_exists create_global_step get_checkpoint_mtimes
+    global_step init_from_checkpoint load_variable remove_checkpoint update_checkpoint_state
+    wait_for_new_checkpoint
+"""
+
+
+def test_the_top_level_has_the_names_of_a_newcomer() -> None:
+    assert NAMES.split() == asyncmon.__all__
+
+
+def test_other_names_of_tf1_are_importable_and_explicitly_exported() -> None:
+    assert not set(TF1_NAMES.split()) & set(asyncmon.__all__)
+    source = inspect.getsource(asyncmon)
+    for name in TF1_NAMES.split():
+        assert hasattr(asyncmon, name)
+        assert f"{name} as {name}" in source, "type checkers see such imports only"
+
+
 def test_packages_that_few_programs_need_are_imported_at_their_first_use() -> None:
     probe = (
         "import sys, asyncmon as am\n"
-        "lazy = {f'asyncmon.{name}' for name in ('monitor', 'testing', 'tf1')}\n"
+        "lazy = {f'asyncmon.{name}' for name in ('monitor', 'testing')}\n"
         "assert not lazy & sys.modules.keys()\n"
-        "am.monitor, am.testing, am.tf1\n"
+        "am.monitor, am.testing\n"
         "assert lazy <= sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", probe], check=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from asyncmon.system.wings import wings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +23,8 @@ LAYER = {
     room: layer
     for layer, rooms in enumerate(
         [
-            ["system", "session_config"],
-            ["errors"],
+            ["system"],
+            ["errors", "session_config"],
             ["protobuf"],
             ["graph", "checkpoint", "summary", "data"],
             ["runtime"],
@@ -53,8 +56,8 @@ GRAPH_LAYER = {
 }
 """The packages of the graph engine, from the lowest layer."""
 
-BESIDE = {("summary", "graph"), ("cli", "port")}
-"""The only steps that are not down: summary ops are graph ops, and the tool is a command."""
+BESIDE = {("summary", "graph")}
+"""The only step that is not down: summary ops are graph ops."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "examples").glob("*.py"))
@@ -66,9 +69,9 @@ def module_name(path: Path) -> str:
 
 
 def room(module: str) -> str:
-    if f"{module}.".startswith("asyncmon.tf1.port."):
-        return "port"  # a client of the public names
     parts = module.split(".")
+    if parts[1:3] == ["tf1", "port"]:
+        return "port"  # a client of the public names
     return parts[1] if len(parts) > 1 else "__init__"
 
 
@@ -148,6 +151,18 @@ def test_packages_of_the_graph_import_down(path: Path) -> None:
         assert GRAPH_LAYER[there] < GRAPH_LAYER[here], (
             f"{module_name(path)} imports {target}, which is not below"
         )
+
+
+WINGS = [wing.name for wing in wings()]
+CORE = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in WINGS]
+CORE += [path for path in TESTS if path.relative_to(ROOT).parts[1] not in [*WINGS, "benchmarks"]]
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_nothing_else_names_a_wing(wing: str) -> None:
+    """A wing registers itself: nothing imports it, in a function or by a string either."""
+    name = re.compile(rf"\basyncmon[./]{wing}\b|\bam\.{wing}\b|from asyncmon import .*\b{wing}\b")
+    assert [path for path in CORE if name.search(path.read_text())] == []
 
 
 def test_no_import_cycle() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from asyncmon.cli.output import runs_in
 from asyncmon.errors import OpError
+from asyncmon.system.wings import wings
 
 COMMANDS = {
     "run": ("asyncmon.cli.run", "train until done or until a signal"),
@@ -26,32 +27,41 @@ COMMANDS = {
     "pause": ("asyncmon.cli.act", "pause a run before its next step"),
     "resume": ("asyncmon.cli.act", "resume a paused run"),
     "watch": ("asyncmon.cli.watch", "show runs at the terminal"),
-    "port": ("asyncmon.tf1.port.command", "port a program of TensorFlow 1"),
     "server": ("asyncmon.distributed.command", "run a task of a cluster"),
 }
-"""The module and the summary of each command."""
+"""The module and the summary of each command of the core."""
+
+
+def all_commands() -> dict[str, tuple[str, str]]:
+    """Return the commands of the core and of the wings."""
+    found = [item for wing in wings() for item in wing.commands.items()]
+    return COMMANDS | {name: (module, does) for name, (module, does) in found}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0: success. 1: an error, with one line on standard error. 2: invalid arguments. ``port`` and ``run``
-    have more.
+    0: success. 1: an error, with one line on standard error. 2: invalid arguments. Some commands have
+    more.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     script = Path(sys.argv[0]).name == "asyncmon"
     parser = argparse.ArgumentParser(
         prog="asyncmon" if script else "python -m asyncmon",
-        description="Run, watch and stop training; inspect its checkpoints and events; port programs.",
+        description="Run, watch and stop training; inspect its checkpoints and events.",
         epilog="See `COMMAND --help` for details.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (path, does) in COMMANDS.items():
+    for name, (path, does) in all_commands().items():
         if name not in given:  # its module need not be imported
             commands.add_parser(name, help=does)
             continue
-        module = importlib.import_module(path)
+        try:
+            module = importlib.import_module(path)
+        except ImportError as error:  # a package is missing, or a part of a wing
+            sys.stderr.write(f"`{name}` cannot be run: {error}\n")
+            return 1
         command = commands.add_parser(
             name, help=does, description=module.DESCRIPTION, epilog=getattr(module, "EPILOG", None),
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -19,14 +19,11 @@ from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.device_setter import (
     GreedyLoadBalancingStrategy, RandomStrategy, byte_size_load_fn, replica_device_setter,
 )
-from asyncmon.distributed.ray_launch import launch
-from asyncmon.distributed.ray_task import ClusterTask
 from asyncmon.distributed.server import Server
-from asyncmon.distributed.sync_replicas_optimizer import SyncReplicasOptimizer
 
 __all__ = [
-    "ClusterSpec", "ClusterTask", "GreedyLoadBalancingStrategy", "RandomStrategy", "Server",
-    "SyncReplicasOptimizer", "byte_size_load_fn", "launch", "replica_device_setter", "targets",
+    "ClusterSpec", "GreedyLoadBalancingStrategy", "RandomStrategy", "Server", "byte_size_load_fn",
+    "replica_device_setter", "targets",
 ]
 # fmt: on
 # isort: on

@@ -58,7 +58,6 @@ class _Run:
     left: the tasks whose sessions have ended.
     has_chief: whether a chief has begun it.
     chief_left: whether the session of the chief has ended.
-    lost: the number of sessions that did not end, and are no members any more.
     """
 
     number: str
@@ -71,7 +70,6 @@ class _Run:
     left: set[str] = field(default_factory=set)
     has_chief: bool = False
     chief_left: bool = False
-    lost: int = 0
 
     def expects(self, task: str) -> bool:
         """Return whether a worker that joins for the first time is a late one of this run."""
@@ -86,6 +84,7 @@ class RunRecord:
         """The cluster of the server: which tasks may take part. None: any."""
         self._run: _Run | None = None
         self._stopped: dict[str, _Stop] = {}
+        self._directory = ""  # of the last chief that began or continued a run
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
         self._is_set = True  # no restore or initialisation is in progress
         self._changed = asyncio.Event()
@@ -105,6 +104,7 @@ class RunRecord:
             FailedPreconditionError: another chief has begun a run since.
         """
         run, is_live = self._run, self._is_set and self._unfinished == directory
+        self._directory = directory
         if number is not None and number in self._stopped:
             if run is not None and not run.has_chief:  # begun by a worker of the next job
                 return {"run": number, "is_live": is_live}
@@ -136,7 +136,11 @@ class RunRecord:
     def restored(self, number: str | None, before: int | None, after: int | None) -> dict[str, Any]:
         """Record that the variables were set, from one step to another, and notify all members."""
         run, self._is_set = self._run, True
-        if run is None or run.number != number or after is None:
+        if run is None or run.number != number:
+            return {}
+        # from here on workers train, even if the chief is cut off before it joins
+        self._unfinished = self._directory
+        if after is None:
             return {}
         if before is not None and after < before:
             run.restores += 1
@@ -247,13 +251,6 @@ class RunRecord:
                 member.waiting -= 1
                 member.seen = clock.monotonic()
 
-    def lost(self) -> dict[str, Any]:
-        """Return ``lost``, the number of sessions that the run has lost so far."""
-        run = self._run
-        if run is not None:
-            _others(run, "", clock.monotonic())
-        return {"lost": 0 if run is None else run.lost}
-
     def stop(self, number: str | None, stop: _Stop, step: int | None, current: Step) -> dict[str, Any]:
         """Stop a run.
 
@@ -285,9 +282,7 @@ class RunRecord:
         member = None if run is None else run.members.pop(name, None)
         if run is None or member is None:
             return
-        if not member.leaves:
-            run.lost += 1
-        else:
+        if member.leaves:
             run.left.add(member.task)
             if member.is_chief:
                 run.chief_left, self._unfinished = True, None
@@ -330,8 +325,6 @@ class RunRecord:
                     return self.stop(number, stop, step, current)
                 case {"method": "ready"}:
                     return self.ready()
-                case {"method": "lost"}:
-                    return self.lost()
                 case {"method": "leave", "name": str(name)}:
                     return self.leave(name)
         raise InvalidArgumentError(f"This is no request to the record of a run: {dict(request)!r}.")
@@ -359,7 +352,6 @@ def _others(run: _Run, name: str, now: float) -> tuple[list[str], float]:
     for one, end in ends.items():
         if end <= now:
             del run.members[one]
-            run.lost += 1
     rest = [x for x, one in run.members.items() if x != name and not one.leaves]
     return rest, min([ends[one] for one in rest], default=inf)
 
@@ -433,10 +425,6 @@ class RemoteRun:
         answer["stop"] = _received(answer["stop"])
         self._number, self._restores = answer["run"], answer["restores"]
         return answer
-
-    async def lost(self) -> int:
-        """Return the number of sessions that the run has lost so far."""
-        return int((await self._ask(method="lost"))["lost"])
 
     async def stop(self, stop: Stop, step: int | None = None) -> None:
         """Stop the run."""

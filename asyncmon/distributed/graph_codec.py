@@ -21,6 +21,7 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpRecord, RandomOpDef, table
 from asyncmon.graph.variables.global_step import step_counter
+from asyncmon.system.wings import wings
 
 CALLS = frozenset({"PyFunc", "PurePyFunc", "AsyncPyFunc"})
 """Ops that call a function of the client."""
@@ -227,6 +228,9 @@ def _awaited(type_: str, attrs: dict[str, Any]) -> str:
 def _record(type_: str, module: str) -> OpRecord:
     if type_ not in table and is_of_engine(module):
         importlib.import_module(module)
+    if type_ not in table:  # of a family: the module of its rule does not register it
+        for wing in wings():
+            importlib.import_module(f"asyncmon.{wing.name}")
     found = table.get(type_)
     if found is None:
         raise NotFoundError(

@@ -34,7 +34,6 @@ class Part:
         fetches: outputs needed by other parts.
         feeds: inputs from other parts.
         done: dependencies executed earlier by other places.
-        writes: whether it changes the state of the place.
         plan: the plan of the place's backend.
     """
 
@@ -43,7 +42,6 @@ class Part:
     fetches: list[Tensor | Operation] = field(default_factory=list)
     feeds: list[Tensor] = field(default_factory=list)
     done: list[Operation] = field(default_factory=list)
-    writes: bool = False
     plan: Any = None
 
     def position(self, element: Tensor | Operation) -> int:
@@ -60,13 +58,11 @@ class Partition:
     sources: for each target: its part and its position in the results; the number of a fed value;
         or None for an operation.
     changes: the names of operations that change the state of a place.
-    sets: whether it only writes variables, as an initialisation does.
     """
 
     stages: list[list[Part]]
     sources: list[tuple[Part, int] | int | None]
     changes: list[str]
-    sets: bool
 
 
 def partition(
@@ -181,7 +177,6 @@ class _Cut:
         for op in self.ops:
             part = self._part(op)
             if op.op_def.changes:
-                part.writes = True
                 changes.append(op.name)
             for tensor in op.inputs[op.op_def.refs :]:
                 self._use(part, tensor, used)
@@ -202,12 +197,7 @@ class _Cut:
         stages: dict[int, list[Part]] = defaultdict(list)
         for (stage, _place), part in sorted(self.parts.items(), key=lambda item: item[0]):
             stages[stage].append(part)
-        return Partition([stages[stage] for stage in sorted(stages)], sources, changes, self._sets())
-
-    def _sets(self) -> bool:
-        used = [x.op.type for op in self.ops for x in op.inputs[op.op_def.refs :]]
-        accessing = [op.type for op in self.ops if op in self.access and op.type != "VariableV2"]
-        return "VariableV2" not in used and {*accessing} == {"Assign"}
+        return Partition([stages[stage] for stage in sorted(stages)], sources, changes)
 
     def _part(self, op: Operation) -> Part:
         key = self.stage[op], self.places[op]

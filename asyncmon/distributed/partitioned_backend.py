@@ -2,25 +2,23 @@
 
 Variables and their updates are on the tasks of their devices; other operations run on the session's own
 task. A run is a transaction on each task: it pulls from all servers at once, computes, and pushes to
-all at once. A run that fails or is cancelled in between may be applied on some servers only.
+all at once. A run that fails or is cancelled in between may be applied on some servers only. A snapshot
+is likewise of one version on each task, and of different ones on several if others train meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
 from asyncmon.distributed.partition import Part, Partition, partition
 from asyncmon.distributed.placement import OWN, Placement
 from asyncmon.distributed.remote_backend import RemoteBackend, lost_with
-from asyncmon.distributed.update_barrier import LATE
-from asyncmon.errors import AbortedError, DeadlineExceededError
+from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.execution.feeds import Feed
@@ -28,10 +26,8 @@ from asyncmon.graph.session.backend import Backend, QueueSize
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.system.cancellation import completed, outlast
-from asyncmon.system.clock import monotonic, random_bytes
+from asyncmon.system.clock import monotonic
 from asyncmon.system.snapshot import Snapshot
-
-logger = logging.getLogger(__name__)
 
 _WAIT_SECS = 10.0  # of one request to the record of the run
 
@@ -43,14 +39,12 @@ class _Plan:
     Attributes:
         own: the plan of the session's own task, if that executes everything.
         parts: else the partition of the run.
-        several: whether it writes on more than one other task.
     """
 
     feeds: Sequence[tuple[Feed, Any]]
     changes: Sequence[str]
     own: Any = None
     parts: Partition | None = None
-    several: bool = False
 
 
 class PartitionedBackend:
@@ -85,11 +79,6 @@ class PartitionedBackend:
         self._placement = placement
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
-        self._name = random_bytes(6).hex()
-        self._workers = count()  # the servers identify a sequence of steps by it
-        self._idle_workers: list[tuple[str, int]] = []
-        self._tokens = count()  # of holds: the servers identify the session by their first part
-        self._holding = asyncio.Lock()
 
     @property
     def global_step(self) -> int | None:
@@ -130,9 +119,7 @@ class PartitionedBackend:
             return _Plan(plan.feeds, plan.changes, own=plan)
         for part in parts:
             part.plan = self._part_at(part.place).prepare(part.fetches, part.feeds, part.done)
-        written = {part.place for part in parts if part.writes} - {OWN}
-        feeds = [(Feed(tensor), None) for tensor in fed]
-        return _Plan(feeds, found.changes, parts=found, several=len(written) > 1)
+        return _Plan([(Feed(tensor), None) for tensor in fed], found.changes, parts=found)
 
     async def run(
         self,
@@ -143,62 +130,29 @@ class PartitionedBackend:
         *,
         peek: bool = False,
     ) -> list[Any]:
-        """Run stage after stage, the parts of each concurrently; initialise between two steps."""
+        """Run stage after stage, the parts of each concurrently."""
         if plan.own is not None:
             return await self._own.run(plan.own, fed, options, metadata, peek=peek)
         cut = plan.parts
         assert cut is not None, "a plan is the own task's or has parts"
-        if not (plan.several and cut.sets):
-            return await self._run(plan, cut, fed, options, metadata, peek=peek)
-        writes = {x.place for x in chain(*cut.stages) if x.writes and x.place != OWN}
-        others = {place: self._part_at(place) for place in sorted(writes)}
-        done: list[list[Any]] = []
-
-        async def initialise() -> list[Any]:
-            done.append(await self._run(plan, cut, fed, options, metadata))
-            return done
-
-        try:
-            await _between_steps(others, self._token(), initialise, restores=True)
-        except AbortedError as error:
-            if not done:
-                raise
-            logger.warning("Others have trained while variables were initialised: %s", error)
-        return done[0]
-
-    async def _run(
-        self,
-        plan: _Plan,
-        cut: Partition,
-        fed: Sequence[Any],
-        options: RunOptions | None,
-        metadata: RunMetadata | None,
-        *,
-        peek: bool = False,
-    ) -> list[Any]:
-        is_step = plan.several and not cut.sets and not peek
         started, traces = monotonic(), []
         values = {feed.tensor: value for (feed, _), value in zip(plan.feeds, fed, strict=True)}
         results: dict[Part, list[Any]] = {}
-        with self._update(plan) if is_step else nullcontext() as update:
-            for parts in cut.stages:
-                left = _left(options, started)
-                calls = []
-                for part in parts:
-                    given = [values[tensor] for tensor in part.feeds]
-                    trace = None if metadata is None else RunMetadata()
-                    traces.append(trace)
-                    more: dict[str, Any] = {"peek": peek}
-                    if update is not None and part.writes and part.place != OWN:
-                        more["update"] = update
-                    calls.append(self._part_at(part.place).run(part.plan, given, left, trace, **more))
-                for part, found in zip(parts, await _all(calls), strict=True):
-                    results[part] = found
-                    values.update(
-                        (element, value)
-                        for element, value in zip(part.fetches, found, strict=True)
-                        if isinstance(element, Tensor) and element not in values
-                    )
+        for parts in cut.stages:
+            left = _left(options, started)
+            calls = []
+            for part in parts:
+                given = [values[tensor] for tensor in part.feeds]
+                trace = None if metadata is None else RunMetadata()
+                traces.append(trace)
+                calls.append(self._part_at(part.place).run(part.plan, given, left, trace, peek=peek))
+            for part, found in zip(parts, await _all(calls), strict=True):
+                results[part] = found
+                values.update(
+                    (element, value)
+                    for element, value in zip(part.fetches, found, strict=True)
+                    if isinstance(element, Tensor) and element not in values
+                )
         if metadata is not None:
             metadata.nodes[:] = [node for trace in traces if trace for node in trace.nodes]
             metadata.duration = monotonic() - started
@@ -213,24 +167,18 @@ class PartitionedBackend:
             await self.run(plan, ())
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set variables on their tasks, between two steps. Atomic on each task."""
+        """Set variables on their tasks. Atomic on each task."""
         shares: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             shares.setdefault(self._place_of(name), {})[name] = value
-        others = {place: self._part_at(place) for place in sorted(shares.keys() - {OWN})}
-
-        async def load() -> list[Any]:
-            return await _all([self._part_at(place).load(share) for place, share in shares.items()])
-
-        if len(others) > 1:  # workers may train on them
-            await _between_steps(others, self._token(), load, restores=True)
-        else:
-            await load()
+        await _all([self._part_at(place).load(share) for place, share in shares.items()])
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Order a snapshot of one version: each step is in it on all tasks, or on none."""
+        """Order a snapshot on each task: of one version there, before later runs of this session."""
         self.check_open()
-        return asyncio.ensure_future(self._snapshot())
+        places = {self._placement.place(v.op) for v in self._graph.get_collection("variables")}
+        ordered = {place: self._part_at(place).snapshot() for place in sorted(places - {OWN})}
+        return asyncio.ensure_future(self._snapshot(ordered))
 
     async def queues(self) -> list[QueueSize]:
         """Return the sizes of the queues of the own task and of the other tasks used so far."""
@@ -271,89 +219,16 @@ class PartitionedBackend:
         known = name in self._graph._operations  # the state of the generators is an entry too
         return self._placement.variable_place(name) if known else OWN
 
-    def _token(self) -> str:
-        return f"{self._name}.{next(self._tokens)}"
-
-    @contextmanager
-    def _update(self, plan: _Plan) -> Iterator[list[Any]]:
-        """Label a step. Concurrent steps of a session count as steps of several workers."""
-        assert plan.parts is not None, "a plan that writes on several tasks has parts"
-        parts = [part for part in chain(*plan.parts.stages) if part.writes and part.place != OWN]
-        counts = {place: sum(x.place == place for x in parts) for place in {x.place for x in parts}}
-        idle = self._idle_workers
-        worker, number = idle.pop() if idle else (f"{self._name}.{next(self._workers)}", 0)
-        try:
-            yield [worker, number + 1, counts]
-        finally:
-            idle.append((worker, number + 1))
-
-    async def _snapshot(self) -> Snapshot:
+    async def _snapshot(self, ordered: Mapping[str, Awaitable[Snapshot]]) -> Snapshot:
         with lost_with(self):
-            return await self._between_two_steps()
-
-    async def _between_two_steps(self) -> Snapshot:
-        places = {self._placement.place(v.op) for v in self._graph.get_collection("variables")}
-        others = {place: self._part_at(place) for place in sorted(places - {OWN})}
-        if len(others) > 1:
-            async with self._holding:  # a hold of this session that is left over has lost its release
-                found = await _between_steps(
-                    others, self._token(), lambda: _all([part.snapshot() for part in others.values()])
-                )
-        else:
-            found = await _all([part.snapshot() for part in others.values()])
-        own = await self._own.snapshot()
+            found = await _all(list(ordered.values()))
+            own = await self._own.snapshot()
         values: dict[str, Any] = dict(own)
-        for place, snapshot in zip(others, found, strict=True):
+        for place, snapshot in zip(ordered, found, strict=True):
             values.update((n, x) for n, x in snapshot.items() if self._place_of(n) == place)
         step = step_counter(self._graph)
         counted = None if step is None else values.get(step.op.name)
         return Snapshot(values, None if counted is None else counted.item(), own.release)
-
-
-async def _between_steps(
-    others: Mapping[str, RemoteBackend],
-    token: str,
-    call: Callable[[], Awaitable[list[Any]]],
-    *,
-    restores: bool = False,
-) -> list[Any]:
-    """Call a function between two steps of several tasks: see :mod:`.update_barrier`.
-
-    A step applied on only some tasks is first completed on the others, or aborted before a restore.
-
-    Raises:
-        AbortedError: updates continued before the call returned.
-    """
-    held = []
-    try:
-        applied = {}
-        for place, part in others.items():  # one after another, in order: two of these cannot block
-            held.append(part)
-            applied[place] = (await part.ask("hold", token=token, restores=restores))["applied"]
-        wanted: dict[str, dict[str, int]] = {place: {} for place in others}
-        for worker in set().union(*applied.values()):
-            known = {place: found[worker] for place, found in applied.items() if worker in found}
-            number = max(number for number, _, _ in known.values())
-            counts = next(counts for last, _, counts in known.values() if last == number)
-            for place in counts:
-                if place in wanted:
-                    wanted[place][worker] = number
-        asked = []
-        for place, part in others.items():
-            wait = 0.0 if restores else part.wait_secs
-            asked.append(part.ask("allow", token=token, wanted=wanted[place], place=place, wait=wait))
-        await _all(asked)
-        found = await call()
-    finally:
-        # An unreachable server must not prevent the release of the others.
-        asked = [part.ask("release", token=token) for part in held]
-        released = await asyncio.gather(*asked, return_exceptions=True)
-    for answer in released:
-        if isinstance(answer, BaseException):
-            raise answer
-        if not answer["held"]:
-            raise AbortedError(LATE)
-    return found
 
 
 def _value(source: tuple[Part, int] | int | None, results: dict[Part, list[Any]], fed: Any) -> Any:

@@ -13,7 +13,7 @@ from asyncmon.graph.execution.analysis import Access
 OWN = ""
 """The place of the session itself."""
 
-_RESOURCES = ("queue", "reader", "accumulator")  # attributes: the first input is a resource
+_RESOURCES = ("queue", "reader")  # attributes: the first input is a resource
 _PARTIAL = frozenset({"GatherV2", "GatherNd", "Shape", "ShapeN", "Size", "Rank"})
 """Ops that use a part of a variable."""
 

@@ -152,12 +152,8 @@ class RemoteBackend:
         metadata: RunMetadata | None = None,
         *,
         peek: bool = False,
-        update: list[Any] | None = None,
     ) -> list[Any]:
-        """Run a plan on the server.
-
-        ``update`` labels a part of a step, see :meth:`.update_barrier.UpdateBarrier.update`.
-        """
+        """Run a plan on the server."""
         encoder = Encoder()
         request: dict[str, Any] = {
             "job": "peek" if peek else "run",
@@ -169,8 +165,6 @@ class RemoteBackend:
             request["fetches"] = plan.fetches
             request["feeds"] = [place for _, place in plan.feeds]
             request["done"] = plan.done
-        if update is not None:
-            request["update"] = update
         if (closing := closing_error.get()) is not None:
             request["closing_error"] = error_data(closing)
         answer = await self.job(request, encoder)

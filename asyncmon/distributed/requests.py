@@ -40,7 +40,6 @@ class _Run(_Job):
     fetches: list[Place] = []
     feeds: list[tuple[Count, Count]] = []
     done: list[Count] = []
-    update: tuple[str, Count, dict[str, Count]] | None = None
     closing_error: dict[str, Any] | None = None
 
 
@@ -74,22 +73,6 @@ class _Cancel(_Session):
     sequence: Count
 
 
-class _Hold(_Session):
-    token: str
-    restores: bool
-
-
-class _Allow(_Session):
-    token: str
-    wanted: dict[str, Count]
-    place: str
-    wait: Seconds
-
-
-class _Release(_Session):
-    token: str
-
-
 class _Request(_Session):
     request: dict[str, Any]
 
@@ -101,8 +84,7 @@ class _Reset(Struct):
 
 _FIELDS: dict[str, type[Struct]] = {
     "open": _Open, "start": _Job, "resume": _Resume, "cancel": _Cancel, "queues": _Session,
-    "hold": _Hold, "allow": _Allow, "release": _Release, "cluster_run": _Request, "close": _Session,
-    "reset": _Reset,
+    "cluster_run": _Request, "close": _Session, "reset": _Reset,
 }  # fmt: skip
 _OF_JOBS: dict[str, type[Struct]] = {
     "run": _Run, "peek": _Run, "extend": _Extend, "load": _Load, "write": _Write,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,6 @@ from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.error_data import error_of, failure
 from asyncmon.distributed.graph_codec import GraphReader
 from asyncmon.distributed.job import MANY, Job, current_job, off_loop
-from asyncmon.distributed.update_barrier import UpdateBarrier
 from asyncmon.distributed.wire import VERSION, Decoder, Message, encode
 from asyncmon.errors import (
     AbortedError,
@@ -33,7 +31,6 @@ from asyncmon.errors import (
     UnavailableError,
 )
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.execution.executor import after_inputs
 from asyncmon.graph.queues.ops import closing_error
 from asyncmon.graph.session.backend import Backend, DirectBackend
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
@@ -101,9 +98,7 @@ class _Served:
         self.jobs: dict[int, Job] = {}
         self.answered = 0  # jobs below were answered, and are forgotten
         self.closed = False
-        self.workers: set[str] = set()  # whose updates came through it
         self.members: set[str] = set()  # of the run
-        self.hold = ""  # the last one, of a snapshot or a restore
 
     async def _call(self, number: int, *arrays: Any) -> Any:
         return await current_job.get().call(number, *arrays)
@@ -131,6 +126,16 @@ async def _extend(served: _Served, decoder: Decoder) -> Message:
     return results_of(served.backend, [])
 
 
+def _load(backend: Backend, decoder: Decoder) -> Work:
+    values = decoder.content["values"]
+
+    async def load() -> Message:
+        await backend.load(await off_loop(len(values), decoder.decode, values))
+        return results_of(backend, [])
+
+    return load
+
+
 class SessionService:
     """Runs the sessions of clients.
 
@@ -151,20 +156,16 @@ class SessionService:
         self._backend_of = backend_of
         self._part_backend_of = part_backend_of or backend_of
         self.run_record = RunRecord()
-        self._barrier = UpdateBarrier(lease_secs)
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
         self._opened = 0
-        self._jobs: dict[str, Kind] = {"load": self._load, "snapshot": take_snapshot}
+        self._jobs: dict[str, Kind] = {"load": _load, "snapshot": take_snapshot}
         self._methods: dict[str, Callable[[Decoder], Awaitable[Message]]] = {
             "open": self._open,
             "start": self._start,
             "resume": self._resume,
             "cancel": self._cancel,
             "queues": self._queues,
-            "hold": self._ask_barrier,
-            "allow": self._ask_barrier,
-            "release": self._ask_barrier,
             "cluster_run": self._ask_run,
             "close": self._close,
         }
@@ -262,19 +263,10 @@ class SessionService:
     async def _close(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
         del self._sessions[decoder.content["session"]]
-        for worker in served.workers:
-            self._barrier.forget(worker)
         await served.close()
         for name in served.members:
             self.run_record.closed(name)
-        self._barrier.release(served.hold)
         return encode({})
-
-    async def _ask_barrier(self, decoder: Decoder) -> Message:
-        served, content = self._served(decoder), decoder.content
-        if content["do"] == "hold":
-            served.hold = content["token"]
-        return encode(await self._barrier.answer(content))
 
     async def _ask_run(self, decoder: Decoder) -> Message:
         served, request = self._served(decoder), decoder.content["request"]
@@ -328,27 +320,18 @@ class SessionService:
             )
         if "closing_error" in content:  # the context is that of this request
             closing_error.set(error_of(content["closing_error"], served.reader.graph))
-        update = content.get("update")
-        if update is not None:
-            served.workers.add(update[0])
-        elif options is None and (reads := getattr(backend, "reads", None)) is not None:
-            ordered = reads(plan, _LARGE)
+        if options is None and isinstance(backend, DirectBackend):
+            ordered = backend.reads(plan, _LARGE)
             if ordered is not None:
                 return partial(lent_results, backend, ordered)
-        if options is None and not peek and update is None and isinstance(backend, DirectBackend):
-            results = backend.run_inline(plan, fed)
+            results = None if peek else backend.run_inline(plan, fed)
             if results is not None:
                 job.answer = results_of(backend, results)
                 return None
 
         async def run() -> Message:
             metadata = RunMetadata() if trace else None
-            gate = nullcontext() if update is None else self._barrier.update(update)
-            if update is not None and getattr(plan, "waits", False):  # holds do not wait for inputs
-                after_inputs.set(gate)
-                gate = nullcontext()
-            async with gate:
-                results = await backend.run(plan, fed, options, metadata, peek=peek)
+            results = await backend.run(plan, fed, options, metadata, peek=peek)
             return results_of(backend, results, metadata)
 
         return run
@@ -412,17 +395,6 @@ class SessionService:
             if job.lease is not None:
                 job.lease.cancel()
         return found
-
-    def _load(self, backend: Backend, decoder: Decoder) -> Work:
-        values = decoder.content["values"]
-
-        async def load() -> Message:
-            await backend.load(await off_loop(len(values), decoder.decode, values))
-            if getattr(backend, "shares_state", False):
-                self._barrier.restored()
-            return results_of(backend, [])
-
-        return load
 
     def _forget_below(self, served: _Served, answered: int) -> None:
         if answered > served.answered:

@@ -15,7 +15,6 @@ from asyncmon.system.process import ProcessLocal
 _MODULES = {
     "grpc": "asyncmon.distributed.transport",
     "local": "asyncmon.distributed.local",
-    "ray": "asyncmon.distributed.ray_backend",
 }
 """By the first part of targets. Each module has ``backend(target, graph, config)``."""
 

@@ -1,4 +1,4 @@
-"""The transport between processes: gRPC, or the one that a simulation gives to its processes."""
+"""The transport between processes: gRPC, or another one that is set for a process."""
 
 from __future__ import annotations
 

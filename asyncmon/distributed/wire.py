@@ -1,8 +1,8 @@
 """Values as bytes: a header of MessagePack, and arrays as raw buffers beside it. Nothing is unpickled.
 
 Messages contain numbers, texts, bytes, lists, tuples, dicts, sets, arrays, dtypes, shapes, and the
-dataclasses and named tuples of the engine's own modules, by name. Messages of other processes are not
-trusted: any other form is an ``InvalidArgumentError``.
+dataclasses and named tuples of the modules of the engine and of wings, by name. Messages of other
+processes are not trusted: any other form is an ``InvalidArgumentError``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from operator import length_hint
 from typing import Any
@@ -22,6 +23,7 @@ from msgspec import msgpack
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.shape import Dimension, TensorShape
+from asyncmon.system.wings import wings
 
 VERSION = 2
 """The version of this format and of graphs and requests in it. Both sides must have the same."""
@@ -30,7 +32,7 @@ MAX_HEADER = 1 << 28
 """The maximum bytes of a header."""
 
 _SHORT = 1 << 10  # bytes: texts of up to this size are in the header, arrays share a buffer
-_MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.protobuf.run_options.")
+_MODULES = ("asyncmon.graph.", "asyncmon.summary.", "asyncmon.protobuf.run_options.")
 _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
 _START = struct.Struct("<II")
@@ -248,7 +250,12 @@ _STRUCTURES = {list: "list", tuple: "tuple", frozenset: "set"}
 
 def is_of_engine(module: str) -> bool:
     """Return whether a message may import a module."""
-    return f"{module}.".startswith(_MODULES)
+    return f"{module}.".startswith(_modules())
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    return (*_MODULES, *[prefix for wing in wings() for prefix in wing.wire])
 
 
 def encode(value: Any) -> Message:

@@ -6,14 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from math import inf
 from typing import TypeVar
 
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.threads import Threads
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
-from asyncmon.system.process import simulated
 
 T = TypeVar("T")
 
@@ -29,8 +27,7 @@ class Workers:
 
     def __init__(self, config: SessionConfig | None) -> None:
         self._config = config or SessionConfig()
-        # In a simulation the choice must not depend on measured times.
-        self.limit = self._config.inline_ms / 1000 if simulated.get() is None else inf
+        self.limit = self._config.inline_ms / 1000
         """Seconds; a function that takes less on average is called inline."""
         self._threads: Threads | None = None
         self._used: set[threading.Thread] = set()

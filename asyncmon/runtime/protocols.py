@@ -144,9 +144,6 @@ class ClusterRun(Protocol):
             ``rollback``: the steps before and after a restore since the last call, or None.
         """
 
-    async def lost(self) -> int:
-        """Return the number of sessions that were lost so far: killed, suspended, or cut off."""
-
     async def stop(self, stop: Stop, step: int | None = None) -> None:
         """Stop the run; at ``step``, if the variables were set back to an earlier one."""
 

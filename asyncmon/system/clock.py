@@ -10,27 +10,44 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from typing import Protocol
 
-from asyncmon.system.process import simulated
+from asyncmon.system.process import ProcessLocal
+
+
+class Clock(Protocol):
+    """A source of time: an event loop, or the source that threads use.
+
+    It may define ``wall_time()`` and ``random_bytes(count)`` too.
+    """
+
+    def time(self) -> float:
+        """Return monotonic seconds."""
+
+
+class _SystemClock:
+    """The clock of asyncio's loops."""
+
+    time = staticmethod(time.monotonic)
+
+
+thread_clock: ProcessLocal[Clock] = ProcessLocal(_SystemClock)
+"""The clock of threads without a running loop."""
 
 
 def monotonic() -> float:
-    """Return the monotonic time of the running loop, in seconds.
-
-    In a thread without a running loop this is :func:`time.monotonic`, the clock of asyncio's loops.
-    """
-    loop = _loop()
-    return time.monotonic() if loop is None else loop.time()
+    """Return the monotonic time of the running loop, in seconds; in a thread, of its clock."""
+    return _clock().time()
 
 
 def wall() -> float:
-    """Return seconds since the epoch, for time stamps. A loop may define its own ``wall_time()``."""
-    return float(getattr(_loop(), "wall_time", time.time)())
+    """Return seconds since the epoch, for time stamps."""
+    return float(getattr(_clock(), "wall_time", time.time)())
 
 
 def random_bytes(count: int) -> bytes:
-    """Return unpredictable bytes, for identifiers and seeds. A loop may define ``random_bytes()``."""
-    found: bytes = getattr(_loop(), "random_bytes", os.urandom)(count)
+    """Return unpredictable bytes, for identifiers and seeds."""
+    found: bytes = getattr(_clock(), "random_bytes", os.urandom)(count)
     return found
 
 
@@ -39,9 +56,8 @@ def random_seed() -> int:
     return int.from_bytes(random_bytes(8)) >> 1
 
 
-def _loop() -> asyncio.AbstractEventLoop | None:
+def _clock() -> Clock:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:  # a thread
-        process = simulated.get()
-        return None if process is None else process.loop
+        return thread_clock.get()

@@ -1,8 +1,9 @@
 """Blocking file operations, in worker threads.
 
-All access to disks uses this module: :func:`read_bytes` reads files, :func:`append_lines` writes lines
-of text, and :func:`in_thread` runs other blocking functions. Durable files are written through
-:class:`FileCalls`, whose calls tests can make fail.
+All access to disks uses this module. aiofiles carries the small files that are on no data path and
+need not be durable: :func:`read_bytes`, :func:`write_bytes`, :func:`list_names`. :func:`in_thread` runs
+other blocking functions. Durable files are written through :class:`FileCalls`, whose calls tests can
+make fail.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import aiofiles
+import aiofiles.os
 import anyio.to_thread
 
 from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import outlast
-from asyncmon.system.process import ProcessLocal, simulated
+from asyncmon.system.process import ProcessLocal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -31,6 +33,9 @@ _LARGEST = 1 << 30
 
 BESIDE = ".asyncmon-"
 """The prefix of temporary files, which are renamed when they are complete. A crash may leave them."""
+
+run_sync: ProcessLocal[Callable[..., Awaitable[Any]]] = ProcessLocal(lambda: anyio.to_thread.run_sync)
+"""Calls a blocking function in a thread of this process. See :func:`anyio.to_thread.run_sync`."""
 
 
 async def in_thread(
@@ -80,9 +85,8 @@ async def in_thread_abandonable(fn: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 async def _worker(fn: Callable[[*Ts], T], *args: *Ts, abandon: bool = False) -> T:
-    if simulated.get() is not None:  # its loop orders the calls
-        return await asyncio.get_running_loop().run_in_executor(None, fn, *args)
-    return await anyio.to_thread.run_sync(fn, *args, abandon_on_cancel=abandon)
+    result: T = await run_sync.get()(fn, *args, abandon_on_cancel=abandon)
+    return result
 
 
 async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = -1) -> bytes:
@@ -96,6 +100,22 @@ async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = 
 
     # An abandoned read would leave the file open.
     return await _to_the_end(asyncio.ensure_future(read()))
+
+
+async def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file, which is created with its directory if it is missing. A crash may lose it."""
+
+    async def write() -> None:
+        await aiofiles.os.makedirs(Path(path).parent, exist_ok=True)
+        async with aiofiles.open(path, "wb") as file:
+            await file.write(data)
+
+    await _to_the_end(asyncio.ensure_future(write()))
+
+
+async def list_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names in a directory, sorted."""
+    return sorted(await aiofiles.os.listdir(path))
 
 
 class NotRegularFileError(OSError):
@@ -132,7 +152,7 @@ def beside(name: str) -> str:
 class FileCalls:
     """The system calls for durable files, one method each. Blocking, thread-safe.
 
-    A test can subclass it to simulate a crash, an error or a short write at each call. Every method
+    A test can subclass it to cause a crash, an error or a short write at each call. Every method
     raises the :class:`OSError` of the system.
     """
 

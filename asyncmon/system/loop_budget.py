@@ -24,7 +24,7 @@ class LoopBudget:
     _latest: ClassVar[LoopBudget | None] = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = 0.0006) -> None:
-        # A simulation counts time, so that a run can be repeated exactly.
+        # A loop with a clock of its own makes runs that can be repeated exactly.
         self._clock = getattr(loop, "cpu_time", time.perf_counter)
         self._loop = ref(loop)  # a strong one would keep the loop alive through _budgets
         self._slice = seconds  # for a single task

@@ -1,69 +1,95 @@
-"""The AttributeError for a missing name of a public package, with advice on the name.
+"""The AttributeError for a missing name of a public package: where the name is, or the closest one.
 
-The advice comes from a registered module, so that the packages do not depend on its tables.
+The package of all names gives the rooms to search. A wing (:mod:`asyncmon.system.wings`) may add rooms
+and hints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NoReturn, Protocol
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from asyncmon.system.wings import wings
 
 
 class Adviser(Protocol):
-    """A module that gives advice on missing names."""
+    """The module of a wing that gives advice on missing names.
 
-    def advice_on(self, module: str, name: str, prefixes: list[str], known: Iterable[str]) -> str:
-        """Return the rest of the message of :func:`missing_name`, or ""."""
+    Attributes:
+        ROOMS: the modules that are searched after those of the core.
+    """
+
+    ROOMS: Sequence[str]
+
+    def hint_for(self, name: str, *, exact: bool = False) -> str | None:
+        """Return what to use instead of a name; None if there is no hint.
+
+        Args:
+            name: the name, with the prefix of its module.
+            exact: whether to leave out hints for a pattern or a namespace.
+        """
         ...
 
-    def hint_for(self, name: str) -> str | None:
-        """Return what to use instead of TF1's ``tf.<name>``; None if there is no hint."""
-        ...
+
+_rooms: list[str] = []
 
 
-_load_adviser: Callable[[], Adviser] | None = None
-
-
-def register_missing_names(load: Callable[[], Adviser]) -> None:
-    """Set the function that imports the adviser. It is called at the first missing name."""
-    global _load_adviser
-    _load_adviser = load
+def search_rooms(*rooms: str) -> None:
+    """Set the modules that are searched for a name that another one lacks, in this order."""
+    _rooms[:] = rooms
 
 
 def missing_name(
-    module: str, name: str, prefix: str | Iterable[str], known: Iterable[str]
+    module: str, name: str, prefixes: Sequence[str], known: Iterable[str], rooms: Sequence[str] = ()
 ) -> AttributeError:
     """Return the error for a missing name of a module.
 
     Args:
         module: the module's ``__name__``.
         name: the missing attribute.
-        prefix: the namespace of TF1 for the module: "" for ``tf.X``, "train." for ``tf.train.X``; or
-            several.
+        prefixes: the namespaces of the module in hints: "" for ``tf.X``, "train." for ``tf.train.X``.
         known: the names in the module.
+        rooms: modules that are searched first.
     """
     text = f"module {module!r} has no attribute {name!r}"
-    if _load_adviser is not None and not name.startswith("_") and not _is_module(f"{module}.{name}"):
-        prefixes = [prefix] if isinstance(prefix, str) else list(prefix)
-        text += _load_adviser().advice_on(module, name, prefixes, known)
+    if not name.startswith("_") and not _is_module(f"{module}.{name}"):
+        text += _advice(module, name, [f"{prefix}{name}" for prefix in prefixes], known, rooms)
     return AttributeError(text, name=name)
 
 
-class MissingMember:
-    """A member of TF1's class that this class lacks: access raises an AttributeError with a hint.
+def _advice(
+    module: str, name: str, full_names: list[str], known: Iterable[str], rooms: Sequence[str]
+) -> str:
+    advisers = _advisers()
+    searched = [*rooms, *_rooms, *(room for adviser in advisers for room in adviser.ROOMS)]
+    if hint := _hint(advisers, full_names, exact=True):
+        return f": {hint}"
+    for room in searched:
+        is_there = f"{room}.{name}" in searched or name in getattr(sys.modules.get(room), "__all__", ())
+        if room != module and is_there:
+            return f": it is {room}.{name}"
+    from difflib import get_close_matches  # here, as most programs need none
 
-    It is a descriptor because ``__getattr__`` would slow down the access to every attribute.
-    """
+    hint = _hint(advisers, full_names, exact=False)
+    close = get_close_matches(name, known, 1, 0.8)
+    return (f": {hint}" if hint else "") + (f"; did you mean {close[0]!r}?" if close else "")
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._owner, self._name = owner.__name__, name
 
-    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
-        text = f"{self._owner!r} object has no attribute {self._name!r}"
-        hint = (
-            None if _load_adviser is None else _load_adviser().hint_for(f"{self._owner}.{self._name}")
-        )
-        raise AttributeError(f"{text}: {hint}" if hint else text, name=self._name)
+def _hint(advisers: list[Adviser], names: list[str], *, exact: bool) -> str | None:
+    hints = (adviser.hint_for(name, exact=exact) for adviser in advisers for name in names)
+    return next(filter(None, hints), None)
+
+
+def _advisers() -> list[Adviser]:
+    found: list[Any] = []
+    for wing in wings():
+        try:
+            found.append(import_module(wing.advice))
+        except ImportError:  # the wing is deleted in part, or lacks a package: advice is optional
+            continue
+    return found
 
 
 def _is_module(name: str) -> bool:

@@ -19,16 +19,14 @@ from asyncmon.testing.program_case import ProgramCase
 from asyncmon.testing.program_contract import PROGRAM_CASES, check_program
 from asyncmon.testing.recording import Recorded, RecordingHook
 from asyncmon.testing.scripted import ScriptedCreator, ScriptedProgram, ScriptedSession
-from asyncmon.testing.simulation import SimulationError, simulate
 from asyncmon.testing.virtual_time import (
     DeadlockError, VirtualTimeLoop, run, wait_all_tasks_blocked,
 )
 
 __all__ = [
     "PROGRAM_CASES", "DeadlockError", "ProgramCase", "Recorded", "RecordingHook", "ScriptedCreator",
-    "ScriptedProgram", "ScriptedSession", "SimulationError", "VirtualTimeLoop",
-    "assert_nothing_left_behind", "check_gradients", "check_program", "fail_at_step", "fail_in", "run",
-    "simulate", "wait_all_tasks_blocked",
+    "ScriptedProgram", "ScriptedSession", "VirtualTimeLoop", "assert_nothing_left_behind",
+    "check_gradients", "check_program", "fail_at_step", "fail_in", "run", "wait_all_tasks_blocked",
 ]
 # fmt: on
 # isort: on

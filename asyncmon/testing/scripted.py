@@ -185,7 +185,7 @@ class ScriptedProgram(NamedProgram):
 class ScriptedCreator:
     """A session creator that returns given sessions in order, and raises given exceptions.
 
-    No state passes from one session to the next: to simulate a restore, set ``state`` of the session.
+    No state passes from one session to the next: to imitate a restore, set ``state`` of the session.
 
     Example::
 

@@ -13,6 +13,8 @@ from asyncmon.system.cancellation import running_loop
 from asyncmon.tf1 import flags as flags
 from asyncmon.tf1.logging import get_logger, leave_out
 
+__all__ = ["flags", "run"]
+
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:
     """Parse the flags, run ``main(argv)`` and end the program. TF1: ``tf.app.run``.

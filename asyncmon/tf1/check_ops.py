@@ -25,8 +25,16 @@ from asyncmon.graph import Operation, Tensor
 from asyncmon.graph.core.build import convert_pair
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.op import constant_of
-from asyncmon.graph.core.signatures import REQUIRED as _REQUIRED
-from asyncmon.graph.core.signatures import function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
+
+__all__ = [
+    "add_check_numerics_ops", "assert_equal", "assert_greater", "assert_greater_equal",
+    "assert_integer", "assert_less", "assert_less_equal", "assert_near", "assert_negative",
+    "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
+    "assert_rank", "assert_rank_at_least", "assert_rank_in", "assert_type", "ensure_shape",
+    "verify_tensor_all_finite",
+]  # fmt: skip
 
 _COMMON = {"data": None, "summarize": None, "message": None, "name": None}
 

@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.graph import dimension_at_index as dimension_at_index
-from asyncmon.graph import dimension_value as dimension_value
+from asyncmon.graph import Dimension, TensorShape
+
+__all__ = [
+    "as_bytes", "as_str", "as_str_any", "as_text", "bytes_or_text_types", "complex_types",
+    "dimension_at_index", "dimension_value", "integral_types", "real_types",
+]  # fmt: skip
 
 bytes_or_text_types = (bytes, str)
 integral_types = (numbers.Integral, np.integer)
@@ -36,6 +40,17 @@ as_str = as_text
 def as_str_any(value: Any, encoding: str = "utf-8") -> str:
     """Return text; bytes are decoded, other types converted by ``str``."""
     return value.decode(encoding) if isinstance(value, bytes) else str(value)
+
+
+def dimension_value(dimension: Any) -> int | None:
+    """Return a dimension of a shape as a plain int, or None. TF1: ``tf.dimension_value``."""
+    dimension = getattr(dimension, "value", dimension)
+    return None if dimension is None else int(dimension)
+
+
+def dimension_at_index(shape: Any, index: int) -> Dimension:
+    """Return a dimension of a shape, unknown if the rank is unknown. TF1: same name."""
+    return TensorShape(shape)[index]
 
 
 def _checked(value: Any) -> str:

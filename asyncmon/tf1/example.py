@@ -14,6 +14,11 @@ from typing import Any
 from asyncmon.protobuf.field import Kind
 from asyncmon.protobuf.message import Map, Message, Repeated, proto
 
+__all__ = [
+    "BytesList", "Example", "Feature", "FeatureList", "FeatureLists", "Features", "FloatList",
+    "Int64List", "SequenceExample",
+]  # fmt: skip
+
 
 class _Message(Message):
     """A message that copies its arguments and refuses assignment, as protobuf's classes do."""

@@ -17,6 +17,8 @@ from asyncmon.checkpoint.os_errors import error_class
 from asyncmon.errors import AlreadyExistsError
 from asyncmon.system.files import in_thread
 
+__all__ = ["matching_files", "read_file"]
+
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:

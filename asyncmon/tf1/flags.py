@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from asyncmon.system.missing_names import missing_name
+from asyncmon.tf1.names import ROOMS
 
 _RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"}
 """The arguments of ``DEFINE_...`` in the first releases of TF1."""
@@ -69,7 +70,7 @@ def __getattr__(name: str) -> Any:
     except ImportError as error:
         raise ImportError(f"tf.flags.{name} needs absl: pip install 'asyncmon[tf1]'") from error
     if not hasattr(absl, name):
-        raise missing_name(__name__, name, "flags.", dir(absl))
+        raise missing_name(__name__, name, ["flags."], dir(absl), ROOMS)
     value = getattr(absl, name)
     if name == "FLAGS":
         value = _Flags(value)

@@ -11,9 +11,12 @@ from functools import partial
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.control.while_loop import scan_loop
-from asyncmon.graph.core.nest import flatten, map_structure, pack_like, same_structure
-from asyncmon.graph.core.signatures import REQUIRED, function_of
+from asyncmon.graph.core.nest import flatten, pack_like, same_structure
+from asyncmon.tf1.scan_loop import scan_loop
+from asyncmon.tf1.signatures import REQUIRED, function_of
+from asyncmon.tf1.structures import map_structure
+
+__all__ = ["case", "foldl", "foldr", "map_fn", "scan"]
 
 
 def map_fn(

@@ -24,6 +24,11 @@ from asyncmon.errors import (
 )
 from asyncmon.tf1.file_ops import file_errors
 
+__all__ = [
+    "Copy", "DeleteRecursively", "Exists", "FastGFile", "FileStatistics", "GFile", "Glob",
+    "IsDirectory", "ListDirectory", "MakeDirs", "MkDir", "Open", "Remove", "Rename", "Stat", "Walk",
+]  # fmt: skip
+
 PathLike = str | bytes | os.PathLike[str]
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")

@@ -16,9 +16,19 @@ import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.tf1.old_names import saturate_cast
 from asyncmon.tf1.ops import resizing
+from asyncmon.tf1.signatures import REQUIRED, function_of
+
+__all__ = [
+    "ResizeMethod", "adjust_brightness", "adjust_contrast", "central_crop", "convert_image_dtype",
+    "crop_to_bounding_box", "decode_image", "decode_jpeg", "decode_png", "encode_jpeg",
+    "encode_png", "flip_left_right", "flip_up_down", "per_image_standardization",
+    "random_brightness", "random_contrast", "random_crop", "random_flip_left_right",
+    "random_flip_up_down", "resize", "resize_area", "resize_bicubic", "resize_bilinear",
+    "resize_image_with_crop_or_pad", "resize_images", "resize_nearest_neighbor",
+    "resize_with_crop_or_pad",
+]  # fmt: skip
 
 
 # --- flips ----------------------------------------------------------------------------------------
@@ -163,7 +173,7 @@ def crop_to_bounding_box(
     begin: list[Any] = [*[0] * (len(known) - 3), offset_height, offset_width, 0]
     size: list[Any] = [*[-1] * (len(known) - 3), target_height, target_width, -1]
     for first, extent, whole in zip(begin[-3:-1], size[-3:-1], known[-3:-1], strict=True):
-        fixed = not (g.is_tensor(first) or g.is_tensor(extent))
+        fixed = not (g.is_tensor_like(first) or g.is_tensor_like(extent))
         if fixed and (first < 0 or extent <= 0 or first + extent > (whole or first + extent)):
             raise ValueError(f"A box from {first} to {first + extent} is not inside of {whole} pixels.")
     return g.slice(tensor, g.stack(begin), g.stack(size))

@@ -26,12 +26,18 @@ from typing import Any
 import numpy as np
 
 from asyncmon import graph as g
-from asyncmon.graph.core import nest
-from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.graph.ops.variable_ops import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
+from asyncmon.tf1.signatures import REQUIRED, function_of
+from asyncmon.tf1.structures import map_structure
+
+__all__ = [
+    "batch", "batch_join", "input_producer", "limit_epochs", "match_filenames_once", "maybe_batch",
+    "maybe_batch_join", "maybe_shuffle_batch", "maybe_shuffle_batch_join", "range_input_producer",
+    "shuffle_batch", "shuffle_batch_join", "slice_input_producer", "string_input_producer",
+]  # fmt: skip
 
 _Example = Any  # a list or dict of tensors
 
@@ -267,7 +273,7 @@ def _maybe(function: Any, at: int) -> Any:
         with g.name_scope(name, own) as scope:
             keep = g.convert_to_tensor(keep_input)
             what = arguments[0][0]
-            given[what] = nest.map_structure(chosen, given[what])
+            given[what] = map_structure(chosen, given[what])
             return function(**given, enqueue_many=True, name=scope)
 
     doc = (

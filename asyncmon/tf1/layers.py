@@ -7,6 +7,14 @@ from asyncmon.graph.layers import *
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Maker, add_bias, layer_function
 from asyncmon.tf1.ops.convolutions import separable_conv2d as _separable
 
+__all__ = [
+    "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Conv1D", "Conv2D",
+    "Conv2DTranspose", "Dense", "Dropout", "Flatten", "Layer", "MaxPooling1D", "MaxPooling2D",
+    "SeparableConv1D", "SeparableConv2D", "average_pooling1d", "average_pooling2d",
+    "batch_normalization", "conv1d", "conv2d", "conv2d_transpose", "dense", "dropout", "flatten",
+    "max_pooling1d", "max_pooling2d", "separable_conv1d", "separable_conv2d",
+]  # fmt: skip
+
 
 class SeparableConv2D(Conv2D):
     """A convolution of each channel, then one of size 1. TF1: ``tf.layers.SeparableConv2D``.

@@ -17,6 +17,12 @@ import sys
 from functools import partial
 from typing import Any
 
+__all__ = [
+    "DEBUG", "ERROR", "FATAL", "INFO", "WARN", "TaskLevelStatusMessage", "debug", "error", "fatal",
+    "flush", "get_verbosity", "info", "log", "log_every_n", "log_first_n", "log_if",
+    "set_verbosity", "vlog", "warn", "warning",
+]  # fmt: skip
+
 DEBUG = _logging.DEBUG
 INFO = _logging.INFO
 WARN = _logging.WARNING

@@ -23,9 +23,16 @@ from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.convert import renamed_argument
-from asyncmon.graph.core.signatures import REQUIRED as _REQUIRED
-from asyncmon.graph.core.signatures import function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
+
+__all__ = [
+    "Reduction", "absolute_difference", "add_loss", "compute_weighted_loss", "cosine_distance",
+    "get_losses", "get_regularization_loss", "get_regularization_losses", "get_total_loss",
+    "hinge_loss", "huber_loss", "log_loss", "mean_pairwise_squared_error", "mean_squared_error",
+    "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
+]  # fmt: skip
 
 _LOSSES = tf.GraphKeys.LOSSES
 _REGULARIZATION = tf.GraphKeys.REGULARIZATION_LOSSES

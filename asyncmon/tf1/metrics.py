@@ -29,8 +29,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.signatures import REQUIRED as _REQUIRED
-from asyncmon.graph.core.signatures import function_of
+from asyncmon.tf1.signatures import REQUIRED as _REQUIRED
+from asyncmon.tf1.signatures import function_of
 from asyncmon.tf1.weighting import (
     broadcast_weights,
     checked_weights,
@@ -38,6 +38,14 @@ from asyncmon.tf1.weighting import (
     squeezed,
     weights_of_rank,
 )
+
+__all__ = [
+    "accuracy", "auc", "false_negatives", "false_negatives_at_thresholds", "false_positives",
+    "false_positives_at_thresholds", "mean", "mean_absolute_error", "mean_iou",
+    "mean_squared_error", "precision", "precision_at_thresholds", "recall", "recall_at_thresholds",
+    "root_mean_squared_error", "true_negatives", "true_negatives_at_thresholds", "true_positives",
+    "true_positives_at_thresholds",
+]  # fmt: skip
 
 _log = logging.getLogger("asyncmon")
 

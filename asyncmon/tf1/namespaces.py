@@ -1,4 +1,4 @@
-"""The namespaces of TF1: their ``dir()``, advice on missing names, and the small ones."""
+"""The namespaces of TF1: their public names, advice on missing names, and the small ones."""
 
 from __future__ import annotations
 
@@ -8,14 +8,30 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from asyncmon import graph
 from asyncmon.system.missing_names import missing_name
-from asyncmon.tf1.names import tf1_names
+from asyncmon.tf1.names import ROOMS
 
 _SMALL = {
-    "debugging": "assert_all_finite=verify_tensor_all_finite",
-    "dtypes": "",
+    "debugging": """
+        Assert assert_equal assert_greater assert_greater_equal assert_integer assert_less
+        assert_less_equal assert_near assert_negative assert_non_negative assert_non_positive
+        assert_none_equal assert_positive assert_rank assert_rank_at_least assert_rank_in
+        assert_type check_numerics is_finite is_inf is_nan
+        assert_all_finite=verify_tensor_all_finite
+    """,
+    "dtypes": """
+        DType as_dtype bool cast complex128 complex64 double float16 float32 float64 half int16
+        int32 int64 int8 saturate_cast string uint16 uint32 uint64 uint8
+    """,
     "initializers": """
+        constant=initializers.constant glorot_normal=initializers.glorot_normal
+        glorot_uniform=initializers.glorot_uniform he_normal=initializers.he_normal
+        he_uniform=initializers.he_uniform identity=initializers.identity
+        lecun_normal=initializers.lecun_normal lecun_uniform=initializers.lecun_uniform
+        ones=initializers.ones orthogonal=initializers.orthogonal
+        random_normal=initializers.random_normal random_uniform=initializers.random_uniform
+        truncated_normal=initializers.truncated_normal
+        variance_scaling=initializers.variance_scaling zeros=initializers.zeros
         global_variables=global_variables_initializer local_variables=local_variables_initializer
         tables_initializer uniform_unit_scaling=uniform_unit_scaling_initializer
         variables=variables_initializer
@@ -29,10 +45,18 @@ _SMALL = {
         einsum eye global_norm l2_normalize=nn.l2_normalize matmul norm tensor_diag=diag
         tensor_diag_part=diag_part tensordot
     """,
-    "manip": "",
+    "manip": "gather_nd reshape reverse scatter_nd tile",
     "math": """
-        divide_no_nan=div_no_nan l2_normalize=nn.l2_normalize log_softmax=nn.log_softmax
-        softmax=nn.softmax softplus=nn.softplus softsign=nn.softsign zero_fraction=nn.zero_fraction
+        abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil confusion_matrix
+        conj cos cosh count_nonzero cumprod cumsum divide equal erf erfc exp expm1 floor floordiv
+        floormod greater greater_equal in_top_k invert_permutation is_finite is_inf is_nan less
+        less_equal log log1p logical_and logical_not logical_or logical_xor maximum minimum mod
+        multiply negative not_equal pow reciprocal reduce_all reduce_any reduce_logsumexp reduce_max
+        reduce_mean reduce_min reduce_prod reduce_sum rint round rsqrt scalar_mul segment_max
+        segment_mean segment_sum sigmoid sign sin sinh sqrt square squared_difference subtract tan
+        tanh top_k truediv unsorted_segment_mean unsorted_segment_sum divide_no_nan=div_no_nan
+        l2_normalize=nn.l2_normalize log_softmax=nn.log_softmax softmax=nn.softmax
+        softplus=nn.softplus softsign=nn.softsign zero_fraction=nn.zero_fraction
     """,
     "random": """
         multinomial normal=random_normal set_random_seed shuffle=random_shuffle truncated_normal
@@ -43,89 +67,40 @@ _SMALL = {
 }
 """The names in each small namespace; ``=`` precedes a different name below ``tf``."""
 
-_SHARED = {"debugging": "", "dtypes": "", "initializers": "initializers.", "manip": "", "math": ""}
-"""Small namespaces that have all names of TF1 that are below this place in ``tf``, too."""
 
-ADDITIONS: dict[str, set[str]] = {
-    "": {*graph.__all__, "RPCOptions"},  # RPCOptions is a field of ConfigProto
-    "gfile": {"FileStatistics"},  # what Stat returns
-    "layers": set(graph.layers.__all__),
-    "nn": set(graph.nn.__all__),
-    "nn.rnn_cell": {"LayerRNNCell"},  # the base class of cells, of tf.contrib.rnn
-    "summary": {"HistogramProto", "SummaryMetadata", "summary_iterator"},  # beside Summary, Event
-    "train": {
-        *graph.train.__all__,
-        "CheckpointReader", "CheckpointState",  # results of NewCheckpointReader, get_checkpoint_state
-        "InMemoryEvaluatorHook", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
-        "stop_if_no_increase",  # of tf.estimator
-        "LooperTask", "StepContext",  # LooperThread and MonitoredSession.StepContext
-        "assign_moving_average", "wait_for_new_checkpoint",  # of training.moving_averages, contrib
-    },
-}  # fmt: skip
-"""Public names of a namespace that TF1 does not have in it."""
-
-
-def small_namespaces(root: ModuleType) -> list[ModuleType]:
-    """Return the small namespaces as modules below ``asyncmon.tf1``, in the order of their names."""
-    made = []
+def small_namespaces(root: ModuleType) -> dict[str, ModuleType]:
+    """Return the small namespaces as modules below ``asyncmon.tf1``, by their names in it."""
+    made = {}
     for space, names in _SMALL.items():
         module = ModuleType(f"{root.__name__}.{space}", f"TF1: ``tf.{space}``.")
         module.__spec__ = ModuleSpec(module.__name__, None)
-        if (place := _SHARED.get(space)) is not None:
-            home = vars(root.initializers if place else root)
-            shared = [f"{one}={place}{one}" for one in home if f"{space}.{one}" in tf1_names()]
-            names = " ".join([*shared, names])
-        for one in names.split():
-            name, _, place = one.partition("=")
-            setattr(module, name, attrgetter(place or name)(root))
-        sys.modules[module.__name__] = module
-        made.append(module)
+        places = dict((one.split("=") * 2)[:2] for one in names.split())
+        for name, place in places.items():
+            setattr(module, name, attrgetter(place)(root))
+        vars(module)["__all__"] = [*places]
+        sys.modules[module.__name__] = made[space] = module
     return made
 
 
-class _Namespace(ModuleType):
-    """A module that hides its imports, except public names and modules below it."""
+def show(names: dict[str, Any], *modules: str) -> None:
+    """Set the public names of a module that only imports such: all, and these of its modules.
 
-    def __getattribute__(self, name: str) -> Any:
-        own = super().__getattribute__("__dict__")
-        if name in own["_hidden"]:
-            return own["__getattr__"](name)
-        return super().__getattribute__(name)
-
-
-def _is_own(module: ModuleType, value: Any) -> bool:
-    if isinstance(value, ModuleType):
-        return value.__name__.startswith(f"{module.__name__}.")
-    return getattr(value, "__module__", None) == module.__name__
-
-
-def _space(module: ModuleType) -> str:
-    below = module.__name__.removeprefix("asyncmon.tf1").removeprefix(".")
-    return "nn.rnn_cell" if below == "rnn_cell" else below
-
-
-def _is_public(module: ModuleType, name: str) -> bool:
-    """Return whether TF1 has a name in this namespace, or it is in :data:`ADDITIONS`."""
-    space = _space(module)
-    return f"{space}.{name}".lstrip(".") in tf1_names() or name in ADDITIONS.get(space, ())
+    A type checker finds them by the imports; it does not read an ``__all__`` that is computed.
+    """
+    found = [name for name, value in names.items() if not isinstance(value, ModuleType)]
+    names["__all__"] = sorted([*modules, *[name for name in found if not name.startswith("_")]])
 
 
 def open_namespace(module: ModuleType) -> None:
     """Add ``__dir__`` and ``__getattr__`` to a module: its public names, advice on a missing one."""
-
-    def public() -> list[str]:
-        return sorted(one for one in vars(module) if _is_public(module, one))
+    prefix = (
+        module.__name__.removeprefix("asyncmon.tf1")
+        .removeprefix(".")
+        .replace("rnn_cell", "nn.rnn_cell")
+    )
 
     def missing(name: str) -> Any:
-        if name == "__all__":
-            return public()
-        raise missing_name(module.__name__, name, f"{_space(module)}.".lstrip("."), public())
+        prefixes = [f"{prefix}." if prefix else ""]
+        raise missing_name(module.__name__, name, prefixes, module.__all__, ROOMS)
 
-    hidden = {
-        name
-        for name, value in vars(module).items()
-        if not (name.startswith("_") or _is_own(module, value) or _is_public(module, name))
-    }
-    vars(module).setdefault("__getattr__", missing)
-    vars(module).update(__dir__=public, _hidden=hidden)
-    module.__class__ = _Namespace
+    vars(module).update(__dir__=lambda: sorted(module.__all__), __getattr__=missing)

@@ -9,10 +9,58 @@ import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.graph import IndexedSlices, Tensor
+from asyncmon.graph.core.build import convert_pair
 from asyncmon.graph.core.convert import renamed_argument
-from asyncmon.graph.core.signatures import REQUIRED, function_of, named
+from asyncmon.graph.core.signatures import named
 from asyncmon.summary import merge, merge_all
 from asyncmon.summary.ops import collect
+from asyncmon.tf1.signatures import REQUIRED, function_of
+
+__all__ = [
+    "all_variables",
+    "arg_max",
+    "arg_min",
+    "audio_summary",
+    "concat_v2",
+    "count_nonzero",
+    "disable_eager_execution",
+    "disable_v2_behavior",
+    "div",
+    "enable_resource_variables",
+    "executing_eagerly",
+    "floor_div",
+    "histogram_summary",
+    "image_summary",
+    "initialize_all_tables",
+    "initialize_all_variables",
+    "initialize_local_variables",
+    "initialize_variables",
+    "inv",
+    "invert_permutation",
+    "is_tensor",
+    "lin_space",
+    "merge_all_summaries",
+    "merge_summary",
+    "mul",
+    "neg",
+    "numpy_function",
+    "pack",
+    "reverse_v2",
+    "saturate_cast",
+    "scalar_mul",
+    "scalar_summary",
+    "select",
+    "shape_n",
+    "sub",
+    "tables_initializer",
+    "to_complex64",
+    "to_complex128",
+    "to_double",
+    "to_float",
+    "to_int32",
+    "to_int64",
+    "unpack",
+]  # fmt: skip
 
 
 def _caster(label: str, dtype: Any) -> Callable[..., Tensor]:
@@ -34,6 +82,7 @@ mul, sub, neg, inv = g.multiply, g.subtract, g.negative, g.reciprocal
 floor_div, lin_space, select = g.floordiv, g.linspace, g.where
 concat_v2, reverse_v2, pack, unpack = g.concat, g.reverse, g.stack, g.unstack
 numpy_function = g.py_func
+is_tensor = g.is_tensor_like
 all_variables = g.global_variables
 initialize_all_variables = g.global_variables_initializer
 initialize_local_variables = g.local_variables_initializer
@@ -164,3 +213,23 @@ def _summary(
 ) -> Tensor:
     attrs["tag"] = tag.decode() if isinstance(tag, bytes) else tag
     return collect(g.create_op(kind, inputs, attrs, name), collections)
+
+
+def shape_n(input: Any, out_type: Any = g.int32, name: str | None = None) -> list[Tensor]:
+    """Return the shape of each tensor of a list. TF1: ``tf.shape_n``."""
+    return [g.shape(value, name or "ShapeN", out_type) for value in input]
+
+
+def div(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """Return ``x / y`` for floats, ``x // y`` for integers, as Python 2 did. TF1: ``tf.div``."""
+    x, y = convert_pair(x, y, name or "div")
+    op_type = "RealDiv" if x.dtype.is_floating or x.dtype.is_complex else "FloorDiv"
+    return g.create_op(op_type, (x, y), None, name or "div")
+
+
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+    """Return the inverse permutation: ``y[x[i]] == i``. TF1: ``tf.invert_permutation``.
+
+    ``x`` is a vector of int32 or int64; InvalidArgumentError in the run if it is not a permutation.
+    """
+    return g.create_op("InvertPermutation", (x,), None, name)

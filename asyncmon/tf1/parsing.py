@@ -23,6 +23,11 @@ from asyncmon.tf1.example import Feature
 from asyncmon.tf1.file_ops import bytes_of
 from asyncmon.tf1.ops.sparse import SparseTensor
 
+__all__ = [
+    "FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "parse_example",
+    "parse_single_example",
+]  # fmt: skip
+
 _STRINGS: Final = 0x0A
 _FLOATS: Final = 0x12
 _INTS: Final = 0x1A

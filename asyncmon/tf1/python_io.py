@@ -15,6 +15,8 @@ from asyncmon.errors import FailedPreconditionError
 from asyncmon.protobuf.tfrecord import WINDOW_BITS, frame, read_records
 from asyncmon.tf1.file_ops import file_errors
 
+__all__ = ["TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "tf_record_iterator"]
+
 
 class TFRecordCompressionType:
     """The kinds of compression. TF1: same name."""

@@ -39,6 +39,11 @@ from asyncmon.system.files import in_thread
 from asyncmon.tf1.file_ops import file_errors
 from asyncmon.tf1.python_io import TFRecordOptions
 
+__all__ = [
+    "FixedLengthRecordReader", "IdentityReader", "ReaderBase", "TFRecordReader", "TextLineReader",
+    "WholeFileReader",
+]  # fmt: skip
+
 Record = tuple[bytes, bytes]
 """Key and value."""
 

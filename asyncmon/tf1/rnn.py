@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.control.while_loop import scan_loop
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.nest import map_structure
 from asyncmon.tf1.ops.sequences import reverse_sequence
+from asyncmon.tf1.scan_loop import scan_loop
+from asyncmon.tf1.structures import map_structure
+
+__all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
 
 Scope = str | tf.VariableScope | None
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from asyncmon import graph as g
 
+__all__ = ["make_template"]
+
 
 def make_template(
     name_: str,

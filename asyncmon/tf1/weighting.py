@@ -6,6 +6,8 @@ from typing import Any
 
 from asyncmon import graph as tf
 
+__all__ = ["confusion_matrix"]
+
 _PREFIX = "weights can not be broadcast to values."
 
 

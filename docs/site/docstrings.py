@@ -10,7 +10,6 @@ from typing import Any
 import griffe
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from public import place_of
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from make_names import PACKAGES
+PACKAGES = [
+    "", ".runtime", ".hooks", ".checkpoint", ".summary", ".data", ".programs", ".distributed",
+    ".monitor", ".testing", ".graph", ".graph.nn", ".graph.layers", ".graph.train",
+]  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -19,6 +24,16 @@ class Place(NamedTuple):
 def is_documented(value: Any) -> bool:
     """Return whether an object has an entry of its own."""
     return inspect.isclass(value) or inspect.isroutine(value)
+
+
+def summary_of(value: Any) -> str:
+    """Return the first sentence of a docstring, on one line; "" for a constant."""
+    if not (inspect.isclass(value) or inspect.isroutine(value) or isinstance(value, ModuleType)):
+        return f"`{value!r}`" if isinstance(value, bool | int | float | str | None) else ""
+    text = (inspect.getdoc(value) or "").split("\n\n")[0]
+    sentence = re.split(r"(?<=[.:])\s", " ".join(text.split()), maxsplit=1)[0]
+    plain = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", sentence).replace("``", "`")
+    return plain.replace("|", "\\|")
 
 
 def _places() -> dict[int, Place]:

@@ -14,10 +14,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(ROOT / "docs"))
 
-from make_names import PACKAGES, summary_of  # noqa: E402
-from public import PLACES, is_documented  # noqa: E402
+from public import PACKAGES, PLACES, is_documented, summary_of  # noqa: E402
 
 EXAMPLES = {
     ".graph": "recipes.md", ".graph.nn": "quick_start.md", ".graph.layers": "coming_from.md",
@@ -44,10 +42,9 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
 
 def mentions() -> dict[str, str]:
     """Return the pages by name, each with the text of its code."""
-    pages = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "names.md"]
     return {
         path.name: "\n".join(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
-        for path in pages
+        for path in sorted((ROOT / "docs").glob("*.md"))
     }
 
 

@@ -2,14 +2,13 @@
 
 Servers are processes of this machine. Bare calls and streams have the same options and receive into the
 same kind of memory, in the same run. Rows: local-scalar, local-mlp, local-service, grpc-scalar,
-grpc-transfers, tf, grpc-killed, grpc-recovery, ray-scalar.
+grpc-transfers, tf, grpc-killed, grpc-recovery.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import resource
 import signal
@@ -358,40 +357,6 @@ def grpc_recovery() -> list[Row]:
     return [Row("killed server is back: training again", f"{worst:.2f} s", "3 s", worst <= 3)]
 
 
-# --- Ray ------------------------------------------------------------------------------------------
-def ray_scalar() -> list[Row]:
-    work, target = "run of the scalar increment on Ray", "1.3x or less"
-    try:
-        ray: Any = importlib.import_module("ray")
-    except ModuleNotFoundError:
-        return [Row(work, "Ray is not installed: pip install 'asyncmon[cluster]'", target)]
-
-    class Bare:
-        async def call(self, _data: bytes) -> bytes:
-            return b""
-
-    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-    try:
-        bare = ray.remote(Bare).remote()
-        v = am.Variable(0.0)
-        add = v.assign_add(1.0)
-        sess = am.Session("ray")
-        LOOP.run(sess.run(v.initializer))
-        found = take_turns(
-            {
-                "ours": lambda: each(lambda: sess.run(add.op), 500),
-                "bare": lambda: each(lambda: bare.call.remote(b""), 500),
-            },
-            rounds=7,
-        )
-        LOOP.run(sess.close())
-    finally:
-        ray.shutdown()
-    ratio = found["ours"] / found["bare"]
-    said = f"{found['ours'] * 1e3:.3f} ms, a bare call {found['bare'] * 1e3:.3f} ms"
-    return [Row(work, said, target, ratio <= 1.3, {"bare call": ratio})]
-
-
 ROWS: dict[str, Callable[[], list[Row]]] = {
     "local-scalar": local_scalar,
     "local-mlp": local_mlp,
@@ -401,7 +366,6 @@ ROWS: dict[str, Callable[[], list[Row]]] = {
     "tf": tf,
     "grpc-killed": grpc_killed,
     "grpc-recovery": grpc_recovery,
-    "ray-scalar": ray_scalar,
 }
 
 

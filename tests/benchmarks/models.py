@@ -74,7 +74,7 @@ def lstm(tf: Any, steps: int, batch: int) -> Model:
         outputs, _ = tf.nn.dynamic_rnn(cell, inputs, dtype=tf.float32)
         weights = tf.get_variable("softmax_w", [UNITS, VOCABULARY])
         biases = tf.get_variable("softmax_b", [VOCABULARY])
-    logits = tf.nn.xw_plus_b(tf.reshape(outputs, [-1, UNITS]), weights, biases)
+    logits = tf.nn.bias_add(tf.matmul(tf.reshape(outputs, [-1, UNITS]), weights), biases)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         labels=tf.reshape(following, [-1]), logits=logits
     )

@@ -14,7 +14,7 @@ import pytest
 
 from asyncmon.checkpoint import Saver
 from asyncmon.cli import main
-from asyncmon.cli.main import COMMANDS
+from asyncmon.cli.main import all_commands
 from asyncmon.cli.output import write_json
 from asyncmon.system.snapshot import Snapshot
 
@@ -114,9 +114,9 @@ def test_help_names_every_command_and_imports_none() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert [line.split()[0] for line in out.stdout.splitlines() if line.startswith("    ")] == [
-        *COMMANDS
+        *all_commands()
     ]
-    for module, _ in COMMANDS.values():
+    for module, _ in all_commands().values():
         assert f" {module}\n" not in out.stderr
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import asyncmon as am
-import asyncmon.tf1 as tf
+from asyncmon import graph as tf
 from asyncmon.distributed import ClusterSpec, replica_device_setter
 
 
@@ -17,7 +17,7 @@ def devices(setter: Any) -> list[str]:
     found: list[Any] = []
     with tf.Graph().as_default(), tf.device(setter):
         found += [tf.constant(1.0), tf.get_variable("v", initializer=0.0), tf.get_variable("w", [2])]
-        found += [tf.train.get_or_create_global_step()]
+        found += [tf.get_or_create_global_step()]
         for device in ("/cpu:1", "/job:ps", "/job:other", "/job:ps/task:7", None):
             with tf.device(device):
                 found.append(tf.Variable(1.0))
@@ -135,12 +135,11 @@ def test_not_merging_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_its_names() -> None:
-    assert am.replica_device_setter is am.distributed.replica_device_setter
-    assert tf.train.replica_device_setter is replica_device_setter
+    assert am.replica_device_setter is am.distributed.replica_device_setter is replica_device_setter
 
 
 def test_the_least_loaded_task_gets_a_variable() -> None:
-    strategy = tf.contrib.training.GreedyLoadBalancingStrategy(2, tf.contrib.training.byte_size_load_fn)
+    strategy = am.distributed.GreedyLoadBalancingStrategy(2, am.distributed.byte_size_load_fn)
     with tf.Graph().as_default(), tf.device(replica_device_setter(2, ps_strategy=strategy)):
         shapes: list[Any] = [[100], [10], [20], [60], [20], []]
         made = [tf.get_variable(f"v{i}", shape) for i, shape in enumerate(shapes)]
@@ -150,7 +149,7 @@ def test_the_least_loaded_task_gets_a_variable() -> None:
 
 
 def test_random_tasks_are_those_of_a_seed() -> None:
-    first, second = (tf.contrib.training.RandomStrategy(3, seed=2) for _ in range(2))
+    first, second = (am.distributed.RandomStrategy(3, seed=2) for _ in range(2))
     op = tf.constant(1.0).op
     chosen = [first(op) for _ in range(20)]
     assert chosen == [second(op) for _ in range(20)]
@@ -158,7 +157,7 @@ def test_random_tasks_are_those_of_a_seed() -> None:
 
 
 def test_the_load_of_an_operation() -> None:
-    load = tf.contrib.training.byte_size_load_fn
+    load = am.distributed.byte_size_load_fn
     assert load(tf.zeros([3, 4], tf.float64).op) == 96
     assert load(tf.zeros([3, 0], tf.float64).op) == 0
     with pytest.raises(ValueError, match="must have a single output"):

@@ -12,10 +12,9 @@ import asyncmon as am
 from asyncmon import errors
 from asyncmon import graph as g
 from asyncmon.distributed import ClusterSpec
-from asyncmon.testing import simulate
-from asyncmon.testing.simulation import at, kill, start
 from tests import forked
 from tests.distributed.over_grpc import free_port
+from tests.simulation import at, kill, simulate, start
 
 SERVERS = ClusterSpec({"ps": ["ps0:1"], "worker": ["chief:1"]}, elastic=["worker"])
 

@@ -13,10 +13,9 @@ import pytest
 import asyncmon as am
 from asyncmon import graph
 from asyncmon.distributed.server import Server
-from asyncmon.testing import simulate
-from asyncmon.testing.simulation import at, kill
 from tests.distributed.in_process import InProcessCluster
 from tests.distributed.over_grpc import free_port
+from tests.simulation import at, kill, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ import pytest
 import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.system import clock
-from asyncmon.testing import simulate
 from tests import forked
 from tests.distributed.over_grpc import free_port
+from tests.simulation import simulate
 
 CLUSTER = {"ps": ["ps0:1"], "worker": ["chief:1", "worker:1"]}
 

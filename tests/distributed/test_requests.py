@@ -71,12 +71,6 @@ async def recorded(channel: Recorded) -> Any:
     backend: Any = sess.backend
     await backend.cluster_run.begin("runs")
     await backend.cluster_run.join("a session", is_chief=True)
-    for barrier in (
-        {"do": "hold", "restores": False},
-        {"do": "allow", "wanted": {}, "place": "p", "wait": 0.0},
-    ):
-        await backend.ask(**barrier, token="t")
-    await backend.ask("release", token="t")
     return sess
 
 
@@ -99,9 +93,7 @@ async def test_a_request_with_a_wrong_field_is_an_invalid_argument(channel: Reco
     for message in channel.messages:
         content = Decoder(message).content
         seen[content["do"], content.get("job")] = content, message.buffers
-    assert {do for do, _ in seen} == {
-        "open", "start", "resume", "cancel", "queues", "cluster_run", "hold", "allow", "release",
-    }  # fmt: skip
+    assert {do for do, _ in seen} == {"open", "start", "resume", "cancel", "queues", "cluster_run"}
     assert {job for _, job in seen} >= {"run", "peek", "extend", "load", "snapshot"}
     service, last = channel.service, 1000
     for (do, _), (content, buffers) in seen.items():
@@ -114,8 +106,6 @@ async def test_a_request_with_a_wrong_field_is_an_invalid_argument(channel: Reco
                 service.answer(Message(msgpack.encode(wrong), copy.copy(buffers))), 20
             )
             answer = Decoder(response).content
-            if do == "hold":
-                await service.answer(Message(msgpack.encode({**wrong, "do": "release"})))
             if "error" in answer:
                 assert answer["error"]["type"] in ALLOWED, (wrong, answer)
     assert (await sess.run("v:0")).shape == (3,)

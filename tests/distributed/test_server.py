@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import asyncmon as am
-import asyncmon.tf1 as tf
 from asyncmon import errors, graph
 from asyncmon.distributed import targets
 from asyncmon.distributed.server import Server
@@ -74,8 +73,7 @@ def test_a_server_def() -> None:
 
 
 def test_its_names() -> None:
-    assert am.Server is am.distributed.Server is tf.train.Server is Server
-    assert tf.train.ServerDef is ServerDef
+    assert am.Server is am.distributed.Server is Server
 
 
 def test_the_target_of_a_port_that_is_not_known() -> None:

@@ -13,40 +13,16 @@ import pytest
 from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import table
+from tests.faults import AtAwait
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable
 
 pytestmark = pytest.mark.asyncio
 
 SIZE = 100_000
 THREADED = tf.SessionConfig(inline_ms=0)
 CONFIGS = pytest.mark.parametrize("config", [tf.SessionConfig(inline_ms=1000), THREADED])
-
-
-class CancelAt:
-    """Awaits a coroutine and cancels it at its n-th suspension, if there is one: ``reached``."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], n: int) -> None:
-        self._coroutine = coroutine
-        self._n = n
-        self.reached = False
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        suspensions = 0
-        step: Callable[[], Any] = lambda: self._coroutine.send(None)  # noqa: E731  # replaced below
-        while True:
-            try:
-                future = step()
-            except StopIteration as stop:
-                return stop.value
-            suspensions += 1
-            if suspensions == self._n:
-                self.reached = True
-                step = lambda: self._coroutine.throw(asyncio.CancelledError())  # noqa: E731
-                continue
-            step = lambda: self._coroutine.send(None)  # noqa: E731
-            yield future
 
 
 async def nothing(_sess: tf.Session) -> None:
@@ -223,7 +199,7 @@ async def test_cancelled_at_any_await(build: Callable[[], Scene], config: tf.Ses
         await sess.run(scene.setup)
         done = cancelled = 0
         for n in range(1, 200):
-            run = CancelAt(sess.run(scene.step), n)
+            run = AtAwait(sess.run(scene.step), n, asyncio.CancelledError)
             ended = await attempt(sess, scene, run)
             assert ended is not run.reached, "it was cancelled and did not say so"
             done = await done_after(sess, scene, done)

@@ -455,3 +455,59 @@ async def test_ax_10_a_timer_fires_in_the_middle_of_a_long_step() -> None:
     async with scripted(taking(0.3), hooks=[Timer()]) as sess:
         await sess.run("a")
         assert ticks[:5] == [(1, 0.05), (2, 0.1), (3, 0.15), (4, 0.2), (5, 0.25)]
+
+
+class Uncancellable(SessionRunHook):
+    """Ignores cancellations until an event, in the background or in a run."""
+
+    def __init__(self, where: str, over: asyncio.Event) -> None:
+        self.where, self.over = where, over
+
+    async def _wait(self, where: str) -> None:
+        while where == self.where and not self.over.is_set():
+            try:
+                await self.over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def background(self, session: Any, coord: Any) -> None:
+        await self._wait("background")
+
+    async def before_run(self, run_context: Any) -> None:
+        await self._wait("before_run")
+
+
+async def test_a_background_that_ignores_its_cancellation_is_left_behind_and_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    over, record = asyncio.Event(), RecordingHook()
+    async with world.session(
+        [Uncancellable("background", over), record], stop_grace_period_secs=3
+    ) as sess:
+        await sess.run(world.train, world.feed())
+    assert asyncio.get_running_loop().time() < 20
+    assert record.moments()[-2:] == ["end", "cleanup"]
+    assert "Coordinator stopped with threads still running: Uncancellable.background" in caplog.text
+    assert "ignores its cancellation: it waits in" in caplog.text
+    over.set()
+    await wait_all_tasks_blocked()
+
+
+async def test_a_run_that_ignores_its_interruption_is_left_behind_and_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    over, record = asyncio.Event(), RecordingHook()
+    sess = world.session([Uncancellable("before_run", over), record], stop_grace_period_secs=3)
+    await sess.start()
+    run = asyncio.create_task(sess.run(world.train, world.feed()))
+    await wait_all_tasks_blocked()
+    await sess.close()
+    assert asyncio.get_running_loop().time() < 20
+    assert record.moments()[-2:] == ["end", "cleanup"]
+    assert (
+        "A run did not finish before the session was closed, in the hook Uncancellable." in caplog.text
+    )
+    assert "ignores its interruption; it is left behind." in caplog.text
+    over.set()
+    with pytest.raises(RuntimeError, match="closed"):
+        await run

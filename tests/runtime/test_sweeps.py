@@ -1,4 +1,4 @@
-"""A whole session life, interrupted at each of its moments: by cancellations and by errors."""
+"""A whole training, interrupted at each of its moments: by cancellations and by errors."""
 
 from __future__ import annotations
 
@@ -12,112 +12,49 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anyio
 import pytest
 
-from asyncmon.checkpoint import Saver, load_checkpoint, verify
+from asyncmon.checkpoint import Saver
 from asyncmon.errors import AbortedError, OutOfRangeError
 from asyncmon.hooks import CheckpointSaverHook
-from asyncmon.hooks.hook_support import created_session
-from asyncmon.runtime import (
-    ChiefSessionCreator,
-    MonitoredSession,
-    Scaffold,
-    SessionRunArgs,
-    SessionRunHook,
-)
-from asyncmon.testing import VirtualTimeLoop, assert_nothing_left_behind, run
+from asyncmon.testing import assert_nothing_left_behind, run
+from tests.faults import AtAwait, CountingLoop, Faults, FaultyHook, check_checkpoints, training
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from asyncmon.runtime import MonitoredSession
     from tests.runtime.conftest import World
 
-    Scope: TypeAlias = Callable[["Life"], AbstractAsyncContextManager[None]]
+    Scope: TypeAlias = Callable[["Training"], AbstractAsyncContextManager[None]]
 
 RESTORED = 5
 STEPS = 20
 LAST = RESTORED + STEPS
 
 
-class Probe(SessionRunHook):
-    """A hook with every moment and a timer; counts its calls, and may fail in one of them."""
-
-    def __init__(self, life: Life, name: str) -> None:
-        self.life, self.name = life, name
-        self.calls: dict[str, int] = {}
-        self.fail: tuple[str, int, BaseException] | None = None
-        self.ticks = 0
-
-    def reach(self, moment: str) -> None:
-        self.calls[moment] = self.calls.get(moment, 0) + 1
-        if self.fail is not None and self.fail[:2] == (moment, self.calls[moment]):
-            raise self.fail[2]
-
-    async def begin(self) -> None:
-        self.reach("begin")
-        await asyncio.sleep(0)
-
-    async def after_create_session(self, session: Any, coord: Any) -> None:
-        await asyncio.sleep(0.01)
-        self.reach("after_create_session")
-
-    async def before_run(self, run_context: Any) -> SessionRunArgs:
-        await asyncio.sleep(0.01)
-        self.reach("before_run")
-        return SessionRunArgs(self.life.world.weight)
-
-    async def after_run(self, run_context: Any, run_values: Any) -> None:
-        await asyncio.sleep(0.01)
-        assert float(run_values.results) in (run_values.step, run_values.step - 1), "a torn state"
-        self.reach("after_run")
-
-    async def background(self, session: Any, coord: Any) -> None:
-        self.reach("background")
-        async for _ in coord.every(0.25):
-            weight, step = await created_session(coord).samples.request(self.life.world.weight)
-            assert float(weight) in (step, step - 1), "a torn state"
-            self.ticks += 1
-            self.reach("background")
-
-    async def end(self, session: Any) -> None:
-        await asyncio.sleep(0.01)
-        self.reach("end")
-
-    async def cleanup(self, error: BaseException | None) -> None:
-        self.reach("cleanup")
-        await asyncio.sleep(0.01)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"ticks": self.ticks}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.ticks = state["ticks"]
-
-
-class Life:
-    """Open with a restore, train 20 steps with timers and saves under way, close."""
+class Training:
+    """Open with a restore, train 20 steps with timers and pending saves, close."""
 
     def __init__(self, world: World, directory: Path) -> None:
         self.world, self.directory = world, directory
         self.saver = Saver(max_to_keep=None)
-        self.probes = [Probe(self, name) for name in "AB"]
+        self.faults = [Faults(), Faults()]
         self.handles: list[Any] = []
         self.task: asyncio.Task[None] | None = None
         self.cancelled = False
         self.interrupt: Callable[[], object] = self.cancel
-        """What interrupts this life from outside."""
+        """Interrupts it from outside."""
         self.around_step: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
-        """What each step of the body is done in."""
-        scaffold = Scaffold(saver=self.saver, program=world.program)
-        saves = CheckpointSaverHook(directory, save_steps=7, scaffold=scaffold, save_graph_def=False)
-        creator = ChiefSessionCreator(scaffold, checkpoint_dir=directory, program=world.program)
-        self.session = MonitoredSession(creator, [*self.probes, saves], 3)
+        """The scope of each step of the body."""
+        hooks = [FaultyHook(one, count=world.weight) for one in self.faults]
+        self.session = training(world, directory, hooks, saver=self.saver, save_steps=7)
 
     def cancel(self) -> None:
         assert self.task is not None
         self.cancelled |= self.task.cancel()
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         async with self.session as sess:
             await self.body(sess)
 
@@ -129,24 +66,19 @@ class Life:
             if step == RESTORED + 10:
                 self.handles.append(self.saver.start_save(sess, self.directory / "own", step))
 
-    async def check(self) -> None:
-        """Assert what holds however the life ended."""
-        for probe in self.probes:
-            assert probe.calls.get("begin", 0) == probe.calls.get("cleanup", 0) <= 1, probe.calls
+    async def check(self) -> int:
+        """Check what holds however it ended; return the newest step."""
+        for faults in self.faults:
+            assert faults.calls.get("begin", 0) == faults.calls.get("cleanup", 0) <= 1, faults.calls
         assert self.session.should_stop()
         assert self.session.raw_session() is None
         assert not self.saver.busy
         assert all(handle.done for handle in self.handles)
-        found = await verify(self.directory)
-        assert found
-        assert [one for one in found if one.problem is not None] == []
-        for one in found:
-            async with await load_checkpoint(one.path) as reader:
-                step = int(await reader.get_tensor("global_step"))
-                assert float(await reader.get_tensor("weight")) == step, "a torn state"
+        newest = await check_checkpoints(self.directory)
         other = Saver()
-        await other.claim(self.directory)  # nobody holds the directory any more
+        await other.claim(self.directory)  # no lock of the directory is left
         await other.close()
+        return newest
 
 
 async def prepare(world: World, directory: Path) -> None:
@@ -157,158 +89,65 @@ async def prepare(world: World, directory: Path) -> None:
             await sess.run(world.train, world.feed())
 
 
-class StepByStep:
-    """Await a coroutine; call something while it is suspended for the n-th time."""
-
-    def __init__(self, coro: Coroutine[Any, Any, Any], at: int, act: Callable[[], Any]) -> None:
-        self.coro, self.at, self.act = coro, at, act
-        self.points = 0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        value: Any = None
-        error: BaseException | None = None
-        while True:
-            try:
-                waits_for = self.coro.send(value) if error is None else self.coro.throw(error)
-            except StopIteration as stop:
-                return stop.value
-            finally:
-                error = None  # its traceback has this frame
-            self.points += 1
-            if self.points == self.at:
-                asyncio.get_running_loop().call_soon(self.act)
-            try:
-                value = yield waits_for
-            except BaseException as thrown:
-                error = thrown
-
-
-class CountingLoop(VirtualTimeLoop):
-    """Virtual time that calls something before its n-th turn."""
-
-    turns = 0
-    at = -1
-    act: Callable[[], Any]
-
-    def _run_once(self) -> None:
-        self.turns += 1
-        if self.turns == self.at:
-            self.act()
-        super()._run_once()  # type: ignore[misc]  # typeshed leaves out what is private
-
-
 @pytest.fixture
-def start(world: World, tmp_path: Path) -> Callable[[], Life]:
-    """Make lives that all begin with the same checkpoint, each in a directory of its own."""
+def start(world: World, tmp_path: Path) -> Callable[[], Training]:
+    """Make trainings that all begin with the same checkpoint, each in a directory of its own."""
     origin = tmp_path / "origin"
     run(prepare(world, origin))
     count = 0
 
-    def start() -> Life:
+    def start() -> Training:
         nonlocal count
         count += 1
         directory = tmp_path / str(count)
         shutil.copytree(origin, directory)
-        return Life(world, directory)
+        return Training(world, directory)
 
     return start
 
 
-async def alone(life: Life) -> None:
-    await life.live()
+async def alone(one: Training) -> None:
+    await one.run()
 
 
-async def cancelled_again(life: Life) -> None:
+async def cancelled_again(one: Training) -> None:
     """Be cancelled twice, in short order."""
 
     def cancel_twice() -> None:
-        life.cancel()
-        asyncio.get_running_loop().call_later(0.005, life.cancel)
+        one.cancel()
+        asyncio.get_running_loop().call_later(0.005, one.cancel)
 
-    life.interrupt = cancel_twice
-    await life.live()
-
-
-async def in_scope(life: Life) -> None:
-    with anyio.CancelScope() as scope:
-        life.interrupt = scope.cancel
-        await life.live()
-    if scope.cancelled_caught:
-        raise asyncio.CancelledError
-
-
-async def in_group(life: Life) -> None:
-    """Live beside a task that fails."""
-    alarm = asyncio.Event()
-    life.interrupt = alarm.set
-
-    async def fail() -> None:
-        await alarm.wait()
-        raise LookupError("a sibling failed")
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            sibling = group.create_task(fail())
-            await life.live()
-            sibling.cancel()
-    except* LookupError:
-        raise asyncio.CancelledError from None
-
-
-async def in_timeout(life: Life) -> None:
-    try:
-        async with asyncio.timeout(None) as limit:
-            life.interrupt = lambda: limit.reschedule(0)
-            await life.live()
-            life.interrupt = life.cancel
-    except TimeoutError:
-        raise asyncio.CancelledError from None
-
-
-async def in_fail_after(life: Life) -> None:
-    try:
-        with anyio.fail_after(math.inf) as scope:
-            life.interrupt = lambda: setattr(scope, "deadline", -math.inf)
-            await life.live()
-    except TimeoutError:
-        raise asyncio.CancelledError from None
-
-
-async def in_a_group_of_anyio(life: Life) -> None:
-    async with anyio.create_task_group() as group:
-        life.interrupt = group.cancel_scope.cancel
-        await life.live()
-    if group.cancel_scope.cancelled_caught:
-        raise asyncio.CancelledError
+    one.interrupt = cancel_twice
+    await one.run()
 
 
 @asynccontextmanager
-async def scope(life: Life) -> AsyncIterator[None]:
+async def scope(one: Training) -> AsyncIterator[None]:
     with anyio.CancelScope() as inner:
-        life.interrupt = inner.cancel
+        one.interrupt = inner.cancel
         yield
 
 
 @asynccontextmanager
-async def fail_after(life: Life) -> AsyncIterator[None]:
+async def fail_after(one: Training) -> AsyncIterator[None]:
     with suppress(TimeoutError), anyio.fail_after(math.inf) as inner:
-        life.interrupt = lambda: setattr(inner, "deadline", -math.inf)
+        one.interrupt = lambda: setattr(inner, "deadline", -math.inf)
         yield
 
 
 @asynccontextmanager
-async def timeout(life: Life) -> AsyncIterator[None]:
+async def timeout(one: Training) -> AsyncIterator[None]:
     with suppress(TimeoutError):
         async with asyncio.timeout(None) as limit:
-            life.interrupt = lambda: None if limit.expired() else limit.reschedule(0)
+            one.interrupt = lambda: None if limit.expired() else limit.reschedule(0)
             yield
 
 
 @asynccontextmanager
-async def group(life: Life) -> AsyncIterator[None]:
+async def group(one: Training) -> AsyncIterator[None]:
     """Be beside a task that fails."""
     alarm = asyncio.Event()
-    life.interrupt = alarm.set
+    one.interrupt = alarm.set
 
     async def fail() -> None:
         await alarm.wait()
@@ -323,43 +162,50 @@ async def group(life: Life) -> AsyncIterator[None]:
         pass
 
 
-SCOPES = [scope, fail_after, timeout, group]
+@asynccontextmanager
+async def group_of_anyio(one: Training) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as inner:
+        one.interrupt = inner.cancel_scope.cancel
+        yield
 
 
-async def around_the_steps(life: Life, inner: Scope) -> None:
+async def around_all(one: Training, inner: Scope) -> None:
+    async with inner(one):
+        await one.run()
+    one.interrupt = one.cancel
+
+
+async def around_the_steps(one: Training, inner: Scope) -> None:
     """The body ends early where it is interrupted; that is a clean end."""
-    async with life.session as sess:
-        async with inner(life):
-            await life.body(sess)
-        life.interrupt = life.cancel
+    async with one.session as sess:
+        async with inner(one):
+            await one.body(sess)
+        one.interrupt = one.cancel
 
 
-async def around_each_step(life: Life, inner: Scope) -> None:
-    """What is interrupted is a step, which is done again if it was not done; the session goes on."""
+async def around_each_step(one: Training, inner: Scope) -> None:
+    """A step is interrupted, and done again if it was not done; the session goes on."""
 
     @asynccontextmanager
     async def around_step() -> AsyncIterator[None]:
-        async with inner(life):
+        async with inner(one):
             yield
-        life.interrupt = life.cancel
+        one.interrupt = one.cancel
 
-    life.around_step = around_step
-    await life.live()
-    life.interrupt = lambda: None
-    newest, *_ = await verify(life.directory)
-    assert newest.path.endswith(f"-{LAST}")
+    one.around_step = around_step
+    await one.run()
+    one.interrupt = lambda: None
+    assert await check_checkpoints(one.directory) == LAST
 
 
 WAYS = [
     alone,
     cancelled_again,
-    in_scope,
-    in_fail_after,
-    in_group,
-    in_a_group_of_anyio,
-    in_timeout,
-    *(partial(around_the_steps, inner=inner) for inner in SCOPES),
-    *(partial(around_each_step, inner=inner) for inner in SCOPES),
+    *(
+        partial(around, inner=inner)
+        for around in (around_all, around_the_steps, around_each_step)
+        for inner in (scope, fail_after, timeout, group, group_of_anyio)
+    ),
 ]
 
 
@@ -370,11 +216,11 @@ def name(way: Any) -> str:
 
 
 async def interrupted(
-    life: Life, at: int, way: Callable[[Life], Coroutine[Any, Any, None]], by_turns: bool
+    one: Training, at: int, way: Callable[[Training], Coroutine[Any, Any, None]], by_turns: bool
 ) -> bool:
-    """Live in a task of its own, interrupted at its n-th await, or at the n-th turn of the loop.
+    """Train in a task of its own, interrupted at its n-th await, or at the n-th turn of the loop.
 
-    Return whether it lived long enough.
+    Return whether it took so long.
     """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CountingLoop)
@@ -383,30 +229,30 @@ async def interrupted(
     def act() -> None:
         nonlocal reached
         reached = True
-        life.interrupt()
+        one.interrupt()
 
-    drive = StepByStep(way(life), -1 if by_turns else at, act)
+    drive = AtAwait(way(one), -1 if by_turns else at, lambda: loop.call_soon(act) and None)
 
     async def driven() -> None:
         await drive
 
-    async with assert_nothing_left_behind(life.directory):
-        life.task = asyncio.create_task(driven())
+    async with assert_nothing_left_behind(one.directory):
+        one.task = asyncio.create_task(driven())
         if by_turns:
             loop.act, loop.at = act, loop.turns + 1 + at
-        await asyncio.wait([life.task])
+        await asyncio.wait([one.task])
         loop.at = -1
-        caught = life.task.cancelled()
-        assert caught or not life.cancelled, f"the cancellation at {at} was lost"
+        caught = one.task.cancelled()
+        assert caught or not one.cancelled, f"the cancellation at {at} was lost"
         if not caught:
-            life.task.result()
-        life.task, life.interrupt = None, life.cancel  # and with them the traceback and what it holds
-        await life.check()
+            one.task.result()
+        one.task, one.interrupt = None, one.cancel  # and with them the traceback and what it holds
+        await one.check()
     return reached
 
 
-def sweep(start: Callable[[], Life], way: Any, by_turns: bool, stride: int) -> int:
-    """Interrupt one life after another, each a little later, until one comes to its end."""
+def sweep(start: Callable[[], Training], way: Any, by_turns: bool, stride: int) -> int:
+    """Interrupt one training after another, each a little later, until one comes to its end."""
     at = 1
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         while runner.run(interrupted(start(), at, way, by_turns)):
@@ -414,12 +260,12 @@ def sweep(start: Callable[[], Life], way: Any, by_turns: bool, stride: int) -> i
     return at
 
 
-def test_cancelled_at_many_awaits(start: Callable[[], Life]) -> None:
+def test_cancelled_at_many_awaits(start: Callable[[], Training]) -> None:
     assert sweep(start, alone, by_turns=False, stride=7) > 100
 
 
 @pytest.mark.parametrize("way", WAYS, ids=name)
-def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Life], way: Any) -> None:
+def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Training], way: Any) -> None:
     assert sweep(start, way, by_turns=True, stride=97) > 100
 
 
@@ -427,47 +273,41 @@ def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Life], way: A
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("by_turns", [False, True], ids=["awaits", "turns"])
 @pytest.mark.parametrize("way", WAYS, ids=name)
-def test_interrupted_at_each_moment(start: Callable[[], Life], way: Any, by_turns: bool) -> None:
+def test_interrupted_at_each_moment(start: Callable[[], Training], way: Any, by_turns: bool) -> None:
     assert sweep(start, way, by_turns, stride=1) > 100
 
 
 CALLS = {
-    "begin": 1, "after_create_session": 1, "before_run": STEPS, "after_run": STEPS, "background": 6,
-    "end": 1, "cleanup": 1,
+    "begin": 1, "after_create_session": 1, "before_run": STEPS, "after_run": STEPS, "background": 1,
+    "tick": 5, "sampled": 5, "end": 1, "cleanup": 1,
 }  # fmt: skip
 
 
-async def failing(life: Life, moment: str, call: int, error: Exception) -> None:
-    """Live with a hook that fails in one call of one method."""
-    life.probes[1].fail = (moment, call, error)
-    recovers = isinstance(error, AbortedError) and moment in (
-        "after_create_session", "before_run", "after_run", "background",
-    )  # fmt: skip
-    ends_data = isinstance(error, OutOfRangeError) and moment in (
-        "before_run",
-        "after_run",
-        "background",
-    )
-    async with assert_nothing_left_behind(life.directory):
+async def failing(one: Training, moment: str, call: int, error: Exception) -> None:
+    """Train with a hook that fails in one call of one method."""
+    faults = one.faults[1]
+    faults.error_at = lambda *reached: error if reached == (moment, call) else None
+    in_run = moment in ("before_run", "after_run", "background", "tick", "sampled")
+    recovers = isinstance(error, AbortedError) and (in_run or moment == "after_create_session")
+    ends_data = isinstance(error, OutOfRangeError) and in_run
+    async with assert_nothing_left_behind(one.directory):
         if recovers or ends_data:
-            await life.live()
+            await one.run()
         else:
             with pytest.raises(type(error)) as caught:
-                await life.live()
+                await one.run()
             assert caught.value is error
             del caught
         error.__traceback__ = None  # whose frames hold what was open
-        await life.check()
-    probe = life.probes[1]
-    assert probe.calls[moment] >= call
-    assert ("end" in probe.calls) == (recovers or ends_data or moment in ("end", "cleanup"))
+        newest = await one.check()
+    assert faults.calls[moment] >= call
+    assert ("end" in faults.calls) == (recovers or ends_data or moment in ("end", "cleanup"))
     if recovers:
-        newest, *_ = await verify(life.directory)
-        assert newest.path.endswith(f"-{LAST}")
-        assert probe.calls["after_create_session"] == 2
+        assert newest == LAST
+        assert faults.calls["after_create_session"] == 2
 
 
-async def fail_everywhere(start: Callable[[], Life], error: type[Exception], stride: int) -> None:
+async def fail_everywhere(start: Callable[[], Training], error: type[Exception], stride: int) -> None:
     for moment, calls in CALLS.items():
         for call in range(1, calls + 1, stride):
             await failing(start(), moment, call, error("injected"))
@@ -477,12 +317,12 @@ ERRORS = [ValueError, AbortedError, OutOfRangeError]
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_hook_fails_in_many_calls(start: Callable[[], Life], error: type[Exception]) -> None:
+def test_a_hook_fails_in_many_calls(start: Callable[[], Training], error: type[Exception]) -> None:
     run(fail_everywhere(start, error, stride=7))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_hook_fails_in_each_call(start: Callable[[], Life], error: type[Exception]) -> None:
+def test_a_hook_fails_in_each_call(start: Callable[[], Training], error: type[Exception]) -> None:
     run(fail_everywhere(start, error, stride=1))

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+import asyncmon as am
 import asyncmon.tf1 as tf
 from asyncmon.errors import NotFoundError
+from tests.checkpoint.test_partitioned_variables import model as in_parts
+from tests.checkpoint.test_partitioned_variables import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,3 +140,22 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(
 async def test_a_checkpoint_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         await tf.train.init_from_checkpoint(tmp_path / "none", {"c": "c"})
+
+
+async def test_initial_values_of_a_variable_in_parts(tmp_path: Path) -> None:
+    path, _ = await save(tmp_path, 3)
+    async with await am.load_checkpoint(path) as reader:
+        expected = await reader.get_tensor("table")
+    for target in ("whole", "list", "name", "scope"):
+        with tf.Graph().as_default(), tf.variable_scope("new"):
+            v, _ = in_parts(2)
+            given = {
+                "whole": {"table": v}, "list": {"table": list(v)},
+                "name": {"table": "new/table"}, "scope": {"/": "new/"},
+            }[target]  # fmt: skip
+            if target == "scope":
+                given = [("table", "new/table")]
+            async with tf.Session() as sess:
+                await tf.train.init_from_checkpoint(path, given)
+                await sess.run(tf.global_variables_initializer())
+                np.testing.assert_array_equal(await sess.run(tf.identity(v)), expected)

@@ -164,3 +164,10 @@ async def test_names_in_namespaces_are_those_of_the_root() -> None:
 async def test_a_decay_needs_a_step() -> None:
     with pytest.raises(ValueError, match="global_step is required for cosine_decay_restarts"):
         tf.train.cosine_decay_restarts(0.1, None, 10)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+async def test_division_of_python_2(dtype: Any) -> None:
+    x, y = np.array([7, 8, 9], dtype), np.array([2, 3, 4], dtype)
+    np.testing.assert_array_equal(await value(tf.div(x, y)), [3, 2, 2])
+    assert await value(tf.div(tf.constant(7.0), 2)) == 3.5

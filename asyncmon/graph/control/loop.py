@@ -317,19 +317,3 @@ def while_op(first: Sequence[Tensor], branches: tuple[SubGraph, SubGraph]) -> tu
     count = len(first)
     attrs = {"count": count, "elements": 0, "stacks": (), "returned": 0, "reverse": False}
     return subgraph_op("While", first, branches, **attrs)[:count]
-
-
-def scan_op(
-    trips: Tensor,
-    first: Sequence[Tensor],
-    stacks: Sequence[Tensor],
-    body: SubGraph,
-    *,
-    reverse: bool = False,
-) -> tuple[Tensor, ...]:
-    """Return the final carried values of ``trips`` iterations, and the stacks of the other targets."""
-    count, elements = len(first), len(stacks)
-    outputs = tuple(body.targets[count:])
-    del body.targets[count:]
-    attrs = {"count": count, "elements": elements, "stacks": outputs, "returned": len(outputs)}
-    return subgraph_op("Scan", [trips, *first, *stacks], (body,), **attrs, reverse=reverse)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from math import prod
 from operator import attrgetter
 from typing import Any
-
-import numpy as np
 
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import colocate_with, convert_to_tensor, create_op, name_scope
@@ -201,43 +198,3 @@ def _source(x: Any) -> Tensor:
 
 def _listed(value: Any) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
-
-
-def hessians(
-    ys: Any,
-    xs: Any,
-    name: str = "hessians",
-    colocate_gradients_with_ops: bool = False,
-    gate_gradients: bool = False,
-    aggregation_method: int | None = None,
-) -> list[Tensor]:
-    """Return the second derivatives of the sum of ``ys`` with respect to each x. TF1: ``tf.hessians``.
-
-    Args:
-        ys: a tensor, or a list of them.
-        xs: tensors or variables of a known shape.
-        colocate_gradients_with_ops, gate_gradients, aggregation_method: see :func:`gradients`.
-
-    Returns:
-        For each x of shape ``s`` a tensor of shape ``s + s``.
-    """
-    tensors = [convert_to_tensor(x) for x in _listed(xs)]
-    with name_scope(name, "hessians", tensors):
-        first = gradients(ys, tensors, colocate_gradients_with_ops=colocate_gradients_with_ops)
-        return [
-            _hessian(grad, x, colocate_gradients_with_ops)
-            for grad, x in zip(first, tensors, strict=True)
-        ]
-
-
-def _hessian(grad: Any, x: Tensor, colocate: bool) -> Tensor:
-    shape = [d for d in x.spec.shape or (None,) if d is not None]
-    if not x.shape.is_fully_defined():
-        raise ValueError(f"hessians() needs a known shape, got {x!r}")
-    flat = create_op("Reshape", (to_dense(grad), [-1]))
-    rows = [
-        gradients(flat[i], x, colocate_gradients_with_ops=colocate, unconnected_gradients="zero")[0]
-        for i in range(prod(shape))
-    ]
-    whole = np.array(shape + shape, np.int32)
-    return create_op("Reshape", (create_op("Pack", rows, {"axis": 0}), whole))

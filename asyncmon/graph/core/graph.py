@@ -43,7 +43,7 @@ DEFAULT_CONTAINER = "localhost"
 
 
 def current_container() -> str:
-    """Return the container of the next variable, queue or accumulator."""
+    """Return the container of the next variable or queue."""
     context = building.get()
     return "" if context is None else context.container
 
@@ -303,7 +303,7 @@ class Graph:
 
     @contextmanager
     def container(self, container_name: str) -> Iterator[str]:
-        """Put the variables, queues and accumulators built inside into a container. TF1: same name.
+        """Put the variables and queues built inside into a container. TF1: same name.
 
         On a server, those of one name in two containers are different, and ``Session.reset`` clears
         single containers. ``""`` and ``"localhost"`` are the default container.

@@ -5,7 +5,7 @@ A leaf that consists of one tensor and of static properties has the method ``_wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from asyncmon.graph.core.shape import TensorShape
@@ -55,9 +55,3 @@ def same_structure(a: Any, b: Any) -> bool:
     if is_listed(a):
         return is_listed(b) and len(a) == len(b) and all(map(same_structure, a, b))
     return not (isinstance(b, Mapping) or is_listed(b))
-
-
-def map_structure(function: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Apply a function to the corresponding leaves of structures, and return the structure."""
-    leaves = [flatten_as(first, each) for each in (first, *others)]
-    return pack_like(first, [function(*parts) for parts in zip(*leaves, strict=True)])

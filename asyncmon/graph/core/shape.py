@@ -197,17 +197,6 @@ class UnknownDimension:
 UNKNOWN: Final[Any] = UnknownDimension()
 
 
-def dimension_value(dimension: Any) -> int | None:
-    """Return a dimension of a shape as a plain int, or None. TF1: ``tf.dimension_value``."""
-    dimension = getattr(dimension, "value", dimension)
-    return None if dimension is None else int(dimension)
-
-
-def dimension_at_index(shape: Any, index: int) -> Dimension:
-    """Return a dimension of a shape, unknown if the rank is unknown. TF1: same name."""
-    return TensorShape(shape)[index]
-
-
 def _dimension(size: int | None) -> Dimension:
     found: Dimension = UNKNOWN if size is None else Dimension(size)
     return found

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-REQUIRED = Parameter.empty
-"""The default of an argument that has none."""
 
 
 def named(function: _F, name: str, doc: str | None, module: str | None = None) -> _F:
@@ -26,19 +23,14 @@ def named(function: _F, name: str, doc: str | None, module: str | None = None) -
 def function_of(
     name: str,
     doc: str | None,
-    arguments: Mapping[str, Any] | Signature,
+    shown: Signature,
     compute: Callable[..., Any],
     hidden: Sequence[Parameter] = (),
 ) -> Callable[..., Any]:
-    """Return a function that takes arguments by position or name, with defaults.
+    """Return a function of a signature, whose arguments ``compute`` gets all by name.
 
-    ``compute`` gets all of them by name. The function has the module of ``compute``. The signature does
-    not show the ``hidden`` arguments.
+    The function has the module of ``compute``. The signature does not show the ``hidden`` arguments.
     """
-    if not isinstance(arguments, Signature):
-        plain = Parameter.POSITIONAL_OR_KEYWORD
-        arguments = Signature([Parameter(key, plain, default=x) for key, x in arguments.items()])
-    shown = arguments
     signature = Signature([*shown.parameters.values(), *hidden])
 
     def function(*args: Any, **kwargs: Any) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from contextvars import ContextVar
+from contextlib import nullcontext
 from functools import partial
-from math import inf
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
@@ -28,18 +26,10 @@ from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.loop_budget import LoopBudget
-from asyncmon.system.process import simulated
 
 T = TypeVar("T")
 
 _ARENAS = 2  # kept: a step and a peek run concurrently, seldom more
-
-
-_OPEN = nullcontext()
-after_inputs: ContextVar[AbstractAsyncContextManager[None] | None] = ContextVar(
-    "asyncmon_after_inputs", default=None
-)
-"""Entered by a run of this context once its awaited inputs have arrived, before the lock."""
 
 
 class Executor:
@@ -53,8 +43,7 @@ class Executor:
     """
 
     def __init__(self, store: StateStore, config: SessionConfig) -> None:
-        # In a simulation the choice must not depend on measured times.
-        self.limit = config.inline_ms / 1000 if simulated.get() is None else inf
+        self.limit = config.inline_ms / 1000
         self.closed = False
         self.ended = ""
         self.store = store
@@ -168,7 +157,7 @@ class Executor:
         """Return whether awaited nodes may be tried before the run has to suspend."""
         # else the rest of a stage could see another version of the state than what was tried
         consistent = plan.stage is None or changes
-        return consistent and not self._timeout_in_ms and after_inputs.get() is None
+        return consistent and not self._timeout_in_ms
 
     def _attempt(
         self, plan: Plan, program: Program, registers: Registers, run: Run, changes: bool
@@ -344,18 +333,15 @@ class Executor:
         done: tuple[int, int],
     ) -> list[Any]:
         """Execute a run, except the first ``done`` nodes of its two stages."""
-        gate = None
         if plan.inputs is not None:
             await plan.inputs.run(run, registers, done[0])
-            gate = after_inputs.get()
-        async with gate or _OPEN:
+        if changes:
+            await self._take_lock(run)
+        try:
+            return await self._finish(plan, program, registers, run, changes, inline, done[1])
+        finally:
             if changes:
-                await self._take_lock(run)
-            try:
-                return await self._finish(plan, program, registers, run, changes, inline, done[1])
-            finally:
-                if changes:
-                    self._release_lock()
+                self._release_lock()
 
     async def _finish(
         self,

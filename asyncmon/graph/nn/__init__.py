@@ -5,25 +5,16 @@
 from asyncmon.graph.nn.activations import (
     elu, gelu, leaky_relu, log_softmax, relu, relu6, selu, softmax, softplus, softsign, swish,
 )
-from asyncmon.graph.nn.conv import (
-    conv2d, conv2d_backprop_filter, conv2d_backprop_input, conv2d_transpose,
-)
-from asyncmon.graph.nn.dense import bias_add, relu_layer, xw_plus_b
+from asyncmon.graph.nn.conv import conv2d, conv2d_transpose
+from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.nn.embedding import embedding_lookup
 from asyncmon.graph.nn.clip import l2_loss
 from asyncmon.graph.nn.losses import (
-    sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits,
-    softmax_cross_entropy_with_logits_v2, sparse_softmax_cross_entropy_with_logits,
-    weighted_cross_entropy_with_logits,
+    sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits_v2,
+    sparse_softmax_cross_entropy_with_logits, weighted_cross_entropy_with_logits,
 )
-from asyncmon.graph.nn.normalization import (
-    batch_normalization, dropout, l2_normalize, moments, zero_fraction,
-)
+from asyncmon.graph.nn.normalization import batch_normalization, dropout, l2_normalize, moments
 from asyncmon.graph.nn.pool import avg_pool, max_pool, max_pool2d
-from asyncmon.graph.nn.normalization import local_response_normalization, lrn
-from asyncmon.graph.nn.sampling import (
-    log_uniform_candidate_sampler, nce_loss, sampled_softmax_loss,
-)
 from asyncmon.graph.ops.elementwise import sigmoid, tanh
 from asyncmon.graph.ops.gather import in_top_k, top_k
 # isort: on
@@ -31,15 +22,13 @@ from asyncmon.graph.ops.gather import in_top_k, top_k
 avg_pool2d = avg_pool
 
 __all__ = [
-    "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv2d", "conv2d_backprop_filter",
-    "conv2d_backprop_input", "conv2d_transpose", "dropout", "elu", "embedding_lookup", "gelu",
-    "in_top_k", "l2_loss", "l2_normalize", "leaky_relu", "local_response_normalization", "log_softmax",
-    "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool2d", "moments", "nce_loss", "relu",
-    "relu6", "relu_layer", "sampled_softmax_loss", "selu", "sigmoid",
-    "sigmoid_cross_entropy_with_logits", "softmax", "softmax_cross_entropy_with_logits",
+    "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv2d", "conv2d_transpose",
+    "dropout", "elu", "embedding_lookup", "gelu", "in_top_k", "l2_loss", "l2_normalize",
+    "leaky_relu", "log_softmax", "max_pool", "max_pool2d", "moments", "relu", "relu6", "selu",
+    "sigmoid", "sigmoid_cross_entropy_with_logits", "softmax",
     "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
     "sparse_softmax_cross_entropy_with_logits", "swish", "tanh", "top_k",
-    "weighted_cross_entropy_with_logits", "xw_plus_b", "zero_fraction",
+    "weighted_cross_entropy_with_logits",
 ]
 # fmt: on
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import pi
 from math import sqrt as _root
 from typing import Any
@@ -16,11 +16,13 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.rules import FLOATS, REALS
 from asyncmon.graph.numerics.arrays import Array, as_out
+from asyncmon.graph.ops import families
 from asyncmon.graph.ops.axes import along
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.elementwise import abs, erf, exp, minimum, sigmoid, square, tanh
-from asyncmon.graph.ops.families import activation
 from asyncmon.graph.ops.reduce import reduce_sum
+
+activation = partial(families.activation, __name__)
 
 _SELU_SCALE = 1.0507009873554805
 _SELU_SLOPE = 1.6732632423543772 * _SELU_SCALE

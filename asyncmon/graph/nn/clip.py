@@ -17,9 +17,9 @@ from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import cast
-from asyncmon.graph.ops.elementwise import add_n, logical_or, maximum, minimum, rsqrt, sqrt, square
+from asyncmon.graph.ops.elementwise import add_n, logical_or, maximum, sqrt, square
 from asyncmon.graph.ops.reduce import reduce_sum
-from asyncmon.graph.ops.shape_ops import size, unbroadcast
+from asyncmon.graph.ops.shape_ops import unbroadcast
 
 
 def _clip_rule(x: Spec, low: Spec, high: Spec) -> Spec:
@@ -96,20 +96,6 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
             return create_op("RealDiv", (x * limit, maximum(norm, limit)), None, scope)
 
     return _map_values(clip, t)
-
-
-def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
-    """Scale a tensor down to a norm per element of at most ``clip_norm``.
-
-    TF1: same name.
-    """
-    x = convert_to_tensor(t)
-    with name_scope(name, "clip_by_average_norm", [x]) as scope:
-        count = cast(size(x), x.dtype)
-        inverse = rsqrt(reduce_sum(square(x)))
-        limit = convert_to_tensor(clip_norm, x.dtype)
-        scale = limit * minimum(inverse * count, 1 / limit)
-        return create_op("Mul", (x, scale), None, scope)
 
 
 def _l2_loss(t: Array) -> Any:

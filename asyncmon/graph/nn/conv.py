@@ -205,24 +205,6 @@ register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _BY_FI
 # fmt: on
 
 
-def _create(
-    op_type: str,
-    inputs: Sequence[Any],
-    strides: Any,
-    padding: Any,
-    data_format: str | None,
-    dilations: Any,
-    name: str | None,
-) -> Tensor:
-    if strides is None or padding is None:
-        raise ValueError("conv2d() needs strides and padding")
-    if op_type == "Conv2DBackpropFilter" and check_data_format(data_format) != "NHWC":
-        raise ValueError("conv2d_backprop_filter takes data_format='NHWC' only; transpose the images.")
-    pairs = {"strides": strides, "dilations": 1 if dilations is None else dilations}
-    images = 2 if op_type == "Conv2DBackpropInput" else 0
-    return create_image_op(op_type, inputs, padding, data_format, name, images, **pairs)
-
-
 def conv2d(
     input: Any,
     filter: Any = None,
@@ -251,58 +233,12 @@ def conv2d(
         ValueError: shapes do not fit, or strides, padding or dilations have other forms.
     """
     pair = convert_pair(input, filter if filters is None else filters, name or "Conv2D")
-    return _create("Conv2D", pair, strides, padding, data_format, dilations, name)
-
-
-def conv2d_backprop_input(
-    input_sizes: Any,
-    filter: Any = None,
-    out_backprop: Any = None,
-    strides: Any = None,
-    padding: Any = None,
-    use_cudnn_on_gpu: bool = True,
-    data_format: str | None = "NHWC",
-    dilations: Any = None,
-    name: str | None = None,
-    filters: Any = None,
-) -> Tensor:
-    """Return the gradient of :func:`conv2d` with respect to its input.
-
-    TF1: ``tf.nn.conv2d_backprop_input``. The other arguments are those of :func:`conv2d`.
-
-    Args:
-        input_sizes: the shape of the input.
-        out_backprop: the gradient with respect to the output.
-    """
-    kernel, sizes = convert_to_tensor(filter if filters is None else filters), shape_tensor(input_sizes)
-    if check_data_format(data_format) == "NCHW":
-        sizes = shape_tensor([sizes[i] for i in (0, 2, 3, 1)])
-    inputs = sizes, kernel, out_backprop
-    return _create("Conv2DBackpropInput", inputs, strides, padding, data_format, dilations, name)
-
-
-def conv2d_backprop_filter(
-    input: Any,
-    filter_sizes: Any,
-    out_backprop: Any,
-    strides: Any,
-    padding: Any,
-    use_cudnn_on_gpu: bool = True,
-    data_format: str | None = "NHWC",
-    dilations: Any = None,
-    name: str | None = None,
-) -> Tensor:
-    """Return the gradient of :func:`conv2d` with respect to its filter.
-
-    TF1: ``tf.nn.conv2d_backprop_filter``. The other arguments are those of :func:`conv2d`.
-
-    Args:
-        filter_sizes: the shape of the filter.
-        out_backprop: the gradient with respect to the output.
-        data_format: only "NHWC".
-    """
-    inputs = (input, shape_tensor(filter_sizes), out_backprop)
-    return _create("Conv2DBackpropFilter", inputs, strides, padding, data_format, dilations, name)
+    if strides is None or padding is None:
+        raise ValueError("conv2d() needs strides and padding")
+    dilations = 1 if dilations is None else dilations
+    return create_image_op(
+        "Conv2D", pair, padding, data_format, name, 0, strides=strides, dilations=dilations
+    )
 
 
 def conv2d_transpose(
@@ -336,7 +272,12 @@ def conv2d_transpose(
     kernel = convert_to_tensor(renamed_argument("filters", filters, "filter", filter))
     if output_shape is None:
         raise ValueError("conv2d_transpose() needs an output_shape")
-    return conv2d_backprop_input(
-        output_shape, kernel, x, strides, padding,
-        data_format=data_format, dilations=dilations, name=name or "conv2d_transpose",
+    if strides is None or padding is None:
+        raise ValueError("conv2d_transpose() needs strides and padding")
+    sizes = shape_tensor(output_shape)
+    if check_data_format(data_format) == "NCHW":
+        sizes = shape_tensor([sizes[i] for i in (0, 2, 3, 1)])
+    return create_image_op(
+        "Conv2DBackpropInput", (sizes, kernel, x), padding, data_format, name or "conv2d_transpose", 2,
+        strides=strides, dilations=1 if dilations is None else dilations,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The parts of a dense layer: bias_add, xw_plus_b, relu_layer."""
+"""The sum of channels and a bias."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.build import convert_pair, create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge_dim
-from asyncmon.graph.nn.activations import relu
 from asyncmon.graph.numerics.arrays import Array, ones
-from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import broadcast_like
 
 
@@ -84,14 +82,3 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         raise ValueError(f"`data_format` must be of the form `N...C` or `NC...`, got {data_format!r}")
     rules.with_rank_at_least(x.spec.shape, 3)
     return create_op("BiasAdd", (x, b), {"second": True}, name)
-
-
-def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
-    """Return ``matmul(x, weights) + biases``. TF1: ``tf.nn.xw_plus_b``."""
-    product = matmul(x, weights)
-    return bias_add(product, convert_to_tensor(biases, product.dtype), name=name or "xw_plus_b")
-
-
-def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
-    """Return ``relu(matmul(x, weights) + biases)``. TF1: ``tf.nn.relu_layer``."""
-    return relu(xw_plus_b(x, weights, biases), name or "relu_layer")

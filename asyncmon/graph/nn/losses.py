@@ -22,14 +22,14 @@ from asyncmon.graph.nn.activations import (
     softplus,
 )
 from asyncmon.graph.numerics.arrays import Array, ones
-from asyncmon.graph.ops.basic import cast, in_single, stop_gradient
+from asyncmon.graph.ops.basic import cast, in_single
 from asyncmon.graph.ops.elementwise import abs, sigmoid
 from asyncmon.graph.ops.shape_ops import expand_dims, unbroadcast
 
 Gradients = list[Tensor | None]
 
 
-def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+def need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
     """Reject positional arguments: labels and logits are easily swapped."""
     if sentinel is not None:
         raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
@@ -118,26 +118,6 @@ def _axis_last(x: Tensor, axis: int) -> Tensor:
     return x if at == rank - 1 else create_op("Transpose", (x,), {"perm": perm})
 
 
-def softmax_cross_entropy_with_logits(
-    _sentinel: Any = None,
-    labels: Any = None,
-    logits: Any = None,
-    dim: int = -1,
-    name: str | None = None,
-    axis: int | None = None,
-) -> Tensor:
-    """As :func:`softmax_cross_entropy_with_logits_v2`, with no gradient into the labels.
-
-    TF1: same name.
-
-    Raises:
-        ValueError: positional arguments, or missing labels or logits.
-    """
-    _need_names("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    fixed = stop_gradient(convert_to_tensor(labels))
-    return softmax_cross_entropy_with_logits_v2(fixed, logits, dim if axis is None else axis, name)
-
-
 _UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
@@ -197,7 +177,7 @@ def sparse_softmax_cross_entropy_with_logits(
     Raises:
         ValueError: positional arguments, missing labels or logits, or incompatible ranks.
     """
-    _need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     target, logits = convert_to_tensor(labels), convert_to_tensor(logits)
     x, dtype = in_single(logits), logits.dtype
     found, rank = target.shape.ndims, x.shape.ndims
@@ -253,7 +233,7 @@ def sigmoid_cross_entropy_with_logits(
     Raises:
         ValueError: positional arguments, missing labels or logits, or different shapes.
     """
-    _need_names("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
+    need_names("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
     x = convert_to_tensor(logits)
     target = convert_to_tensor(labels, None if hasattr(labels, "op") else x.dtype)
     return create_op("SigmoidCrossEntropyWithLogits", (x, target), None, name or "logistic_loss")

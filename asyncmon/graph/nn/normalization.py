@@ -17,29 +17,22 @@ from asyncmon.graph.core.build import (
     shape_tensor,
 )
 from asyncmon.graph.core.convert import is_tensor_like, renamed_argument
-from asyncmon.graph.core.dtypes import float32
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array, as_out, ones
 from asyncmon.graph.ops.basic import cast, in_single, stop_gradient
-from asyncmon.graph.ops.create import range as range_of
 from asyncmon.graph.ops.create import zeros_like
-from asyncmon.graph.ops.elementwise import abs as absolute
 from asyncmon.graph.ops.elementwise import (
-    equal,
-    less_equal,
     maximum,
-    multiply,
     rsqrt,
     square,
     squared_difference,
 )
-from asyncmon.graph.ops.linalg import tensordot
 from asyncmon.graph.ops.random_ops import random_uniform
 from asyncmon.graph.ops.reduce import reduce_mean, reduce_min, reduce_sum
-from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape
+from asyncmon.graph.ops.shape_ops import reshape
 
 
 def moments(
@@ -206,48 +199,6 @@ def l2_normalize(
         squares = reduce_sum(square(value), axes, True)
         bounded = maximum(squares, convert_to_tensor(epsilon, value.dtype))
         return create_op("Mul", (value, rsqrt(bounded)), None, scope)
-
-
-def zero_fraction(value: Any, name: str | None = None) -> Tensor:
-    """Return the fraction of elements that are 0, as a float32. TF1: ``tf.nn.zero_fraction``."""
-    x = convert_to_tensor(value)
-    zeros = cast(equal(x, convert_to_tensor(0, x.dtype)), float32)
-    return reduce_mean(zeros, name=name or "zero_fraction")
-
-
-def local_response_normalization(
-    input: Any,
-    depth_radius: int = 5,
-    bias: float = 1,
-    alpha: float = 1,
-    beta: float = 0.5,
-    name: str | None = None,
-) -> Tensor:
-    """Return ``input / (bias + alpha * s) ** beta``; s sums the squares of neighbouring channels.
-
-    TF1: ``tf.nn.local_response_normalization``, ``tf.nn.lrn``.
-
-    Args:
-        input: images, ``[batch, height, width, depth]``.
-        depth_radius: the number of neighbours on either side.
-        bias, alpha, beta: the numbers of the formula.
-        name: the scope of the ops.
-    """
-    with name_scope(name, "LRN") as scope:
-        value = convert_to_tensor(input)
-        rules.check_dtype(value.dtype, rules.FLOATS, "input")
-        rules.with_rank(value.spec.shape, 4)
-        x = in_single(value)
-        at = range_of(shape(x)[3])
-        near = less_equal(absolute(expand_dims(at, 1) - at), depth_radius)
-        sums = tensordot(square(x), cast(near, x.dtype), [[3], [0]])
-        scale = (sums * alpha + bias) ** -beta
-        if value.dtype is x.dtype:
-            return multiply(x, scale, name=scope)
-        return cast(x * scale, value.dtype, name=scope)
-
-
-lrn = local_response_normalization
 
 
 # --- normalization of a batch by its moments --------------------------------------------------------

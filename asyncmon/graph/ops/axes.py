@@ -143,11 +143,3 @@ def _inverse_rule(x: Spec) -> Spec:
 
 
 register(OpDef("InvertPermutation", _inverse, _inverse_rule, ZERO))
-
-
-def invert_permutation(x: Any, name: str | None = None) -> Tensor:
-    """Return the inverse permutation: ``y[x[i]] == i``. TF1: ``tf.invert_permutation``.
-
-    ``x`` is a vector of int32 or int64; InvalidArgumentError in the run if it is not a permutation.
-    """
-    return create_op("InvertPermutation", (x,), None, name)

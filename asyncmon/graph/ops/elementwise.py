@@ -6,6 +6,7 @@ The operands of an op must have the same dtype; a Python or numpy value takes th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import pi
 from math import sqrt as _root
 from typing import Any
@@ -20,16 +21,14 @@ from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.core.rules import FLOATS, NUMBERS, REALS, SMOOTH, rank_of
 from asyncmon.graph.core.shape import merge
 from asyncmon.graph.numerics.arrays import Array, as_out
-from asyncmon.graph.ops.families import (
-    BinaryFunction,
-    UnaryFunction,
-    binary,
-    binary_function,
-    comparison,
-    unary,
-)
+from asyncmon.graph.ops import families
+from asyncmon.graph.ops.families import BinaryFunction, UnaryFunction
 from asyncmon.graph.ops.join import check_one_dtype
 from asyncmon.graph.ops.shape_ops import unbroadcast
+
+unary, binary = partial(families.unary, __name__), partial(families.binary, __name__)
+comparison = partial(families.comparison, __name__)
+binary_function = partial(families.binary_function, __name__)
 
 
 # --- functions of one tensor --------------------------------------------------------------------------
@@ -174,22 +173,6 @@ cos: UnaryFunction = unary("cos", "Cos", np.cos, SMOOTH, lambda g, x, y: -g * si
     "Return the cosine of radians.")
 tan = unary("tan", "Tan", np.tan, SMOOTH, lambda g, x, y: g * (y * y + 1),
     "Return the tangent of radians.")
-asin = unary("asin", "Asin", np.arcsin, SMOOTH, lambda g, x, y: g * rsqrt(1 - x * x),
-    "Return the inverse sine.")
-acos = unary("acos", "Acos", np.arccos, SMOOTH, lambda g, x, y: -g * rsqrt(1 - x * x),
-    "Return the inverse cosine.")
-atan = unary("atan", "Atan", np.arctan, SMOOTH, lambda g, x, y: g / (x * x + 1),
-    "Return the inverse tangent.")
-sinh = unary("sinh", "Sinh", np.sinh, SMOOTH, lambda g, x, y: g * cosh(x),
-    "Return the hyperbolic sine.")
-cosh: UnaryFunction = unary("cosh", "Cosh", np.cosh, SMOOTH, lambda g, x, y: g * sinh(x),
-    "Return the hyperbolic cosine.")
-asinh = unary("asinh", "Asinh", np.arcsinh, SMOOTH, lambda g, x, y: g / cosh(y),
-    "Return the inverse hyperbolic sine.")
-acosh = unary("acosh", "Acosh", np.arccosh, SMOOTH, lambda g, x, y: g / sinh(y),
-    "Return the inverse hyperbolic cosine.")
-atanh = unary("atanh", "Atanh", np.arctanh, SMOOTH, lambda g, x, y: g / (1 - x * x),
-    "Return the inverse hyperbolic tangent.")
 
 sigmoid = unary("sigmoid", "Sigmoid", _sigmoid, SMOOTH, lambda g, x, y: (1 - y) * y * g,
     "Return ``1 / (1 + exp(-x))``.")
@@ -297,23 +280,8 @@ maximum = binary("maximum", "Maximum", np.maximum, REALS, lambda g, x, y, z: _ei
     "Return the greater of ``x`` and ``y``; where they are equal the gradient goes to ``x``.")
 minimum = binary("minimum", "Minimum", np.minimum, REALS, lambda g, x, y, z: _either(x <= y, g),
     "Return the smaller of ``x`` and ``y``; where they are equal the gradient goes to ``x``.")
-_atan2 = binary("atan2", "Atan2", np.arctan2, FLOATS,
-    lambda g, y, x, z: ((scaled := g / (x * x + y * y)) * x, -(scaled * y)),
-    "Return the angle of a point.", rule=rules.binary("Atan2", FLOATS, ("y", "x")))
 mod = floormod
 # fmt: on
-
-
-def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
-    """Return the angle of the point (x, y), in (-pi, pi]. TF1: ``tf.atan2``."""
-    return _atan2(y, x, name)
-
-
-def div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x / y`` for floats, ``x // y`` for integers, as Python 2 did. TF1: ``tf.div``."""
-    x, y = convert_pair(x, y, name or "div")
-    op_type = "RealDiv" if x.dtype.is_floating or x.dtype.is_complex else "FloorDiv"
-    return create_op(op_type, (x, y), None, name or "div")
 
 
 # --- add_n ----------------------------------------------------------------------------------------

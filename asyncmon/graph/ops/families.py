@@ -3,10 +3,12 @@
 Elementwise ops, reductions and optimizer updates are families: they share the shape rule, a part of the
 gradient and the signature. A row has the rest::
 
+    unary = partial(families.unary, __name__)  # the module of the functions
     exp = unary("exp", "Exp", np.exp, SMOOTH, lambda g, x, y: g * y, "Return e to the power ``x``.")
 
 The arguments of a row:
 
+* ``module``: the name of the module that has the row.
 * ``name``: the public name.
 * ``op_type``: the op type, and the default name of nodes unless ``node`` is given.
 * ``kernel``: computes the output; an elementwise one takes ``out=``, which may be one of its inputs.
@@ -21,7 +23,6 @@ The arguments of a row:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -83,6 +84,7 @@ class ReductionFunction(Protocol):
 
 # --- elementwise ----------------------------------------------------------------------------------
 def unary(
+    module: str,
     name: str,
     op_type: str,
     kernel: Kernel,
@@ -99,11 +101,17 @@ def unary(
     def function(x: Any, name: str | None = None) -> Tensor:
         return create_op(op_type, (x,), None, name)
 
-    return _published(function, name, doc, x=_dtypes(allowed))
+    return _published(function, module, name, doc, x=_dtypes(allowed))
 
 
 def activation(
-    name: str, op_type: str, kernel: Kernel, allowed: Dtypes, gradient: UnaryGradient, doc: str
+    module: str,
+    name: str,
+    op_type: str,
+    kernel: Kernel,
+    allowed: Dtypes,
+    gradient: UnaryGradient,
+    doc: str,
 ) -> ActivationFunction:
     """Register an op of ``tf.nn`` as :func:`unary` does; its parameter is called ``features``."""
     _register_unary(op_type, kernel, rules.unary(allowed, "features"), gradient)
@@ -111,7 +119,7 @@ def activation(
     def function(features: Any, name: str | None = None) -> Tensor:
         return create_op(op_type, (features,), None, name)
 
-    return _published(function, name, doc, "tf.nn", features=_dtypes(allowed))
+    return _published(function, module, name, doc, "tf.nn", features=_dtypes(allowed))
 
 
 def _register_unary(op_type: str, kernel: Kernel, rule: rules.Rule, gradient: UnaryGradient) -> None:
@@ -120,6 +128,7 @@ def _register_unary(op_type: str, kernel: Kernel, rule: rules.Rule, gradient: Un
 
 
 def binary(
+    module: str,
     name: str,
     op_type: str,
     kernel: Kernel,
@@ -148,7 +157,7 @@ def binary(
         rule = rules.binary(op_type, allowed)
         rule = _on_sizes(rule, kernel) if dtypes.int32 in allowed else rule
     register(OpDef(op_type, kernel, rule, flows, elementwise=True))
-    return binary_function(name, op_type, allowed, doc, node, default)
+    return binary_function(module, name, op_type, allowed, doc, node, default)
 
 
 _FEW = 64  # elements: a longer vector is not a shape
@@ -187,14 +196,21 @@ def _sized(kernel: Kernel, x: int | None, y: int | None) -> int | None:
 
 
 def comparison(
-    name: str, op_type: str, kernel: Kernel, allowed: Dtypes, doc: str, default: str | None = None
+    module: str,
+    name: str,
+    op_type: str,
+    kernel: Kernel,
+    allowed: Dtypes,
+    doc: str,
+    default: str | None = None,
 ) -> BinaryFunction:
     """Register an op with a bool result as :func:`binary` does."""
     rule = rules.binary(op_type, allowed, output=dtypes.bool)
-    return binary(name, op_type, kernel, allowed, None, doc, rule=rule, default=default)
+    return binary(module, name, op_type, kernel, allowed, None, doc, rule=rule, default=default)
 
 
 def binary_function(
+    module: str,
     name: str,
     op_type: str,
     allowed: Dtypes,
@@ -208,11 +224,12 @@ def binary_function(
         return graph_of((x, y)).create(op_type, (x, y), {}, name or node, pair=True).outputs[0]
 
     like_x = "of the dtype of ``x``, which a Python value takes; the shapes broadcast."
-    return _published(function, name, doc, x=_dtypes(allowed), y=like_x)
+    return _published(function, module, name, doc, x=_dtypes(allowed), y=like_x)
 
 
 # --- reductions -----------------------------------------------------------------------------------
 def reduction(
+    module: str,
     name: str,
     op_type: str,
     kernel: Kernel,
@@ -268,6 +285,7 @@ def reduction(
 
     return _published(
         function,
+        module,
         name,
         doc,
         input_tensor=_dtypes(allowed),
@@ -348,11 +366,10 @@ def _dtypes(allowed: Dtypes) -> str:
     return _KINDS.get(dtypes) or f"of dtype {', '.join(d.name for d in dtypes)}."
 
 
-def _published(function: _F, name: str, doc: str, module: str = "tf", **parameters: str) -> _F:
-    """Name and document a function as if the module that called the family had defined it."""
-    frame = sys._getframe()
-    while frame.f_globals["__name__"] == __name__ and frame.f_back is not None:
-        frame = frame.f_back
+def _published(
+    function: _F, module: str, name: str, doc: str, space: str = "tf", **parameters: str
+) -> _F:
+    """Name and document a function of a module that calls a family."""
     arguments = "".join(f"\n    {parameter}: {text}" for parameter, text in parameters.items())
-    text = f"{doc} TF1: ``{module}.{name}``.\n\nArgs:{arguments}\n    name: the node's name."
-    return named(function, name, text, frame.f_globals["__name__"])
+    text = f"{doc} TF1: ``{space}.{name}``.\n\nArgs:{arguments}\n    name: the node's name."
+    return named(function, name, text, module)

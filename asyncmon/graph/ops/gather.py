@@ -23,8 +23,8 @@ from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.core.shape import Shape, merge, merge_dim, num_elements
 from asyncmon.graph.numerics.arrays import Array, check_inside, nd_index
 from asyncmon.graph.ops.axes import folded, with_size
-from asyncmon.graph.ops.index import indexing_gradient, indexing_op, put
-from asyncmon.graph.ops.shape_ops import like, shape, sum_to_shape
+from asyncmon.graph.ops.index import indexing_gradient, indexing_op
+from asyncmon.graph.ops.shape_ops import like, shape
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 
@@ -126,10 +126,8 @@ def _gather_nd(params: Array, indices: Array, *, batch_dims: int) -> Array:
     return params[index] if index else np.broadcast_to(params, indices.shape[:-1] + params.shape)
 
 
-def _scatter_nd(indices: Array, updates: Array, shape: Array, *, batch_dims: int) -> Array:
-    sizes = tuple(shape.tolist())
-    index = nd_index(indices, sizes, batch_dims)
-    return put(sizes, index, updates) if index else sum_to_shape(updates, sizes)
+def _nd_index(shape: tuple[int, ...], indices: Array, *, batch_dims: int) -> tuple[Array, ...]:
+    return nd_index(indices, shape, batch_dims)
 
 
 def _gather_nd_rule(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
@@ -158,25 +156,10 @@ def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
         with colocate_with(params):
             shape = create_op("Shape", (params,))
         return [IndexedSlices(grad, at, shape), None]
-    return [like("ScatterNd", (indices, grad), params, op.attrs), None]
+    return indexing_gradient(op, grad)
 
 
-def _scatter_nd_rule(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int) -> Spec:
-    rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
-    sizes, at = shape_from(shape), indices.shape
-    if sizes is not None and at and at[-1] is not None and not batch_dims:
-        if at[-1] > len(sizes):
-            raise ValueError(
-                f"indices.shape[-1] must be <= the rank of the result, got {rules.text(at)} "
-                f"and {rules.text(sizes)}"
-            )
-        merge((*at[:-1], *sizes[at[-1] :]), updates.shape)
-    return Spec(updates.dtype, sizes)
-
-
-register(OpDef("GatherNd", _gather_nd, _gather_nd_rule, _gather_nd_gradient, aliases=True))
-register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_rule, aliases=True, gradient=lambda op, grad:
-    [None, create_op("GatherNd", (grad, op.inputs[0]), op.attrs), None]))  # fmt: skip
+indexing_op("GatherNd", _nd_index, _gather_nd_rule, _gather_nd, _gather_nd_gradient, aliases=True)
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
@@ -190,7 +173,11 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return zeros with updates added at vectors of coordinates. TF1: ``tf.scatter_nd``."""
-    return create_op("ScatterNd", (indices, updates, shape_tensor(shape)), {"batch_dims": 0}, name)
+    values, at, sizes = convert_to_tensor(updates), convert_to_tensor(indices), shape_tensor(shape)
+    part = _gather_nd_rule(Spec(values.dtype, shape_from(sizes.spec)), at.spec, batch_dims=0)
+    merge(part.shape, values.spec.shape)
+    attrs = {"of": "GatherNd", "batch_dims": 0}
+    return create_op("Put", (values, at, sizes), attrs, name or "ScatterNd")
 
 
 # --- rows of equal indices -------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -16,15 +16,18 @@ from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.ops import families
 from asyncmon.graph.ops.axes import along, folded, with_size
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.create import one_hot
 from asyncmon.graph.ops.create import range as range_op
-from asyncmon.graph.ops.families import ReductionFunction, reduction
+from asyncmon.graph.ops.families import ReductionFunction
 from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.shape_ops import broadcast_like, reshape, shape, size, transpose
 
 Axes = tuple[int, ...] | None
+
+reduction = partial(families.reduction, __name__)
 
 
 # --- reductions -----------------------------------------------------------------------------------

@@ -66,11 +66,6 @@ def _asked(op_type: str, input: Any, out_type: Any, name: str | None) -> Tensor:
     return const(graph_of((tensor,)), value.astype(dtype.numpy), dtype, name or op_type)
 
 
-def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
-    """Return the shape of each tensor of a list. TF1: ``tf.shape_n``."""
-    return [shape(value, name or "ShapeN", out_type) for value in input]
-
-
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """Return the number of elements, a constant if it is known. TF1: ``tf.size``."""
     return _asked("Size", input, out_type, name)

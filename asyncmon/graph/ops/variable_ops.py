@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,6 @@ from asyncmon.errors import OutOfRangeError
 from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import (
     control_dependencies,
-    convert_to_tensor,
     create_op,
     graph_of,
     name_scope,
@@ -22,6 +22,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.rules import like_first
 from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
+from asyncmon.graph.core.signatures import named
 from asyncmon.graph.numerics.arrays import Array, check_inside, nd_index
 from asyncmon.graph.ops.basic import identity
 
@@ -117,128 +118,71 @@ def assign_part(ref: Any, part: Operation, value: Any, name: str | None = None) 
 
 
 # --- scattering -------------------------------------------------------------------------------------
-def _indices_rule(indices: Spec, *, size: int) -> Spec:
-    if not indices.dtype.is_integer:
-        raise TypeError(f"Indices must be integers, got {indices.dtype.name}")
+def _check_rule(indices: Spec, *, shape: tuple[int, ...]) -> Spec:
+    rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
     return Spec(indices.dtype, indices.shape)
 
 
-def _scatter_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
-    if ref.shape is not None and indices.shape is not None and updates.shape != ():
-        expected = indices.shape + ref.shape[1:]
-        if not is_compatible(expected, updates.shape):
-            raise ValueError(
-                f"Updates must have shape {TensorShape(expected)} (of the indices, then of a row), "
-                f"but have {TensorShape(updates.shape)}"
-            )
-    return like_first(ref)
-
-
-register(OpDef("CheckIndices", lambda indices, *, size: check_inside(indices, size), _indices_rule,
+register(OpDef("CheckIndices", lambda indices, *, shape: check_inside(indices, shape[0]), _check_rule,
     aliases=True))  # fmt: skip
-register(VariableOpDef("ScatterAdd", None, _scatter_rule, ZERO, update=np.add.at))
-register(VariableOpDef("ScatterSub", None, _scatter_rule, ZERO, update=np.subtract.at))
-register(VariableOpDef("ScatterUpdate", None, _scatter_rule, ZERO, update=operator.setitem))
+register(OpDef("CheckCoordinates", lambda indices, *, shape: (nd_index(indices, shape, 0), indices)[1],
+    _check_rule, aliases=True))  # fmt: skip
 
 
-def scatter_add(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Add to rows of a variable; updates of equal indices add up. TF1: ``tf.scatter_add``.
+def _writer(op_type: str, write: Callable[[Array, Any, Array], Any], doc: str) -> Callable[..., Tensor]:
+    """Register an op that writes parts of a variable, and return its public function."""
+    by_coordinates = "Nd" in op_type
+    check = "CheckCoordinates" if by_coordinates else "CheckIndices"
 
-    Args:
-        ref: the variable, of shape ``[n, ...]``.
-        indices: integers of any shape; InvalidArgumentError in the run unless all are in [0, n).
-        updates: a tensor of the shape of ``indices`` followed by that of a row, or a scalar.
-    """
-    return scatter("ScatterAdd", ref, indices, updates, name)
+    def rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
+        at: Any = indices.shape
+        depth: int | None = 1
+        if by_coordinates and at is not None:
+            *at, depth = rules.with_rank_at_least(at, 1) or at
+        if ref.shape is not None and at is not None and depth is not None:
+            rules.with_rank_at_least(ref.shape, depth)
+            if updates.shape != ():
+                merge((*at, *ref.shape[depth:]), updates.shape)
+        return like_first(ref)
 
-
-def scatter_sub(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Subtract from rows of a variable. TF1: ``tf.scatter_sub``. See :func:`scatter_add`."""
-    return scatter("ScatterSub", ref, indices, updates, name)
-
-
-def scatter_update(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
-) -> Tensor:
-    """Set rows of a variable; the last update of equal indices wins. TF1: ``tf.scatter_update``."""
-    return scatter("ScatterUpdate", ref, indices, updates, name)
-
-
-def scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
-    shape = as_shape(ref.get_shape())
-    if not shape or shape[0] is None:
-        raise ValueError(f"Variable {ref.name!r} of shape {ref.get_shape()} has no rows to scatter to.")
-    at = to_tensor(graph_of((ref,)), indices)
-    rows = create_op("CheckIndices", (at,), {"size": int(shape[0])})
-    return create_op(type, (ref, rows, operand(type, ref, updates)), None, name)
-
-
-# --- scattering by coordinates ----------------------------------------------------------------------
-def _nd_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
-    rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
-    rules.check_same_dtype("ScatterNd", ref, updates, ("ref", "updates"))
-    at = rules.with_rank_at_least(indices.shape, 1)
-    if ref.shape is not None and at is not None and at[-1] is not None:
-        if at[-1] > len(ref.shape):
-            raise ValueError(
-                f"indices.shape[-1] must be <= the rank of the tensor, got {rules.text(at)} "
-                f"and {rules.text(ref.shape)}"
-            )
-        merge((*at[:-1], *ref.shape[at[-1] :]), updates.shape)
-    return Spec(ref.dtype, ref.shape)
-
-
-def _nd_update(write: Callable[[Array, Any, Array], Any]) -> Callable[..., None]:
     def update(ref: Array, indices: Array, updates: Array) -> None:
-        write(ref, nd_index(indices, ref.shape, 0) or ..., updates)
+        write(ref, (nd_index(indices, ref.shape, 0) or ...) if by_coordinates else indices, updates)
 
-    return update
+    def scatter(
+        ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
+        shape = as_shape(ref.get_shape())
+        if not shape or None in (shape if by_coordinates else shape[:1]):
+            raise ValueError(f"Variable {ref.name!r} of shape {ref.get_shape()} has no known rows.")
+        at = create_op(check, (to_tensor(graph_of((ref,)), indices),), {"shape": shape})
+        return create_op(op_type, (ref, at, operand(op_type, ref, updates)), None, name)
 
-
-_NdCheck = "CheckCoordinates"
-register(OpDef(_NdCheck, lambda indices, *, shape: (nd_index(indices, shape, 0), indices)[1],
-    lambda indices, *, shape: Spec(indices.dtype, indices.shape), aliases=True))  # fmt: skip
-register(VariableOpDef("ScatterNdAdd", None, _nd_rule, ZERO, update=_nd_update(np.add.at)))
-register(VariableOpDef("ScatterNdSub", None, _nd_rule, ZERO, update=_nd_update(np.subtract.at)))
-register(VariableOpDef("ScatterNdUpdate", None, _nd_rule, ZERO, update=_nd_update(operator.setitem)))
-
-
-def _scatter_nd(op_type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
-    sizes = ref.get_shape()
-    if not sizes.is_fully_defined():
-        raise ValueError(f"Variable {ref.name!r} of shape {sizes} needs a known one to scatter to.")
-    attrs = {"shape": tuple(sizes.as_list())}
-    at = create_op(_NdCheck, (convert_to_tensor(indices),), attrs)
-    return create_op(op_type, (ref, at, operand(op_type, ref, updates)), None, name)
+    register(VariableOpDef(op_type, None, rule, ZERO, update=update))
+    label = re.sub("(?!^)([A-Z])", r"_\1", op_type).lower()
+    return named(scatter, label, f"{doc} TF1: ``tf.{label}``.\n\n{_WHERE[by_coordinates]}", __name__)
 
 
-def scatter_nd_add(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Add to elements or slices of a variable at vectors of coordinates. TF1: same name.
+_WHERE = (
+    """The ``indices`` are integers of any shape, of rows of the variable. The ``updates`` have their
+    shape followed by that of a row, or are a scalar. InvalidArgumentError in the run, before any write,
+    if an index is out of range.""",
+    """The last dimension of ``indices`` has coordinates of the first dimensions of the variable.
+    InvalidArgumentError in the run, before any write, if some are out of range.""",
+)
 
-    The last dimension of ``indices`` has coordinates of the first dimensions of the variable; updates
-    of equal ones add up. InvalidArgumentError in the run, before any write, if some are out of range.
-    """
-    return _scatter_nd("ScatterNdAdd", ref, indices, updates, name)
-
-
-def scatter_nd_sub(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Subtract from a variable at vectors of coordinates; see :func:`scatter_nd_add`."""
-    return _scatter_nd("ScatterNdSub", ref, indices, updates, name)
-
-
-def scatter_nd_update(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
-) -> Tensor:
-    """Set a variable at coordinates, see :func:`scatter_nd_add`; the last of equal ones wins."""
-    return _scatter_nd("ScatterNdUpdate", ref, indices, updates, name)
+# fmt: off
+scatter_add = _writer("ScatterAdd", np.add.at,
+    "Add to rows of a variable; updates of equal indices add up.")
+scatter_sub = _writer("ScatterSub", np.subtract.at, "Subtract from rows of a variable.")
+scatter_update = _writer("ScatterUpdate", operator.setitem,
+    "Set rows of a variable; the last update of equal indices wins.")
+scatter_nd_add = _writer("ScatterNdAdd", np.add.at,
+    "Add to elements or slices of a variable; updates of equal coordinates add up.")
+scatter_nd_sub = _writer("ScatterNdSub", np.subtract.at,
+    "Subtract from elements or slices of a variable.")
+scatter_nd_update = _writer("ScatterNdUpdate", operator.setitem,
+    "Set elements or slices of a variable; the last update of equal coordinates wins.")
+# fmt: on
 
 
 # --- counting up ----------------------------------------------------------------------------------

@@ -218,12 +218,6 @@ class QueueCore:
         self._return(taken)
         self._serve()
 
-    def clear(self) -> None:
-        """Drop the elements. Those of runs that have not committed are none of them."""
-        while len(self._order):
-            self._order.take()
-        self._serve()
-
     def _takeable(self) -> int:
         return len(self._order) - (0 if self.closed else self._minimum)
 

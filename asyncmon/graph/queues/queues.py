@@ -171,10 +171,6 @@ class QueueBase:
             return dict(zip(self.names, tensors, strict=True))
         return tensors[0] if len(tensors) == 1 else list(tensors)
 
-    def clear(self, name: str | None = None) -> Operation:
-        """Return an operation that drops all elements at its run's commit."""
-        return self._op("QueueClear", name or f"{self._base}_Clear")
-
     # -- closing
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:

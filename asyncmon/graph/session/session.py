@@ -34,7 +34,6 @@ from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.error_text import add_note
-from asyncmon.system.missing_names import MissingMember
 from asyncmon.system.snapshot import Snapshot
 
 _NO_FEEDS: Mapping[Any, Any] = {}
@@ -64,7 +63,7 @@ class Session:
 
     Args:
         target: "" for this process, "local" for a process of its own, "grpc://host:port" for a
-            :class:`~asyncmon.Server`, "ray://address/name" for an actor of a Ray cluster.
+            :class:`~asyncmon.Server`.
         graph: the graph, by default the default graph.
         config: how to use the machine.
 
@@ -386,9 +385,6 @@ class Session:
         if isinstance(containers, str):
             raise TypeError(f"containers must be a list of names, not the string {containers!r}.")
         await reset_target(target, list(containers or ()), config or SessionConfig())
-
-    partial_run, partial_run_setup = MissingMember(), MissingMember()
-    list_devices, sess_str = MissingMember(), MissingMember()
 
     def __enter__(self) -> NoReturn:
         raise TypeError("A Session is awaited: write `async with`, or `with session.as_default()`.")

@@ -15,8 +15,8 @@ from asyncmon.graph.train.decay import (
 )
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.optimizers import (
-    AdadeltaOptimizer, AdagradOptimizer, AdamOptimizer, AdamWOptimizer, FtrlOptimizer,
-    GradientDescentOptimizer, MomentumOptimizer, RMSPropOptimizer,
+    AdagradOptimizer, AdamOptimizer, AdamWOptimizer, GradientDescentOptimizer, MomentumOptimizer,
+    RMSPropOptimizer,
 )
 from asyncmon.graph.variables.global_step import (
     assert_global_step, create_global_step, get_global_step, get_or_create_global_step, global_step,
@@ -24,8 +24,8 @@ from asyncmon.graph.variables.global_step import (
 # isort: on
 
 __all__ = [
-    "AdadeltaOptimizer", "AdagradOptimizer", "AdamOptimizer", "AdamWOptimizer",
-    "ExponentialMovingAverage", "FtrlOptimizer", "GradientDescentOptimizer", "MomentumOptimizer",
+    "AdagradOptimizer", "AdamOptimizer", "AdamWOptimizer",
+    "ExponentialMovingAverage", "GradientDescentOptimizer", "MomentumOptimizer",
     "Optimizer", "RMSPropOptimizer", "assert_global_step", "cosine_decay",
     "create_global_step", "exponential_decay", "get_global_step", "get_or_create_global_step",
     "global_step", "inverse_time_decay", "natural_exp_decay",

@@ -26,6 +26,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.ops.basic import cast, group
 from asyncmon.graph.ops.gather import unique_rows
 from asyncmon.graph.ops.variable_ops import assign, assign_add
@@ -189,13 +190,7 @@ class Optimizer(ABC):
                 updated = self._finish(updates, "update")
                 with control_dependencies([updated]), colocate_with(global_step):
                     train_op = assign_add(global_step, 1, name=scope).op
-        graph = get_default_graph()
-        for grad, _ in pairs:
-            if grad is not None:
-                graph.add_to_collection(GraphKeys.GRADIENTS, grad)
-        if (rate := self._tensors.get("learning_rate")) is not None:
-            graph.add_to_collection(GraphKeys.LEARNING_RATES, rate)
-        train_ops = graph.get_collection_ref(GraphKeys.TRAIN_OP)
+        train_ops = get_default_graph().get_collection_ref(GraphKeys.TRAIN_OP)
         if train_op not in train_ops:
             train_ops.append(train_op)
         return train_op
@@ -207,8 +202,8 @@ class Optimizer(ABC):
         values, indices = grad.values, grad.indices
         if self._sums_equal_rows:
             values, indices = unique_rows(values, indices)
-        rows = variable.shape[0].value if variable.shape.ndims else None
-        indices = create_op("CheckIndices", (indices,), {"size": rows})
+        attrs = {"shape": as_shape(variable.shape)}
+        indices = create_op("CheckIndices", (indices,), attrs)
         return self._apply_sparse(IndexedSlices(values, indices, grad.dense_shape), variable).op
 
     # State.

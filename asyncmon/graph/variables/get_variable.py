@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial, wraps
 from inspect import signature
@@ -19,7 +19,7 @@ from asyncmon.graph.core.build import (
     name_scope,
 )
 from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.dtypes import DType, as_dtype, float32
+from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.graph import entered
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
@@ -43,7 +43,6 @@ from asyncmon.graph.variables.scope import (
     build_context,
     get_variable_scope,
     joined,
-    variable_scope,
 )
 from asyncmon.graph.variables.variable import Variable
 
@@ -90,7 +89,7 @@ def get_variable(
     if partitioner is None:
         partitioner = scope.partitioner
     getter = scope.custom_getter if custom_getter is None else custom_getter
-    get = _find_or_create if getter is None else partial(getter, _find_or_create)
+    get = find_or_create if getter is None else partial(getter, find_or_create)
     with entered(build_context()._replace(scope="")):  # also for the ops of a getter
         return get(
             joined(scope.name, name),
@@ -109,18 +108,6 @@ def get_variable(
         )
 
 
-def named_variables() -> dict[str, Any]:
-    """Return the variables of the default graph created by ``get_variable``, by name.
-
-    Those in parts are whole, by the name of the whole variable.
-    """
-    extras = get_default_graph().root.extras
-    whole: dict[str, PartitionedVariable] = extras.get("partitioned", {})
-    parts = {variable for one in whole.values() for variable in one}
-    made = {name: v for name, v in extras.get("get_variable", {}).items() if v not in parts}
-    return {**made, **whole}
-
-
 @wraps(get_variable, assigned=())
 def get_local_variable(*args: Any, **kwargs: Any) -> Any:
     """Return a variable that is not trained and not saved. TF1: same name. See :func:`get_variable`."""
@@ -129,7 +116,7 @@ def get_local_variable(*args: Any, **kwargs: Any) -> Any:
     return get_variable(**{**arguments, "trainable": False, "collections": keys})
 
 
-def _find_or_create(
+def find_or_create(
     name: str,
     shape: Any = None,
     dtype: Any = None,
@@ -265,13 +252,13 @@ def _in_parts(
         label = f"{name}/part_{i}"
         info = PartitionInfo(full, offset)
         if whole is None:
-            part = _find_or_create(
+            part = find_or_create(
                 label, size, dtype, initializer, reuse=reuse, partition_info=info, **more
             )
         else:
             with name_scope(f"{label}/PartitionedInitializer"):
                 initial = create_op("Slice", (whole, offset, size))
-            part = _find_or_create(label, None, dtype, initial, reuse=reuse, **more)
+            part = find_or_create(label, None, dtype, initial, reuse=reuse, **more)
         part._set_save_slice_info(Variable.SaveSliceInfo(name, full, offset, size))
         parts.append(part)
     return PartitionedVariable(name, found, dtype, parts, partitions)
@@ -305,44 +292,6 @@ def _shared_parts(
                 f"{what} {existing}."
             )
     return found
-
-
-def create_partitioned_variables(
-    shape: Any,
-    slicing: Sequence[int],
-    initializer: Any,
-    dtype: Any = float32,
-    trainable: bool = True,
-    collections: Iterable[Any] | None = None,
-    name: str | None = None,
-    reuse: Reuse | None = None,
-) -> list[Variable]:
-    """Return the parts of a variable as a list. TF1: same name, and deprecated there.
-
-    Use ``get_variable(partitioner=...)``.
-
-    Args:
-        shape: the shape of the whole variable.
-        slicing: the number of parts for each dimension.
-        name: the variable scope, which is the name of the whole variable; "PartitionedVariable", made
-            unique, by default.
-
-    Raises:
-        ValueError: ``slicing`` does not fit the shape.
-    """
-    if len(shape) != len(slicing):
-        raise ValueError(
-            "The 'shape' and 'slicing' of a partitioned Variable must have the length: shape: "
-            f"{shape}, slicing: {slicing}"
-        )
-    if not len(shape):
-        raise ValueError(f"A partitioned Variable must have rank at least 1: shape: {shape}")
-    with variable_scope(name, "PartitionedVariable", reuse=reuse) as scope:
-        made = _find_or_create(
-            scope.name, shape, dtype, initializer, trainable=trainable, collections=collections,
-            partitioner=lambda **_: list(slicing),
-        )  # fmt: skip
-        return list(made)
 
 
 def make_slot(primary: Any, initial_value: Any, name: str, shape: list[int] | None = None) -> Variable:

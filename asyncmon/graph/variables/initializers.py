@@ -221,25 +221,6 @@ def lecun_uniform(seed: int | None = None) -> variance_scaling_initializer:
 
 
 @dataclass(eq=False)
-class uniform_unit_scaling_initializer(Initializer):
-    """Uniform numbers that keep the scale of the inputs, times a factor. TF1: same name.
-
-    The bound is ``factor * sqrt(3 / inputs)``; all dimensions but the last count as inputs.
-    """
-
-    factor: float = 1.0
-    seed: int | None = None
-    dtype: Any = float32
-
-    def _make(self, shape: Any, dtype: DType) -> Tensor:
-        return self._make_part(shape, dtype, shape)
-
-    def _make_part(self, shape: Any, dtype: DType, full_shape: Any) -> Tensor:
-        limit = self.factor * sqrt(3.0 / max(1.0, prod(_known(full_shape)[:-1])))
-        return random_ops.random_uniform(shape, -limit, limit, dtype, self.seed)
-
-
-@dataclass(eq=False)
 class orthogonal_initializer(Initializer):
     """An orthogonal matrix; all dimensions but the last are rows. TF1: same name."""
 
@@ -286,5 +267,4 @@ variance_scaling = variance_scaling_initializer
 glorot_uniform = glorot_uniform_initializer
 glorot_normal = glorot_normal_initializer
 orthogonal = orthogonal_initializer
-uniform_unit_scaling = uniform_unit_scaling_initializer
 identity = identity_initializer

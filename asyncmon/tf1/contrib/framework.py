@@ -15,6 +15,13 @@ from asyncmon.graph import get_global_step as get_global_step
 from asyncmon.graph import get_or_create_global_step as get_or_create_global_step
 from asyncmon.graph.core.signatures import named
 
+__all__ = [
+    "add_arg_scope", "arg_scope", "assert_global_step", "create_global_step", "get_global_step",
+    "get_local_variables", "get_model_variables", "get_or_create_global_step",
+    "get_trainable_variables", "get_variables", "get_variables_to_restore", "model_variable",
+    "variable",
+]  # fmt: skip
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Scope = Mapping[Any, Mapping[str, Any]]
 

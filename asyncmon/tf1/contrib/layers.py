@@ -14,10 +14,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.summary import scalar
 from asyncmon.tf1.contrib.framework import add_arg_scope
 from asyncmon.tf1.old_names import scalar_mul
+from asyncmon.tf1.optimizers import FtrlOptimizer
+from asyncmon.tf1.signatures import REQUIRED, function_of
+
+__all__ = [
+    "avg_pool2d", "batch_norm", "conv2d", "convolution2d", "dropout", "flatten", "fully_connected",
+    "l2_regularizer", "max_pool2d", "one_hot_encoding", "optimize_loss", "xavier_initializer",
+    "xavier_initializer_conv2d",
+]  # fmt: skip
 
 Regularizer = Callable[[Any], tf.Tensor | None]
 
@@ -257,7 +264,7 @@ conv2d = convolution2d = _weighted(
 _OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "Adagrad": tf.train.AdagradOptimizer,
     "Adam": tf.train.AdamOptimizer,
-    "Ftrl": tf.train.FtrlOptimizer,
+    "Ftrl": FtrlOptimizer,
     "Momentum": lambda rate: tf.train.MomentumOptimizer(rate, 0.9),
     "RMSProp": tf.train.RMSPropOptimizer,
     "SGD": tf.train.GradientDescentOptimizer,

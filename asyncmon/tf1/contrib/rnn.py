@@ -5,6 +5,12 @@ from typing import Any
 from asyncmon.tf1.rnn import *
 from asyncmon.tf1.rnn_cell import *
 
+__all__ = [
+    "BasicLSTMCell", "BasicRNNCell", "DropoutWrapper", "GRUCell", "LSTMBlockCell", "LSTMCell",
+    "LSTMStateTuple", "MultiRNNCell", "RNNCell", "ResidualWrapper", "static_bidirectional_rnn",
+    "static_rnn",
+]  # fmt: skip
+
 
 # fmt: off
 def LSTMBlockCell(

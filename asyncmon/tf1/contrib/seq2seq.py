@@ -7,6 +7,8 @@ from typing import Any
 
 from asyncmon import graph as tf
 
+__all__ = ["sequence_loss"]
+
 
 def sequence_loss(
     logits: Any,

@@ -10,6 +10,8 @@ from typing import Any
 
 from asyncmon.distributed import *
 
+__all__ = ["GreedyLoadBalancingStrategy", "HParams", "RandomStrategy", "byte_size_load_fn"]
+
 _ASSIGNMENT = re.compile(
     r"(?P<name>[a-zA-Z][\w.]*)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,\s*)"
 )

@@ -1,4 +1,4 @@
-"""Convolutions of each channel, and of sequences. TF1: ``tf.nn.depthwise_conv2d`` and kin."""
+"""Convolutions of each channel, and of sequences; gradients of ``tf.nn.conv2d`` as ops."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.graph.core import rules
+from asyncmon.graph.core.build import shape_tensor
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.nn.conv import gradients_of, in_parallel
-from asyncmon.graph.nn.images import create_image_op
+from asyncmon.graph.nn.images import check_data_format, create_image_op
 from asyncmon.graph.numerics.windows import Windows, check_gradient, dilated, output_sizes
+
+__all__ = [
+    "conv1d", "conv2d_backprop_filter", "conv2d_backprop_input", "depthwise_conv2d", "separable_conv2d",
+]  # fmt: skip
 
 
 # --- single channels ------------------------------------------------------------------------------
@@ -130,3 +135,60 @@ def conv1d(
         found = g.nn.conv2d(row, kernel, along, padding, data_format=layout, dilations=apart)
         return g.squeeze(found, [1 if last else 2], name=scope)
 # fmt: on
+
+
+# --- gradients of convolutions ---------------------------------------------------------------------
+def conv2d_backprop_input(
+    input_sizes: Any,
+    filter: Any = None,
+    out_backprop: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str | None = "NHWC",
+    dilations: Any = None,
+    name: str | None = None,
+    filters: Any = None,
+) -> g.Tensor:
+    """Return the gradient of ``tf.nn.conv2d`` with respect to its input.
+
+    TF1: ``tf.nn.conv2d_backprop_input``. The other arguments are those of ``tf.nn.conv2d``.
+
+    Args:
+        input_sizes: the shape of the input.
+        out_backprop: the gradient with respect to the output.
+    """
+    kernel = filter if filters is None else filters
+    return g.nn.conv2d_transpose(
+        out_backprop, kernel, input_sizes, strides, padding, data_format or "NHWC",
+        name or "Conv2DBackpropInput", dilations=dilations,
+    )  # fmt: skip
+
+
+def conv2d_backprop_filter(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str | None = "NHWC",
+    dilations: Any = None,
+    name: str | None = None,
+) -> g.Tensor:
+    """Return the gradient of ``tf.nn.conv2d`` with respect to its filter.
+
+    TF1: ``tf.nn.conv2d_backprop_filter``. The other arguments are those of ``tf.nn.conv2d``.
+
+    Args:
+        filter_sizes: the shape of the filter.
+        out_backprop: the gradient with respect to the output.
+        data_format: only "NHWC".
+    """
+    if check_data_format(data_format) != "NHWC":
+        raise ValueError("conv2d_backprop_filter takes data_format='NHWC' only; transpose the images.")
+    inputs = input, shape_tensor(filter_sizes), out_backprop
+    return create_image_op(
+        "Conv2DBackpropFilter", inputs, padding, data_format, name, 0,
+        strides=strides, dilations=1 if dilations is None else dilations,
+    )  # fmt: skip

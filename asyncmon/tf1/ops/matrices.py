@@ -12,6 +12,8 @@ from asyncmon.graph.core.build import axes_of
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.shape import merge
 
+__all__ = ["clip_by_average_norm", "diag", "diag_part", "norm"]
+
 _OF_DIAGONALS = (*rules.FLOATS, g.int32, g.int64, *rules.COMPLEX)
 
 
@@ -105,3 +107,17 @@ def norm(
             result = g.reduce_sum(size**ord, axes, True) ** (1.0 / ord)
         result = result if keep else g.reduce_sum(result, axes)
         return g.cast(result, x.dtype)  # that of complex numbers is complex, too
+
+
+def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> g.Tensor:
+    """Scale a tensor down to a norm per element of at most ``clip_norm``.
+
+    TF1: same name.
+    """
+    x = g.convert_to_tensor(t)
+    with g.name_scope(name, "clip_by_average_norm", [x]) as scope:
+        count = g.cast(g.size(x), x.dtype)
+        inverse = g.rsqrt(g.reduce_sum(g.square(x)))
+        limit = g.convert_to_tensor(clip_norm, x.dtype)
+        scale = limit * g.minimum(inverse * count, 1 / limit)
+        return g.create_op("Mul", (x, scale), None, scope)

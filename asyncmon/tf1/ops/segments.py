@@ -12,8 +12,13 @@ from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import rules
 from asyncmon.graph.core.op import ZERO
-from asyncmon.graph.core.signatures import REQUIRED, function_of
 from asyncmon.graph.ops.gather import rows_shape
+from asyncmon.tf1.signatures import REQUIRED, function_of
+
+__all__ = [
+    "dynamic_partition", "dynamic_stitch", "segment_max", "segment_mean", "segment_sum",
+    "unsorted_segment_mean",
+]  # fmt: skip
 
 
 # --- segments -------------------------------------------------------------------------------------

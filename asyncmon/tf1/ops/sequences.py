@@ -16,6 +16,8 @@ from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array, nd_index
 from asyncmon.graph.ops.join import check_one_dtype
 
+__all__ = ["meshgrid", "reverse_sequence", "searchsorted", "sequence_mask", "sparse_to_dense"]
+
 
 # --- sequences ------------------------------------------------------------------------------------
 def sequence_mask(

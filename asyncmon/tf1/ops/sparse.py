@@ -9,6 +9,11 @@ from asyncmon.graph.core.rules import shape_from
 from asyncmon.tf1.ops.segments import aligned, segment_sum
 from asyncmon.tf1.ops.sequences import sparse_to_dense
 
+__all__ = [
+    "SparseTensor", "SparseTensorValue", "embedding_lookup_sparse", "sparse_placeholder",
+    "sparse_tensor_to_dense",
+]  # fmt: skip
+
 
 class SparseTensorValue(NamedTuple):
     """The value of a :class:`SparseTensor`, fed or fetched. TF1: same name."""

@@ -16,6 +16,8 @@ from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.op import ZERO
 from asyncmon.graph.numerics.arrays import Array
 
+__all__ = ["decode_csv", "decode_raw", "string_to_number"]
+
 _STRING = (g.string,)
 _NUMERIC = (g.float32, g.float64, g.int32, g.int64)
 

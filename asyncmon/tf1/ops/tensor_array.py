@@ -16,6 +16,8 @@ from asyncmon.graph.core.dtypes import as_objects, variant
 from asyncmon.graph.core.op import ZERO
 from asyncmon.graph.core.shape import Shape, is_known
 
+__all__ = ["TensorArray"]
+
 
 class _Elements:
     """The value of a flow: elements by index. Any other value, such as a zero, has no elements."""

@@ -20,6 +20,11 @@ from asyncmon import graph as tf
 from asyncmon.graph.core import nest
 from asyncmon.graph.layers import Layer
 
+__all__ = [
+    "BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMCell", "LSTMStateTuple", "LayerRNNCell",
+    "RNNCell",
+]  # fmt: skip
+
 _log = logging.getLogger(__name__)
 
 
@@ -123,7 +128,7 @@ def dims_of(size: Any) -> list[int]:
 
 def _zeros(size: Any, dtype: Any, batch_size: Any) -> tf.Tensor:
     dims = dims_of(size)
-    if not tf.is_tensor(batch_size):
+    if not tf.is_tensor_like(batch_size):
         return tf.zeros([int(batch_size), *dims], dtype)
     return tf.zeros(tf.stack([tf.cast(batch_size, tf.int32), *dims]), dtype)
 

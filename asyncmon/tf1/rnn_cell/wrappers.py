@@ -8,8 +8,11 @@ from operator import attrgetter
 from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.nest import flatten, map_structure, pack_like
+from asyncmon.graph.core.nest import flatten, pack_like
 from asyncmon.tf1.rnn_cell.cells import LSTMStateTuple, RNNCell, dims_of
+from asyncmon.tf1.structures import map_structure
+
+__all__ = ["DropoutWrapper", "MultiRNNCell", "ResidualWrapper"]
 
 
 class MultiRNNCell(RNNCell):
@@ -215,7 +218,7 @@ def _but_memory(state: Any) -> Any:
 
 
 def _probability(name: str, value: Any) -> Any:
-    if tf.is_tensor(value):
+    if tf.is_tensor_like(value):
         return value
     number = float(value)
     if not 0 <= number <= 1:

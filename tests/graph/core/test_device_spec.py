@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import asyncmon.tf1 as tf
 from asyncmon.graph import DeviceSpec
 
 
@@ -106,7 +105,6 @@ def test_equality() -> None:
     assert DeviceSpec("a") == DeviceSpec("a") != DeviceSpec("b")
     assert DeviceSpec("a") != "/job:a"
     assert len({DeviceSpec("a", device_type="cpu"), DeviceSpec.from_string("/job:a/cpu:*")}) == 1
-    assert tf.DeviceSpec is DeviceSpec
 
 
 indices = st.none() | st.integers(0, 99)

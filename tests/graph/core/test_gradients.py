@@ -144,25 +144,6 @@ def test_results_that_share_an_op(ops: Any) -> None:
     np.testing.assert_array_equal(ops.evaluate(grad), expected)
 
 
-def test_hessians(ops: Any) -> None:
-    x = tf.constant([1.0, 2.0], tf.float64)
-    matrix = np.array([[2.0, 1.0], [1.0, 4.0]])
-    y = tf.reduce_sum(x * tf.reshape(tf.constant(matrix) @ tf.reshape(x, [2, 1]), [2])) / 2
-    np.testing.assert_allclose(ops.evaluate(tf.hessians(y, [x])[0]), matrix)
-    v = tf.Variable(X)
-    assert tf.hessians(tf.reduce_sum(v * v), v)[0].shape == (2, 3, 2, 3)
-    s = tf.constant(3.0)
-    assert ops.evaluate(tf.hessians(s * s * s, s)[0]) == 18
-    with pytest.raises(ValueError, match="needs a known shape"):
-        tf.hessians(y * 0.0 + tf.placeholder(tf.float64, [None])[0], tf.placeholder(tf.float64, [None]))
-
-
-def test_hessians_refuse_an_unknown_shape() -> None:
-    x = tf.placeholder(tf.float32, [None])
-    with pytest.raises(ValueError, match="needs a known shape"):
-        tf.hessians(tf.reduce_sum(x * x), x)
-
-
 def test_gradients_are_named_after_their_ops() -> None:
     x = tf.placeholder(tf.float32, [3, 4], name="x")
     with tf.name_scope("net"):

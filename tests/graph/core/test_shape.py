@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon.graph import Dimension, TensorShape, dimension_value
+from asyncmon.graph import Dimension, TensorShape
 from asyncmon.graph.core.rules import common
 from asyncmon.graph.core.shape import as_shape, is_compatible
 
@@ -68,8 +68,6 @@ def test_dimensions_are_ints_that_know_their_value() -> None:
     shape = TensorShape([None, 3])
     assert shape[1] == 3
     assert shape[1].value == 3
-    assert type(dimension_value(shape[1])) is int
-    assert dimension_value(shape[0]) is None
     assert [type(d) for d in shape.as_list()] == [type(None), int]
     assert shape[1:] == (3,)
     assert isinstance(shape[1:], TensorShape)

@@ -48,12 +48,6 @@ def test_zeros_have_a_finite_clipped_gradient(ops: Any) -> None:
     assert np.isfinite(grad).all()
 
 
-def test_clip_by_average_norm(ops: Any) -> None:
-    average = np.linalg.norm(X) / X.size
-    ops.agree(lambda x: tf.clip_by_average_norm(x, 0.1), X * 0.1 / average, X)
-    ops.agree(lambda x: tf.clip_by_average_norm(x, 10.0), X, X)
-
-
 def test_global_norm(ops: Any) -> None:
     y = np.array([2.0])
     norm = np.sqrt((X**2).sum() + 4)

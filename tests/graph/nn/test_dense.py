@@ -96,14 +96,6 @@ def test_a_gradient_without_rows_is_refused(ops: Any, shape: Any, data_format: s
         ops.compute(run, *arrays, known="nothing")
 
 
-def test_the_whole_of_it(ops: Any) -> None:
-    x, w, b = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 2)), RNG.normal(size=2)
-    ops.agree(nn.xw_plus_b, x @ w + b, x, w, b)
-    ops.agree(nn.relu_layer, np.maximum(x @ w + b, 0), x, w, b)
-    ops.differentiate(nn.relu_layer, x, w, b, max_elements=4)
-    assert nn.relu_layer(tf.constant(x), w, b, name="layer").name == "layer:0"
-
-
 @pytest.mark.parametrize("shape", [(2, 0), (2, 3, 0), (0, 0), (0, 3)])
 def test_a_bias_of_nothing(ops: Any, shape: Any) -> None:
     x, b = np.zeros(shape), np.zeros(shape[-1])

@@ -35,15 +35,6 @@ def test_softmax_cross_entropy(ops: Any) -> None:
     ops.differentiate(fixed, LOGITS, order=2)
 
 
-def test_the_first_form_holds_labels_fixed(ops: Any) -> None:
-    x, y = tf.constant(LOGITS), tf.constant(LABELS)
-    loss = nn.softmax_cross_entropy_with_logits(labels=y, logits=x)
-    grads = tf.gradients(loss, [x, y])
-    assert grads[1] is None
-    expected = np.exp(_log_softmax(LOGITS)) - LABELS
-    np.testing.assert_allclose(ops.evaluate(grads[0]), expected, rtol=1e-9)
-
-
 def test_the_classes_may_lie_along_another_axis(ops: Any) -> None:
 
     def run(x: Any, y: Any) -> Any:
@@ -230,7 +221,6 @@ def test_the_l2_loss_of_halves_overflows_only_where_it_or_a_square_does(ops: Any
 @pytest.mark.parametrize(
     "function",
     [
-        nn.softmax_cross_entropy_with_logits,
         nn.sparse_softmax_cross_entropy_with_logits,
         nn.sigmoid_cross_entropy_with_logits,
     ],

@@ -115,14 +115,6 @@ def test_what_is_no_permutation_fails_in_the_run(ops: Any) -> None:
             ops.compute(tf.transpose, X, np.array(order))
 
 
-def test_the_inverse_of_a_permutation(ops: Any) -> None:
-    ops.agree(tf.invert_permutation, np.array([2, 0, 3, 1]), np.array([1, 3, 0, 2]))
-    with pytest.raises(errors.InvalidArgumentError, match="Not a permutation of 0 to 2"):
-        ops.compute(tf.invert_permutation, np.array([1, 1, 0]))
-    with pytest.raises(TypeError, match="DataType float32"):
-        tf.invert_permutation([0.0])
-
-
 def test_paddings_may_be_numbers_and_tensors(ops: Any) -> None:
     n = tf.placeholder(tf.int32, [])
     padded = tf.pad(tf.constant(X), [[0, 5 - n], [1, 0], [0, 0]])
@@ -139,25 +131,10 @@ def test_paddings_may_be_numbers_and_tensors(ops: Any) -> None:
         (lambda x, i, j: x[tf.Variable(1)], X[1]),
         (lambda x, i, j: x[[i, j]], X[1, 0]),
         (lambda x, i, j: x[i, tf.newaxis, :, :: j - 1], X[1, None, :, ::-1]),
-        (lambda x, i, j: tf.strided_slice(x, [i, 0], [i + 1, 2]), X[1:2, 0:2]),
-        (lambda x, i, j: tf.strided_slice(x, [0, i, 1], [2, 3, j + 3], [1, 1, 2]), X[0:2, 1:3, 1:3:2]),
-        (lambda x, i, j: tf.strided_slice(x, tf.stack([i, j]), tf.stack([i + 1, j + 2])), X[1:2, 0:2]),
-        (lambda x, i, j: tf.strided_slice(x, [i], [i + 1], shrink_axis_mask=1), X[1]),
     ],
 )
 def test_tensors_in_an_index(ops: Any, index: Any, expected: Any) -> None:
     ops.agree(index, expected, X, np.int32(1), np.int32(0))
-
-
-def test_bounds_of_unknown_number(ops: Any) -> None:
-    def cut(x: Any, begin: Any, end: Any) -> Any:
-        return tf.strided_slice(x, begin, end, shrink_axis_mask=1)
-
-    begin, end = np.array([1, 0], np.int32), np.array([2, 2], np.int32)
-    ops.agree(cut, X[1, 0:2], X, begin, end)
-    ops.differentiate(cut, X, begin, end, max_elements=3)
-    with pytest.raises(errors.InvalidArgumentError, match="must have one length"):
-        ops.compute(cut, X, begin, end[:1], known="rank")
 
 
 def test_sizes_are_computed_when_the_graph_is_built() -> None:

@@ -51,37 +51,6 @@ def test_slice_refuses_what_cannot_be() -> None:
     assert tf.zeros(tf.slice(tf.shape(x), [1], [2])).shape == (3, 4)
 
 
-def test_strided_slice_with_masks(ops: Any) -> None:
-    for arguments, expected in (
-        (([0, 0], [2, 3], [1, 2]), X[0:2, 0:3:2]),
-        (([1, 2], [0, 0], [-1, -1]), X[1:0:-1, 2:0:-1]),
-        (([1], [2], None, 0, 0, 0, 0, 1), X[1]),
-        (([0, 1], [0, 2], None, 1, 1), X[:, 1:2]),
-        (([0, 1], [0, 2], None, 0, 0, 1), X[..., 1:2]),
-        (([0, 1], [0, 2], None, 0, 0, 0, 1), X[None, 1:2]),
-    ):
-
-        def run(x: Any, a: Any = arguments) -> Any:
-            return tf.strided_slice(x, *a)
-
-        ops.agree(run, expected, X, known=("all", "rank"))
-        ops.differentiate(run, X, max_elements=3)
-
-
-def test_strided_slice_with_tensors(ops: Any) -> None:
-    begin, end = np.array([0, 1], np.int32), np.array([2, 3], np.int32)
-    ops.agree(tf.strided_slice, X[0:2, 1:3], X, begin, end, known=("all",))
-    assert tf.strided_slice(tf.constant(X), tf.constant([0]), tf.constant([1])).shape == (1, 3, 4)
-    with pytest.raises(ValueError, match="must have one length"):
-        tf.strided_slice(tf.constant(X), [0, 1], [1])
-    with pytest.raises(ValueError, match="Expected a vector"):
-        tf.strided_slice(tf.constant(X), 0, 1)
-    for step in (-1, 0):
-        with pytest.raises(ValueError, match=f"where one element is taken, got {step}"):
-            tf.strided_slice(tf.constant(X), [1], [0], [step], shrink_axis_mask=1)
-    assert tf.strided_slice(tf.constant(X), [1], [2], [2], shrink_axis_mask=1).shape == (3, 4)
-
-
 def test_reverse(ops: Any) -> None:
     ops.agree(lambda x: tf.reverse(x, [0, -1]), X[::-1, :, ::-1], X)
     ops.differentiate(lambda x: tf.reverse(x, [0, -1]), X, max_elements=3)

@@ -19,7 +19,6 @@ def test_shape_size_and_rank(ops: Any) -> None:
     ops.agree(tf.rank, np.array(3), X)
     assert ops.compute(lambda x: tf.shape(x, out_type=tf.int64), X).dtype == np.int64
     assert ops.compute(lambda x: tf.size(x, out_type=tf.int64), X).dtype == np.int64
-    ops.agree(lambda x: tf.shape_n([x, x[0]]), [np.array([2, 3, 4]), np.array([3, 4])], X)
 
 
 def test_a_shape_of_unknown_rank_is_a_vector() -> None:

@@ -367,20 +367,3 @@ async def test_no_elements_are_taken_at_once() -> None:
     assert await take(core, 0, at_most=True) == []
     await put(core, 1)
     assert await waiting == [1]
-
-
-async def test_a_clear_drops_what_is_there_and_lets_others_put() -> None:
-    core = queue(2, 0)
-    run, other = object(), object()
-    for number in (1, 2):
-        core.commit(await core.put(None, [(number,)]))
-    taken = await core.take(run, 1)
-    core.commit(await core.put(None, [(3,)]))
-    waiting = asyncio.create_task(core.put(other, [(4,)]))
-    await wait_all_tasks_blocked()
-    assert not waiting.done()
-    core.clear()
-    room = await waiting
-    core.commit(room)
-    core.restore(taken)
-    assert (await core.take(run, 2)).elements == [(1,), (4,)], "what a run had taken comes back"

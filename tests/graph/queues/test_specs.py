@@ -1,20 +1,16 @@
-"""What the ops of queues and readers carry is plain data: a copy of it stands for the same queue."""
+"""What the ops of queues carry is plain data: a copy of it stands for the same queue."""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-import asyncmon.tf1 as tf
-from asyncmon.errors import InvalidArgumentError
+from asyncmon import graph as tf
 from asyncmon.graph.core.dtypes import DType
 from asyncmon.graph.core.op import Spec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 
@@ -65,18 +61,6 @@ async def test_queues_of_all_kinds() -> None:
     assert [float(np.ravel(one)[-1]) for one in (*found[:3], found[3][1])] == [1.0, 2.0, 3.0, 4.0]
 
 
-async def test_accumulators() -> None:
-    with tf.Graph().as_default() as graph:
-        dense = tf.ConditionalAccumulator(tf.float32, [])
-        rows = tf.SparseConditionalAccumulator(tf.float32, [3], shared_name="rows")
-        puts = [dense.apply_grad(2.0), rows.apply_grad([1], [3.0])]
-        takes = [dense.take_grad(1), rows.take_grad(1).values]
-        copy_attrs(graph)
-        async with tf.Session() as sess:
-            await sess.run(puts)
-            assert [float(np.ravel(x)[0]) for x in await sess.run(takes)] == [2.0, 3.0]
-
-
 async def test_queues_of_one_node_name_in_two_branches_are_two() -> None:
     def branch(value: float) -> Any:
         queue = tf.FIFOQueue(3, [tf.float32], shapes=[[]])
@@ -94,37 +78,3 @@ async def test_queues_of_one_node_name_in_two_branches_are_two() -> None:
             assert await sess.run(inner, {flag: True}) == 2
             assert await sess.run(inner, {flag: False}) == 1
             assert await sess.run(size) == 1
-
-
-async def test_readers_of_all_kinds(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"ab\n")
-    with tf.Graph().as_default() as graph:
-        names = tf.FIFOQueue(9, [tf.string], shapes=[[]])
-        put = names.enqueue(str(path))
-        readers = [
-            tf.TextLineReader(skip_header_lines=0),
-            tf.WholeFileReader(),
-            tf.IdentityReader(),
-            tf.FixedLengthRecordReader(1, header_bytes=1, footer_bytes=1, encoding=""),
-            tf.TFRecordReader(),
-        ]
-        reads = [reader.read(names).value for reader in readers]
-        counts = [reader.num_records_produced() for reader in readers]
-        copy_attrs(graph)
-        async with tf.Session() as sess:
-            found = []
-            for read in reads[:4]:
-                await sess.run(put)
-                found.append(await sess.run(read))
-            assert await sess.run(counts) == [1, 1, 1, 1, 0]
-    assert found == [b"ab", b"ab\n", str(path).encode(), b"b"]
-
-
-async def test_reader_of_an_unknown_kind() -> None:
-    with tf.Graph().as_default() as graph:
-        count = tf.IdentityReader().num_records_produced()
-        count.op.attrs["reader"] = replace(count.op.attrs["reader"], kind="Cube")
-        async with tf.Session(graph=graph) as sess:
-            with pytest.raises(InvalidArgumentError, match="Reader kind 'Cube' is not one of"):
-                await sess.run(count)

@@ -14,8 +14,6 @@ OPTIMIZERS = {
     "descent": lambda: train.GradientDescentOptimizer(0.1),
     "momentum": lambda: train.MomentumOptimizer(0.1, 0.9),
     "nesterov": lambda: train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
-    "adadelta": lambda: train.AdadeltaOptimizer(0.1),
-    "ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
     "adagrad": lambda: train.AdagradOptimizer(0.1),
     "rmsprop": lambda: train.RMSPropOptimizer(0.1, momentum=0.5),
     "centered rmsprop": lambda: train.RMSPropOptimizer(0.1, centered=True),

@@ -35,7 +35,6 @@ SPREADS: list[tuple[Any, float, float | None]] = [
     (tf.random_normal_initializer(0.0, 0.3), 0.3, None),
     (tf.random_uniform_initializer(-0.6, 0.6), 0.6 / np.sqrt(3), 0.6),
     (tf.truncated_normal_initializer(0.0, 0.3), 0.3 * 0.8796, 0.6),
-    (tf.uniform_unit_scaling_initializer(0.5), 0.5 / np.sqrt(200), 0.5 * np.sqrt(3 / 200)),
     (tf.glorot_uniform_initializer(), np.sqrt(2 / 500), np.sqrt(6 / 500)),
     (tf.glorot_normal_initializer(), np.sqrt(2 / 500), None),
     (init.he_normal(), np.sqrt(2 / 200), None),

@@ -114,12 +114,9 @@ async def test_initializers_get_the_place_of_a_part() -> None:
         return tf.zeros(shape, dtype)
 
     tf.get_variable("whole", [5, 2], initializer=none)
-    uniform = tf.uniform_unit_scaling_initializer(seed=1)
     glorot = tf.get_variable("g", [1000, 4], partitioner=tf.fixed_size_partitioner(50))
-    scaled = tf.get_variable("u", [1000, 4], initializer=uniform, partitioner=halves)
-    found = await values(glorot.as_tensor(), scaled.as_tensor())
-    for value, limit in zip(found, (np.sqrt(6 / 1004), np.sqrt(3 / 1000)), strict=True):
-        assert 0.95 * limit < np.abs(value).max() < limit
+    (value,) = await values(glorot.as_tensor())
+    assert 0.95 * np.sqrt(6 / 1004) < np.abs(value).max() < np.sqrt(6 / 1004)
 
 
 @pytest.mark.asyncio
@@ -250,17 +247,6 @@ def test_what_partitioners_refuse(call: Callable[[], Any], text: str) -> None:
         call()
 
 
-def test_create_partitioned_variables() -> None:
-    made = tf.create_partitioned_variables([4, 6], [1, 3], tf.zeros_initializer(), name="cp")
-    assert [(v.name, v.shape.as_list()) for v in made] == [(f"cp/part_{i}:0", [4, 2]) for i in range(3)]
-    more = tf.create_partitioned_variables([4, 6], [1, 3], tf.zeros_initializer())
-    assert more[0].op.name == "PartitionedVariable/part_0"
-    with pytest.raises(ValueError, match="must have the length"):
-        tf.create_partitioned_variables([4, 6], [3], tf.zeros_initializer())
-    with pytest.raises(ValueError, match="rank at least 1"):
-        tf.create_partitioned_variables([], [], tf.zeros_initializer())
-
-
 def test_made_by_hand() -> None:
     parts = [tf.Variable([1.0]), tf.Variable([2.0])]
     with pytest.raises(ValueError, match="must have a SaveSliceInfo of 'v'"):
@@ -364,19 +350,6 @@ async def test_layers_in_a_scope_with_a_partitioner() -> None:
     assert "m/batch_normalization/gamma/part_1" in names
     assert dense.count_params() == 35
     assert (await values(z))[0].shape == (4, 1)
-
-
-@pytest.mark.asyncio
-async def test_sampled_losses_look_up_the_parts() -> None:
-    w = tf.get_variable("w", [10, 4], initializer=tf.ones_initializer(), partitioner=halves)
-    b = tf.get_variable("b", [10], initializer=tf.zeros_initializer(), partitioner=halves)
-    labels, inputs = tf.ones([4, 1], tf.int64), tf.ones([4, 4])
-    parts, whole = (
-        tf.nn.sampled_softmax_loss(*variables, labels, inputs, 3, 10, partition_strategy="div", seed=1)
-        for variables in ((w, b), (w.as_tensor(), b.as_tensor()))
-    )
-    found = await values(parts, whole)
-    np.testing.assert_allclose(found[0], found[1])
 
 
 @pytest.mark.asyncio

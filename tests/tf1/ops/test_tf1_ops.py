@@ -163,7 +163,25 @@ def test_scattering_out_of_range_writes_nothing(ops: Any) -> None:
     v = tf.Variable([1.0, 2.0])
     with pytest.raises(BAD, match="does not index into shape"):
         ops.evaluate(more.scatter_nd_update(v, [[0], [5]], [7.0, 8.0]))
-    with pytest.raises(ValueError, match="must be <= the rank"):
+    with pytest.raises(ValueError, match="must be at least rank 2"):
         more.scatter_nd_add(v, [[0, 1]], [1.0])
     with pytest.raises(TypeError, match="type int32"):
         more.scatter_nd_add(v, [[0]], tf.constant([1]))
+
+
+def test_clip_by_average_norm(ops: Any) -> None:
+    average = np.linalg.norm(X) / X.size
+    ops.agree(lambda x: more.clip_by_average_norm(x, 0.1), X * 0.1 / average, X)
+    ops.agree(lambda x: more.clip_by_average_norm(x, 10.0), X, X)
+
+
+def test_the_inverse_of_a_permutation(ops: Any) -> None:
+    ops.agree(more.invert_permutation, np.array([2, 0, 3, 1]), np.array([1, 3, 0, 2]))
+    with pytest.raises(BAD, match="Not a permutation of 0 to 2"):
+        ops.compute(more.invert_permutation, np.array([1, 1, 0]))
+    with pytest.raises(TypeError, match="DataType float32"):
+        more.invert_permutation([0.0])
+
+
+def test_shapes_of_a_list(ops: Any) -> None:
+    ops.agree(lambda x: more.shape_n([x, x[0]]), [np.array([2, 3, 4]), np.array([3, 4])], X)

@@ -3,3 +3,6 @@
 from asyncmon.tf1.contrib.framework import *
 from asyncmon.tf1.contrib.layers import *
 from asyncmon.tf1.contrib.slim import prefetch_queue as prefetch_queue
+from asyncmon.tf1.namespaces import show as _show
+
+_show(globals(), "prefetch_queue")

@@ -9,6 +9,8 @@ from asyncmon import graph as tf
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 
+__all__ = ["prefetch_queue"]
+
 
 def prefetch_queue(
     tensors: Any,
