@@ -77,7 +77,7 @@ async def train(goal: float, curve: Path) -> None:
         policy = await sess.peek(g.trainable_variables())
         channel = sess.coord.channel(BATCH, max_staleness=2)
         for seed in range(WORKERS):
-            sess.coord.create_task(play, CartPole(seed), policy, channel, lengths, restart=3)
+            sess.coord.create_task(play, CartPole(seed), policy, channel, lengths)
         while averages[-1] < goal and not sess.should_stop():
             batch = np.concatenate([await channel.receive() for _ in range(BATCH)])
             for _ in range(EPOCHS):

@@ -243,7 +243,6 @@ class Coordinator:
         *args: Any,
         name: str | None = None,
         cancel_on_stop: bool = False,
-        restart: int = 0,
     ) -> asyncio.Task[Any]:
         """Run ``fn(*args)`` as a task of this coordinator. An error in it requests a stop.
 
@@ -253,7 +252,6 @@ class Coordinator:
             name: for messages. Default: the name of ``fn``.
             cancel_on_stop: cancel it at :meth:`join` without a grace period, for tasks that wait
                 without end and do not check :meth:`should_stop`.
-            restart: the number of failures after which ``fn`` is called again, after a pause.
 
         Raises:
             RuntimeError: the coordinator is joined, and could not report an error of the task.
@@ -263,7 +261,7 @@ class Coordinator:
         if self.joined:
             raise RuntimeError(f"The coordinator is joined: no task can be started for {fn!r}.")
         name = name or qualified_name(fn)
-        return self._tasks.start(fn, args, name, cancel_on_stop=cancel_on_stop, restart=restart)
+        return self._tasks.start(fn, args, name, cancel_on_stop=cancel_on_stop)
 
     def channel(
         self,

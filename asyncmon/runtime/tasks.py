@@ -1,4 +1,4 @@
-"""The tasks and threads of a coordinator: restarts after failures, and a common stop."""
+"""The tasks and threads of a coordinator, and their common stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
 from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, is_unrequested
 from asyncmon.system.daemon_executor import DaemonExecutor
-from asyncmon.system.error_text import add_note, phrase, where_it_waits
+from asyncmon.system.error_text import where_it_waits
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +21,6 @@ Task = asyncio.Task[Any]
 
 NOTICE_SECS = 1.0
 """After this time the log names the tasks that have not ended."""
-
-FIRST_PAUSE_SECS = 0.05
-LONGEST_PAUSE_SECS = 5.0
-"""Pauses between a failure and the restart. Each one is twice as long as the last."""
 
 
 class TaskSet:
@@ -44,21 +40,18 @@ class TaskSet:
         name: str,
         *,
         cancel_on_stop: bool,
-        restart: int,
     ) -> Task:
         """Run a function as a task. See ``Coordinator.create_task``."""
-        task = self._stop.bind().create_task(self._run(fn, args, name, restart), name=name)
+        task = self._stop.bind().create_task(self._run(fn, args, name), name=name)
         self._add(task)
         if cancel_on_stop:
             self._cancel_on_stop.add(task)
             task.add_done_callback(self._cancel_on_stop.discard)
         return task
 
-    async def _run(
-        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
-    ) -> Any:
+    async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str) -> Any:
         try:
-            return await _run_with_restarts(self._stop, fn, args, name, restart)
+            return await _awaitable(fn, args)
         except asyncio.CancelledError as error:
             if is_unrequested():
                 _warn(name, error)
@@ -66,6 +59,8 @@ class TaskSet:
         except GeneratorExit:
             raise
         except BaseException as error:
+            if _means_closed(error, self._stop):
+                return None
             self._report(error, name)
             if isinstance(error, EXITS):  # asyncio raises it out of run_forever itself
                 raise
@@ -138,7 +133,7 @@ class ForeignThreads:
         for thread, waiter in self._threads.items():
             if thread.is_alive() and (waiter is None or waiter.done()):
                 self._threads[thread] = self._tasks.start(
-                    _join, (thread,), thread.name, cancel_on_stop=False, restart=0
+                    _join, (thread,), thread.name, cancel_on_stop=False
                 )
 
     def alive(self) -> list[str]:
@@ -150,43 +145,7 @@ async def _join(thread: threading.Thread) -> None:
     await DaemonExecutor(f"joining {thread.name}").call(thread.join)
 
 
-# -- restarts
-
-
-async def _run_with_restarts(
-    stop: StopEvent, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
-) -> Any:
-    """Call ``fn(*args)``; after a failure call it again, up to ``restart`` times.
-
-    A further error is raised, with the earlier ones as notes. There is no restart after the end of the
-    data, nor after a stop: a failure that had a restart left is then logged. The error of a channel, a
-    queue or a session that the stop has closed is no failure.
-    """
-    earlier: list[Exception] = []
-    while True:
-        try:
-            return await _awaitable(fn, args)
-        except Exception as error:
-            if _means_closed(error, stop):
-                return None
-            if len(earlier) == restart or isinstance(error, OutOfRangeError):
-                for number, failure in enumerate(earlier, 1):
-                    add_note(error, f"Failure {number}, restarted: {phrase(failure)}")
-                raise
-            earlier.append(error)
-        if stop.is_set:
-            logger.warning("Task %r failed while it was to stop.", name, exc_info=earlier[-1])
-            return None
-        logger.warning(
-            "Task %r failed and is started again (%d of %d): %s",
-            name, len(earlier), restart, phrase(earlier[-1]), exc_info=earlier[-1],
-        )  # fmt: skip
-        pause = min(FIRST_PAUSE_SECS * 2 ** (len(earlier) - 1), LONGEST_PAUSE_SECS)
-        if await stop.wait(pause):
-            return None
-
-
-def _means_closed(error: Exception, stop: StopEvent) -> bool:
+def _means_closed(error: BaseException, stop: StopEvent) -> bool:
     """Return whether an error only means that the stop has closed a resource of the task."""
     if isinstance(error, SessionClosedError):
         return error.stop is stop

@@ -27,10 +27,9 @@ USES: dict[str, Callable[[Any, World], Any]] = {
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.01], ids=["waiting", "between"])
-@pytest.mark.parametrize("restart", [0, 3])
 @pytest.mark.parametrize("use", USES)
 async def test_the_end_of_the_session_is_no_failure(
-    world: World, caplog: pytest.LogCaptureFixture, use: str, restart: int, pause: float
+    world: World, caplog: pytest.LogCaptureFixture, use: str, pause: float
 ) -> None:
     """Neither is it waited for that the grace period ends."""
     caplog.set_level(logging.WARNING)
@@ -43,7 +42,7 @@ async def test_the_end_of_the_session_is_no_failure(
 
     async with assert_nothing_left_behind():
         async with world.session(stop_grace_period_secs=60) as sess:
-            sess.coord.create_task(work, sess, name="worker", restart=restart)
+            sess.coord.create_task(work, sess, name="worker")
             for _ in range(3):
                 await sess.run(world.train, world.feed())
                 await asyncio.sleep(pause)

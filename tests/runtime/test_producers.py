@@ -130,17 +130,23 @@ async def test_thirty_two_workers_in_a_monitored_session_leave_no_orphan() -> No
             assert sess.coord is not None
             channel = sess.coord.channel(8, max_staleness=4)
 
-            async def work(number: int) -> None:
-                nonlocal fails
+            async def attempt(number: int) -> None:
                 for turn in range(1000):
                     await asyncio.sleep(0.1 + number * 0.01)
                     if (turn + number) % 7 == 6:
-                        fails += 1
                         raise OSError(f"worker {number} broke")
                     await channel.send(1)
 
+            async def work(number: int) -> None:
+                nonlocal fails
+                while True:
+                    try:
+                        await attempt(number)
+                    except OSError:
+                        fails += 1
+
             for number in range(32):
-                sess.coord.create_task(work, number, restart=1000)
+                sess.coord.create_task(work, number)
             async for item in channel:
                 if await sess.run(step, {x: item}) == 200:
                     break

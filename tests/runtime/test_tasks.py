@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from asyncmon.errors import CancelledError, OutOfRangeError
 from asyncmon.runtime import Coordinator, MonitoredSession, SessionRunHook
 from asyncmon.testing import (
     ScriptedCreator,
@@ -139,3 +140,38 @@ async def test_two_joins_at_once_both_raise() -> None:
     async with assert_nothing_left_behind(tasks=False):
         results = await asyncio.gather(*joins, return_exceptions=True)
     assert [str(error) for error in results] == ["boom", "boom"]
+
+
+async def test_the_end_of_the_data_in_a_task_stops_without_an_error() -> None:
+    coord = Coordinator()
+    coord.create_task(fail, OutOfRangeError("no more"))
+    await coord.join()
+    assert coord.should_stop()
+
+
+@pytest.mark.parametrize("error", [CancelledError("closed"), OutOfRangeError("closed")])
+async def test_an_error_of_a_resource_closed_by_the_stop_is_no_failure(error: Exception) -> None:
+    coord = Coordinator(())
+
+    async def work() -> None:
+        await coord.wait_for_stop()
+        raise error
+
+    coord.create_task(work)
+    await wait_all_tasks_blocked()
+    coord.request_stop()
+    await coord.join()
+
+
+async def test_a_failure_of_a_task_after_the_stop_is_raised_by_join() -> None:
+    coord = Coordinator()
+
+    async def work() -> None:
+        await coord.wait_for_stop()
+        raise OSError("while stopping")
+
+    coord.create_task(work)
+    await wait_all_tasks_blocked()
+    coord.request_stop()
+    with pytest.raises(OSError, match="while stopping"):
+        await coord.join()
