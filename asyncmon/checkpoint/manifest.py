@@ -9,8 +9,7 @@ with exactly these bytes (``01234567`` stands for eight lower-case hexadecimal d
 byte is detected. The other members:
 
 =============  ======================================================================================
-``checkpoint`` ``<prefix>-<step>``, as the name of the manifest, which may not be renamed. Manifests of
-               earlier versions have no such member
+``checkpoint`` ``<prefix>-<step>``, as the name of the manifest, which may not be renamed
 ``step``       the global step of the state, or null
 ``wall_time``  the time of the snapshot in seconds since 1970
 ``program``    the program's ``describe()``, any JSON value
@@ -26,8 +25,7 @@ byte is detected. The other members:
 ``texts``      name -> ``{"dtype", "shape", "values"}``: entries of strings, in C order. ``dtype`` is
                ``object`` or numpy's ``<U7``, ``|S7``; a value is a JSON string, or ``{"base64": ...}``
                for bytes
-``stateful``   name -> state, as :mod:`.stateful` encodes it: hooks, data positions, generators.
-               Manifests of earlier versions call it ``travellers``
+``stateful``   name -> state, as :mod:`.stateful` encodes it: hooks, data positions, generators
 ``metrics``    name -> number (or ``"nan"``, ``"inf"``), for the selection of the best checkpoints
 ``replaces``   names of tensor files of an earlier checkpoint of the same name, to be deleted
 =============  ======================================================================================
@@ -169,7 +167,7 @@ class Manifest(Struct, frozen=True):
             )
         try:
             members = json.loads(b"{" + body)
-            saved_as = members.get("checkpoint")  # earlier manifests have no such member
+            saved_as = members.get("checkpoint")
             if isinstance(saved_as, str) and saved_as != basename:
                 raise ValueError(
                     f"it is that of the checkpoint {saved_as!r}, copied or renamed: copy whole"
@@ -185,8 +183,7 @@ class Manifest(Struct, frozen=True):
     def _from_members(cls, members: dict[str, Any], basename: str) -> Manifest:
         if (members["format"], members["version"]) != (FORMAT, VERSION):
             raise ValueError(f"it is of format {members['format']!r} version {members['version']!r}")
-        members.setdefault("stateful", members.get("travellers"))  # in earlier manifests
-        if missing := set(cls.__struct_fields__) - {"checkpoint", "sharded"} - members.keys():
+        if missing := set(cls.__struct_fields__) - members.keys():
             raise ValueError(f"it lacks {sorted(missing)}")
         members["metrics"] = {name: float(value) for name, value in members["metrics"].items()}
         found = msgspec.convert(members, cls)

@@ -19,7 +19,7 @@ from asyncmon.checkpoint.manifest import (
     manifest_name,
 )
 from asyncmon.checkpoint.os_errors import is_environment
-from asyncmon.checkpoint.stateful import ARRAY_PREFIXES, unpack
+from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError
 from asyncmon.system.files import in_thread
@@ -41,7 +41,7 @@ class ManifestContents(Contents):
         entries = {
             name: entry
             for name, entry in everything.items()
-            if name not in pieces and not name.startswith(ARRAY_PREFIXES)
+            if name not in pieces and not name.startswith(ARRAY_PREFIX)
         }
         dtypes = {name: kinds[entry.dtype] for name, entry in entries.items()}
         for name, whole in manifest.sharded.items():
@@ -121,7 +121,7 @@ class ManifestContents(Contents):
 
     async def states(self) -> dict[str, Any]:
         entries = [*self._manifest.tensors, *self._manifest.texts]
-        arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIXES)])
+        arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
         return {name: unpack(state, arrays) for name, state in self._manifest.stateful.items()}
 
     async def verify(self) -> None:

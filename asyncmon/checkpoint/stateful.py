@@ -33,9 +33,8 @@ from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
-_ARRAY_PREFIX = "__stateful__/"
-ARRAY_PREFIXES = (_ARRAY_PREFIX, "__traveller__/")
-"""Prefixes of the names of arrays in states; earlier versions used the second one."""
+ARRAY_PREFIX = "__stateful__/"
+"""The prefix of the names of arrays in states."""
 
 
 @runtime_checkable
@@ -67,7 +66,7 @@ def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
         TypeError: the type of a value is not supported.
     """
     arrays: dict[str, Array] = {}
-    return _pack(state, f"{_ARRAY_PREFIX}{name}", arrays), arrays
+    return _pack(state, f"{ARRAY_PREFIX}{name}", arrays), arrays
 
 
 def pack_all(states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -135,7 +134,7 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
             return {"__items__": items}
     raise TypeError(
         f"The state of a stateful object has a {type(value).__name__} at"
-        f" {where.removeprefix(_ARRAY_PREFIX)!r}: {value!r:.80}. A state consists of dicts, lists,"
+        f" {where.removeprefix(ARRAY_PREFIX)!r}: {value!r:.80}. A state consists of dicts, lists,"
         " tuples, strings, bytes, numbers, booleans, None and numpy arrays."
     )
 

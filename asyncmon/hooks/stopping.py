@@ -340,8 +340,7 @@ class _NoProgress:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.best, self.best_step = state["best"], state["best_step"]
-        key = "without_progress" if "without_progress" in state else "in_vain"  # of earlier versions
-        self.without_progress = state[key]
+        self.without_progress = state["without_progress"]
 
 
 @dataclass

@@ -145,7 +145,8 @@ class ResumableSource:
         self._fetched_number: int | None = None  # of an item that is fetched while the source moves
         self._recovery = 0  # the number of the last recovery that restored a state
         self._held: list[int] = []  # the items that the body held when that recovery began
-        self._first = {"step": steps(), "position": source.state_dict()}
+        first = {"step": steps(), "position": source.state_dict(), "count": 0, "ahead": ()}
+        self._first: dict[str, Any] = first
 
     def fetching(self) -> None:
         """Record the position before an item that the body waits for."""
@@ -202,8 +203,8 @@ class ResumableSource:
             self._fetched_number = self._count
         self._given_at = self._before = None
         self.source.load_state_dict(state["position"])
-        self._count = state.get("count", 0)  # earlier versions have none
-        self._ahead = [(number, None) for number in state.get("ahead", ())]
+        self._count = state["count"]
+        self._ahead = [(number, None) for number in state["ahead"]]
         if recoveries.policy.repeat_runs:
             self._ahead += [(number, state["step"]) for number in self._held if number >= self._count]
 

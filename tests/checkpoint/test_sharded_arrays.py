@@ -116,12 +116,3 @@ async def test_pieces_that_do_not_make_up_the_array_are_refused(
     data = b'{"crc32c": "%08x", %b' % (google_crc32c.value(body), body)
     with pytest.raises(DataLossError, match="not made of its pieces"):
         Manifest.decode(data, "m")
-
-
-async def test_a_manifest_without_pieces_is_read_as_before() -> None:
-    data = Manifest(step=3).encode()
-    members = json.loads(data)
-    del members["crc32c"], members["sharded"]
-    body = json.dumps(members)[1:].encode() + b"\n"
-    older = b'{"crc32c": "%08x", %b' % (google_crc32c.value(body), body)
-    assert Manifest.decode(older, "m") == Manifest.decode(data, "m")
