@@ -46,7 +46,7 @@ from asyncmon.system.files import (
     is_file_name,
     system_calls,
 )
-from asyncmon.system.snapshot import HeldArray, Holder
+from asyncmon.system.snapshot import Holder
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,6 @@ class Draft(NamedTuple):
     basename: str
     arrays: Mapping[str, Array]
     manifest: Manifest
-    shard_bytes: int
     control: Control
     state: Mapping[str, bytes] = MappingProxyType({})  # name and content of the state file, if any
     holder: Holder | None = None  # writes the files with arrays of other processes
@@ -81,15 +80,14 @@ def write(store: Store, draft: Draft) -> Manifest:
     name = manifest_name(draft.basename)
     journal = beside(name)
     lock = DirectoryLock.of(store.directory)
-    parts = tensor_file.plan(draft.arrays, draft.basename, draft.shard_bytes)
-    draft.control.left = sum(part.nbytes for part in parts)
+    parts = tensor_file.plan(draft.arrays, draft.basename)
+    draft.control.left = sum(part.nbytes for part in parts if not part.is_held)
     names: list[str] = []
     written: dict[str, Mapping[str, int]] = {}
 
     def write_one(file: str, part: tensor_file.Part) -> None:
         checksums: dict[str, int] = {}
-        held = any(isinstance(array, HeldArray) for array in part.arrays.values())
-        if draft.holder is None or not held:
+        if draft.holder is None or not part.is_held:
             store.write(file, chunks(part, draft.control, checksums))
         else:
             path = os.path.abspath(os.path.join(store.directory, file))
@@ -108,7 +106,7 @@ def write(store: Store, draft: Draft) -> Manifest:
                 lock.reserved.update(names)
             store.write(journal, _journal(names, draft.state))
             writes = [partial(write_one, *one) for one in zip(names, parts, strict=True)]
-            each(writes, draft.control, elsewhere=len({part.rank for part in parts} - {0}))
+            each(writes, draft.control)
             with lock.mutex:  # another saver of this process may commit the same checkpoint
                 manifest = _complete(draft, parts, written, names, _manifest(store, name))
                 _check_is_there(store, journal)

@@ -35,7 +35,6 @@ from asyncmon.system.snapshot import HeldArray, ShardedArray
 
 logger = logging.getLogger(__name__)
 
-_SHARDS = 4
 _RESERVED = "__metadata__"  # a name that the header of a safetensors file reserves
 
 
@@ -125,8 +124,6 @@ class SaveOptions(NamedTuple):
 
     selection: Selection
     pad_step: bool
-    sharded: bool
-    shard_bytes: int
 
 
 class Save:
@@ -200,13 +197,7 @@ class Save:
             sharded=sharded,
         )
         manifest.encode()  # raises for values that JSON lacks, before anything is written
-        shard_bytes = options.shard_bytes
-        if options.sharded:
-            total = sum(array.nbytes for array in arrays.values())
-            shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
-        return Draft(
-            self.handle.path, basename, arrays, manifest, shard_bytes, self.control, holder=holder
-        )
+        return Draft(self.handle.path, basename, arrays, manifest, self.control, holder=holder)
 
     def _name_by(self, step: int | None) -> None:
         digits = "" if step is None else f"-{step:08d}" if self._options.pad_step else f"-{step}"

@@ -51,7 +51,7 @@ class Saver:
         var_list: variables or their names, or a dict from names in the checkpoint to them. None stands
             for the current variables of the default graph, or without a graph for all of the state.
         reshape: restore entries of another shape with the same number of elements.
-        sharded: write several tensor files in parallel even if the state is small.
+        sharded: no effect: each process writes the arrays that it holds to one file.
         max_to_keep: the number of newest checkpoints to keep; None or 0 keeps all.
         keep_checkpoint_every_n_hours: the interval in hours of checkpoints that are never deleted.
         name: the name of the saver.
@@ -67,7 +67,6 @@ class Saver:
         when_busy: what :meth:`start_save` does during another save: ``"coalesce"`` replaces a pending
             save, ``"skip"`` saves nothing, ``"wait"`` queues the save.
         keep_best: also keep the best checkpoints by a metric.
-        shard_bytes: write a larger state to several files of about this size.
         session_states: whether checkpoints have the states of the session's hooks and data sources,
             and a restore loads them. Without them, a resumed training begins its data again.
         calls: the system calls to write with, for tests of crashes.
@@ -102,7 +101,6 @@ class Saver:
         *,
         when_busy: WhenBusy = "coalesce",
         keep_best: KeepBest | None = None,
-        shard_bytes: int = 1 << 31,
         session_states: bool = True,
         calls: FileCalls | None = None,
     ) -> None:
@@ -112,14 +110,12 @@ class Saver:
             raise ValueError(
                 "saver_def and builder must be None: give a var_list, or build the graph by its code."
             )
-        if shard_bytes < 1:
-            raise ValueError(f"shard_bytes is a positive number of bytes, got {shard_bytes!r}.")
         self.name = name or "saver"
         self._when_busy = when_busy
         self._selection = Selection(var_list, defer_build, allow_empty)
         self._own_objects = StatefulObjects()
         self._session_states = session_states
-        self._options = SaveOptions(self._selection, pad_step_number, sharded, shard_bytes)
+        self._options = SaveOptions(self._selection, pad_step_number)
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
         self._claims = commit.Claims(calls)
         self._list = CheckpointList(

@@ -9,10 +9,10 @@ A tensor file is a plain `safetensors <https://github.com/huggingface/safetensor
 * the arrays, in C order and little-endian, without gaps. Arrays with larger elements come first, so
   that each starts at a multiple of its element size.
 
-Each process writes the arrays that it holds to its own files. A state of more than ``shard_bytes``
-bytes is split into several files, ``<prefix>-<step>-00001-of-00003.safetensors`` and so on, but no
-array (or piece of one) is split. If a file name is in use, as the checkpoint is saved again at the same
-step, a number is added: ``<prefix>-<step>.1.safetensors``. The manifest lists the files.
+Each process writes the arrays that it holds to its own file: the files of several processes are
+``<prefix>-<step>-00001-of-00003.safetensors`` and so on. If a file name is in use, as the checkpoint is
+saved again at the same step, a number is added: ``<prefix>-<step>.1.safetensors``. The manifest lists
+the files.
 
 The safetensors library can read these files (0.7 or newer for ``C64``). asyncmon does not use it for
 them, as the library writes all bytes in one call and returns copies. asyncmon writes in chunks, with
@@ -46,9 +46,9 @@ class Part(NamedTuple):
         return len(self.header) + sum(array.nbytes for array in self.arrays.values())
 
     @property
-    def rank(self) -> int:
-        """The process that writes the file, see :class:`~asyncmon.system.snapshot.HeldArray`."""
-        return max(map(_rank_of, self.arrays.values()), default=0)
+    def is_held(self) -> bool:
+        """Whether another process holds the arrays, and writes the file."""
+        return any(isinstance(array, HeldArray) for array in self.arrays.values())
 
     def describe(self, name: str) -> TensorFile:
         """Return the member of the manifest for the file."""
@@ -71,13 +71,12 @@ class Part(NamedTuple):
         return entries
 
 
-def plan(arrays: Mapping[str, Array], basename: str, shard_bytes: int) -> list[Part]:
-    """Distribute arrays over tensor files of about ``shard_bytes``."""
+def plan(arrays: Mapping[str, Array], basename: str) -> list[Part]:
+    """Return the tensor file of each process that holds arrays."""
     by_rank: dict[int, dict[str, Array]] = {}
-    for name, array in arrays.items():
-        by_rank.setdefault(_rank_of(array), {})[name] = array
-    shards = [one for rank in sorted(by_rank) for one in _shards(by_rank[rank], shard_bytes)]
-    return [Part(_header(shard, basename), shard) for shard in shards]
+    for name in sorted(arrays, key=lambda name: -arrays[name].itemsize):
+        by_rank.setdefault(_rank_of(arrays[name]), {})[name] = arrays[name]
+    return [Part(_header(held, basename), held) for _, held in sorted(by_rank.items())]
 
 
 def _rank_of(array: Any) -> int:
@@ -95,19 +94,6 @@ def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:
         if taken.isdisjoint(names):
             break
     return names
-
-
-def _shards(arrays: Mapping[str, Array], shard_bytes: int) -> list[dict[str, Array]]:
-    shards: list[dict[str, Array]] = []
-    room = 0
-    for name in sorted(arrays, key=lambda name: -arrays[name].itemsize):
-        nbytes = arrays[name].nbytes
-        if not shards or nbytes > room:
-            shards.append({})
-            room = shard_bytes
-        shards[-1][name] = arrays[name]
-        room -= nbytes
-    return shards
 
 
 def _header(arrays: Mapping[str, Array], basename: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Write several files in parallel, with pauses that leave the processor to the steps."""
+"""Write files with pauses that leave the processor to the steps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncmon.errors import CancelledError
-
-_WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
-"""The threads of one save. The steps keep at least half of the processors."""
 
 _INTERVAL = 1 << 20  # bytes between two pauses
 _CONTENDED = 1.5  # ratio of elapsed time to processor time above which the processor is contended
@@ -102,7 +99,7 @@ class Pace:
         due = self._control.due
         if due is None:
             return math.inf
-        intervals = max(self._control.left, 0) / (self._bytes * _WRITERS)
+        intervals = max(self._control.left, 0) / self._bytes
         return max(0.0, due - time.perf_counter() - intervals * used) / (intervals + 1)
 
     def _begin(self) -> None:
@@ -111,13 +108,10 @@ class Pace:
         self._wall = time.perf_counter()
 
 
-def each(calls: Sequence[Callable[[], None]], control: Control, elsewhere: int = 0) -> None:
-    """Make blocking calls in parallel. The first error stops the others, and is raised.
+def each(calls: Sequence[Callable[[], None]], control: Control) -> None:
+    """Make blocking calls in parallel, as most of them wait for other processes.
 
-    Args:
-        calls: the calls.
-        control: stopped by an error.
-        elsewhere: the number of additional threads, for calls that wait for other processes.
+    The first error stops ``control``, and is raised.
 
     Raises:
         CancelledError: ``control`` was stopped.
@@ -132,11 +126,10 @@ def each(calls: Sequence[Callable[[], None]], control: Control, elsewhere: int =
             errors.append(error)
             control.stop()
 
-    workers = min(_WRITERS + elsewhere, len(calls))
-    if workers <= 1:
+    if len(calls) <= 1:
         list(map(make, calls))
     else:
-        with ThreadPoolExecutor(workers, "checkpoint writer") as pool:
+        with ThreadPoolExecutor(len(calls), "checkpoint writer") as pool:
             list(pool.map(make, calls))
     try:
         if errors:

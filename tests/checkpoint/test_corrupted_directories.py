@@ -49,7 +49,7 @@ def signed(members: dict[str, Any]) -> bytes:
 
 
 async def saved(directory: Path, make_session: MakeSession, *steps: int) -> None:
-    saver = Saver(max_to_keep=None, shard_bytes=200)
+    saver = Saver(max_to_keep=None)
     for step in steps:
         session = make_session(
             global_step=np.int64(step), w=np.full(40, float(step)), name=np.array("x")

@@ -105,7 +105,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 async def calls_of_a_save(directory: Path, make_session: Callable[..., Any], step: int) -> list[str]:
     calls = FailingCalls()
-    saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+    saver = Saver(max_to_keep=1, calls=calls)
     session = make_session(a=np.arange(20.0), b=np.arange(20.0))
     await saver.save(session, directory / "model.ckpt", 1)
     calls.arm(-1)
@@ -133,7 +133,7 @@ async def test_an_error_at_each_call_of_a_save_leaves_everything_as_it_was(
     for nth in range(1, len(log) + 1):
         directory = tmp_path / str(nth)
         calls = FailingCalls(code)
-        saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+        saver = Saver(max_to_keep=1, calls=calls)
         session = make_session(a=np.arange(20.0), b=np.arange(20.0))
         first = await saver.save(session, directory / "model.ckpt", 1)
         before = content(directory)
@@ -179,7 +179,7 @@ async def test_a_start_after_a_death_at_each_call_leaves_no_orphan(
     for nth in range(1, len(log) + 1):
         directory = tmp_path / str(nth)
         calls = DyingCalls()
-        saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+        saver = Saver(max_to_keep=1, calls=calls)
         session = make_session(a=np.arange(20.0), b=np.arange(20.0))
         await saver.save(session, directory / "model.ckpt", 1)
         calls.arm(nth)
@@ -276,7 +276,7 @@ async def test_a_directory_that_vanishes_during_a_save_fails_it_and_the_next_one
                 shutil.rmtree(directory)
 
     calls = Vanishing()
-    saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+    saver = Saver(max_to_keep=1, calls=calls)
     session = make_session(a=np.arange(20.0), b=np.arange(20.0))
     await saver.save(session, directory / "model.ckpt", 1)
     calls.arm(nth)

@@ -54,7 +54,7 @@ class Crashes:
 
 async def restored(make_session: MakeSession, directory: str) -> int | None:
     session = make_session(global_step=np.int64(-1), a=np.zeros(20))
-    saver = Saver(max_to_keep=2, shard_bytes=64)
+    saver = Saver(max_to_keep=2)
     path = await saver.restore_latest(session, directory)
     if path is None:
         return None
@@ -79,7 +79,6 @@ def test_every_acknowledged_checkpoint_survives_a_crash_of_the_machine(
     async def main() -> None:
         saver = Saver(
             max_to_keep=dice.choice([1, 2, 2, 3]),
-            shard_bytes=dice.choice([64, 1 << 20]),
             keep_best=dice.choice([KeepBest("loss"), None]),
             keep_checkpoint_every_n_hours=1e9,
         )
@@ -100,7 +99,7 @@ def test_a_prune_loses_nothing_in_a_crash_of_the_machine(make_session: MakeSessi
     crashes = Crashes()
 
     async def main() -> None:
-        saver = Saver(max_to_keep=None, shard_bytes=64)
+        saver = Saver(max_to_keep=None)
         for step in (1, 2, 3):
             session = make_session(global_step=np.int64(step), a=np.full(20, float(step)))
             await saver.save(session, "/run/m", step)

@@ -52,7 +52,7 @@ async def mutations(directory: Path, make_session: Callable[..., Any], count: in
             "global_step": np.array(step),
         }
 
-    saver = Saver(shard_bytes=500)
+    saver = Saver()
     for step in (1, 2):
         await saver.save(make_session(**state(step)), directory / "right" / "m", step)
     await saver.close()

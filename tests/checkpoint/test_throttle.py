@@ -22,9 +22,7 @@ pytestmark = pytest.mark.asyncio
 MEGABYTE = 1 << 20
 
 
-@pytest.mark.parametrize("writers", [1, 2])
-async def test_one_failing_call_stops_the_others(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
-    monkeypatch.setattr(throttle, "_WRITERS", writers)
+async def test_one_failing_call_stops_the_others() -> None:
     control = Control()
     made: list[int] = []
 
@@ -35,7 +33,7 @@ async def test_one_failing_call_stops_the_others(monkeypatch: pytest.MonkeyPatch
         control.pause(10)
         control.check()
 
-    calls: list[Callable[[], None]] = [fail, wait_for_stop, lambda: made.append(2)]
+    calls: list[Callable[[], None]] = [fail, wait_for_stop]
     with pytest.raises(ValueError, match="first"):
         await asyncio.to_thread(throttle.each, calls, control)
     with pytest.raises(CancelledError, match="The save was stopped"):
@@ -81,7 +79,6 @@ async def test_a_thread_in_the_background_pauses_where_others_want_the_processor
 async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(throttle, "_PAUSE_ALONE", 3.0)
-    monkeypatch.setattr(throttle, "_WRITERS", 1)
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     monkeypatch.setattr(time, "thread_time", lambda: now)
     pauses: list[float] = []
@@ -104,15 +101,12 @@ async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.M
         assert pauses == pytest.approx(expected)
 
 
-async def test_calls_that_wait_for_other_processes_have_threads_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(throttle, "_WRITERS", 1)
-    both = threading.Barrier(2)
-    throttle.each([partial(both.wait, 10)] * 2, Control(), elsewhere=1)  # one after the other breaks it
+async def test_several_calls_run_at_once_and_a_single_one_in_the_same_thread() -> None:
+    all_of_them = threading.Barrier(8)
+    throttle.each([partial(all_of_them.wait, 10)] * 8, Control())  # one after the other breaks it
     here: list[threading.Thread] = []
-    throttle.each([lambda: here.append(threading.current_thread())] * 2, Control())
-    assert here == [threading.current_thread()] * 2
+    throttle.each([lambda: here.append(threading.current_thread())], Control())
+    assert here == [threading.current_thread()]
 
 
 async def test_a_pause_ends_when_the_save_is_unthrottled_or_stopped() -> None:

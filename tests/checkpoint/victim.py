@@ -58,7 +58,7 @@ def state(step: int, size: int) -> MemorySession:
 
 async def train(directory: str, size: int, nth: int, tell: int, last: int | None = None) -> None:
     calls = DyingCalls(nth)
-    saver = Saver(max_to_keep=2, shard_bytes=16 * size, calls=calls)
+    saver = Saver(max_to_keep=2, calls=calls)
     session = state(0, size)
     await saver.restore_latest(session, directory)
     while session.state["global_step"] != last:

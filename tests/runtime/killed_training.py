@@ -1,7 +1,7 @@
 """Kills trainings and continues them: ``python killed_training.py DIR KILLS SEED``.
 
 A training iterates shuffled data, and records the element of each step in its state. It has two
-savers: one with sharded tensor files, by time, and one that keeps the best by a concurrent evaluation.
+savers: one by time, and one that keeps the best by a concurrent evaluation.
 Processes are forked, killed at random moments and continued, until a pass is complete. One line of JSON
 tells the number of kills, and whether all was right after each.
 """
@@ -69,7 +69,7 @@ async def train(directory: str) -> None:
         best, save_steps=1000, metrics=evaluation, save_graph_def=False,
         saver=am.Saver(max_to_keep=1, keep_best=am.KeepBest("score", k=2, mode="max")),
     )  # fmt: skip
-    scaffold = am.Scaffold(program=made, saver=am.Saver(max_to_keep=3, sharded=True))
+    scaffold = am.Scaffold(program=made, saver=am.Saver(max_to_keep=3))
     saving = am.CheckpointSaverHook(
         Path(directory, "run"), save_secs=0.02, scaffold=scaffold, save_graph_def=False
     )

@@ -1,4 +1,4 @@
-"""Trainings with two savers, keep-best, sharded files and resumable data, killed and continued."""
+"""Trainings with two savers, keep-best and resumable data, killed and continued."""
 
 from __future__ import annotations
 
