@@ -20,6 +20,7 @@ from asyncmon.checkpoint.os_errors import describe, is_environment
 from asyncmon.checkpoint.store import LocalFiles
 from asyncmon.checkpoint.tensor_file import file_names, plan
 from asyncmon.errors import DataLossError, NotFoundError, PermissionDeniedError
+from asyncmon.system.snapshot import HeldArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,5 +213,10 @@ async def test_tensor_files_have_names_that_are_free() -> None:
     assert file_names("m", 1, ["m.safetensors", "m.1.safetensors"]) == ["m.2.safetensors"]
     assert file_names("m", 2, ["m-00002-of-00002.safetensors"])[0] == "m.1-00001-of-00002.safetensors"
     assert plan({}, "m") == []
-    parts = plan({"a": np.zeros(4, np.int8), "b": np.zeros(4), "c": np.zeros(4)}, "m", 40)
-    assert [list(part.arrays) for part in parts] == [["b"], ["c", "a"]]
+
+
+async def test_each_process_has_a_tensor_file_with_the_largest_elements_first() -> None:
+    held: Any = HeldArray("c", np.dtype(np.float64), (4,), 1)
+    parts = plan({"a": np.zeros(4, np.int8), "c": held, "b": np.zeros(4)}, "m")
+    assert [list(part.arrays) for part in parts] == [["b", "a"], ["c"]]
+    assert [part.is_held for part in parts] == [False, True]
