@@ -6,60 +6,26 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
-class GPUOptions:
-    """TF1: ``tf.GPUOptions``. Without effect: the engine runs on the CPU."""
+class UnusedOptions(dict[str, Any]):
+    """Options without effect, as attributes or items. One that is not set reads as an empty, false one.
 
-    per_process_gpu_memory_fraction: float = 0.0
-    allow_growth: bool = False
-    allocator_type: str = ""
-    deferred_deletion_bytes: int = 0
-    visible_device_list: str = ""
-    polling_active_delay_usecs: int = 0
-    polling_inactive_delay_msecs: int = 0
-    force_gpu_compatible: bool = False
-    experimental: SimpleNamespace = field(default_factory=SimpleNamespace)
+    ::
 
+        config.gpu_options.allow_growth = True
+        config.graph_options.optimizer_options.opt_level = -1
+    """
 
-@dataclass(slots=True, kw_only=True)
-class OptimizerOptions:
-    """TF1: ``tf.OptimizerOptions``. Without effect: plans are always optimised."""
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # copy and pickle look for optional methods
+        return self.setdefault(name, UnusedOptions())
 
-    L1: ClassVar[int] = 0
-    L0: ClassVar[int] = -1
-    DEFAULT: ClassVar[int] = 0
-    OFF: ClassVar[int] = -1
-    ON_1: ClassVar[int] = 1
-    ON_2: ClassVar[int] = 2
-
-    do_common_subexpression_elimination: bool = False
-    do_constant_folding: bool = False
-    max_folded_constant_in_bytes: int = 0
-    do_function_inlining: bool = False
-    opt_level: int = 0
-    global_jit_level: int = 0
-    cpu_global_jit: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class GraphOptions:
-    """TF1: ``tf.GraphOptions``. Without effect: plans are always optimised."""
-
-    enable_recv_scheduling: bool = False
-    optimizer_options: OptimizerOptions = field(default_factory=OptimizerOptions)
-    build_cost_model: int = 0
-    build_cost_model_after: int = 0
-    infer_shapes: bool = False
-    place_pruned_graph: bool = False
-    enable_bfloat16_sendrecv: bool = False
-    timeline_step: int = 0
-    rewrite_options: SimpleNamespace = field(default_factory=SimpleNamespace)
+    __setattr__ = dict.__setitem__
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,10 +66,11 @@ class RPCOptions:
 
 @dataclass(slots=True, kw_only=True)
 class SessionConfig:
-    """The configuration of a session. TF1: ``tf.ConfigProto``, with all of its fields.
+    """The configuration of a session. TF1: ``tf.ConfigProto``.
 
-    Attributes, also those of ``gpu_options`` and ``graph_options``, may be set until a session is made
-    with it. One INFO line lists the fields that are set but have no effect.
+    Attributes may be set until a session is made with it. The other fields of TF1 are accepted, and any
+    option in ``gpu_options``, ``graph_options`` and ``experimental``. One INFO line lists the options
+    that are set but have no effect.
 
     Attributes:
         inline_ms: a plan whose measured average is shorter runs on the thread of the event loop and
@@ -138,20 +105,22 @@ class SessionConfig:
     operation_timeout_in_ms: int = 0
     kernels: str = "numpy"
 
-    device_count: dict[str, int] = field(default_factory=dict)
-    use_per_session_threads: bool = False
-    session_inter_op_thread_pool: list[Any] = field(default_factory=list)
-    placement_period: int = 0
-    device_filters: list[str] = field(default_factory=list)
-    gpu_options: GPUOptions = field(default_factory=GPUOptions)
-    allow_soft_placement: bool = False
-    log_device_placement: bool = False
-    graph_options: GraphOptions = field(default_factory=GraphOptions)
     rpc_options: RPCOptions = field(default_factory=RPCOptions)
-    cluster_def: Any = None
     isolate_session_state: bool = False
-    share_cluster_devices_in_session: bool = False
-    experimental: SimpleNamespace = field(default_factory=SimpleNamespace)
+
+    # Without effect. The names are fixed, so that a misspelt option is refused.
+    allow_soft_placement: Any = False
+    cluster_def: Any = None
+    device_count: Any = field(default_factory=dict)
+    device_filters: Any = field(default_factory=list)
+    experimental: Any = field(default_factory=UnusedOptions)
+    gpu_options: Any = field(default_factory=UnusedOptions)
+    graph_options: Any = field(default_factory=UnusedOptions)
+    log_device_placement: Any = False
+    placement_period: Any = 0
+    session_inter_op_thread_pool: Any = field(default_factory=list)
+    share_cluster_devices_in_session: Any = False
+    use_per_session_threads: Any = False
 
     def __post_init__(self) -> None:
         self.check()
@@ -186,7 +155,7 @@ class SessionConfig:
 
     def report_unused(self) -> None:
         """Log the fields that are set but have no effect, once for the same fields."""
-        unused = [name for name in _set_fields(self) if name not in _USED]
+        unused = [name for name in _set_options(self) if name not in _USED]
         if unused and (names := ", ".join(unused)) not in _reported:
             _reported.add(names)
             logger.info("SessionConfig: %s: set, and without effect in this engine.", names)
@@ -206,12 +175,13 @@ _USED = _ENGINE | {
 _reported: set[str] = set()
 
 
-def _set_fields(message: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of fields that differ from their defaults."""
-    default = type(message)()
-    for one in fields(message):
-        value = getattr(message, one.name)
-        if is_dataclass(value):
-            yield from _set_fields(value, f"{prefix}{one.name}.")
-        elif value != getattr(default, one.name):
-            yield prefix + one.name
+def _set_options(options: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of options that are set to another value than their default."""
+    values, default = options, type(options)()
+    if is_dataclass(options):
+        values = {one.name: getattr(options, one.name) for one in fields(options)}
+    for name, value in values.items():
+        if is_dataclass(value) or isinstance(value, UnusedOptions):
+            yield from _set_options(value, f"{prefix}{name}.")
+        elif value and value != getattr(default, name):
+            yield prefix + name

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import pickle
 import threading
 from typing import Any
 
@@ -15,7 +17,7 @@ from asyncmon import graph as tf
 from asyncmon.graph.numerics.blas import blas_threads
 from asyncmon.graph.numerics.parallel import CORES
 from asyncmon.protobuf import run_options
-from asyncmon.session_config import GPUOptions, GraphOptions, OptimizerOptions, SessionConfig
+from asyncmon.session_config import SessionConfig, UnusedOptions
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,30 +34,42 @@ async def test_fields_without_meaning_are_named_once_in_one_line(caplog: Any) ->
             allow_soft_placement=True,
             device_filters=["/job:ps"],
             device_count={"GPU": 0},
-            gpu_options=GPUOptions(per_process_gpu_memory_fraction=0.3),
-            graph_options=GraphOptions(
-                optimizer_options=OptimizerOptions(opt_level=OptimizerOptions.L0)
-            ),
+            gpu_options=UnusedOptions(per_process_gpu_memory_fraction=0.3),
+            graph_options=UnusedOptions(optimizer_options=UnusedOptions(opt_level=-1)),
         )
         config.log_device_placement = True
         config.gpu_options.allow_growth = True
-        config.graph_options.optimizer_options.global_jit_level = OptimizerOptions.ON_1
+        config.graph_options.optimizer_options.global_jit_level = 1
         config.graph_options.rewrite_options.memory_optimization = 1
         config.experimental.collective_nccl = True
         config.inter_op_parallelism_threads = 2
         async with tf.Session(config=config):
             pass
     assert caplog.messages == [
-        "SessionConfig: device_count, device_filters, gpu_options.per_process_gpu_memory_fraction,"
-        " gpu_options.allow_growth, allow_soft_placement, log_device_placement,"
-        " graph_options.optimizer_options.opt_level, graph_options.optimizer_options.global_jit_level,"
-        " graph_options.rewrite_options, experimental: set, and without effect in this engine."
+        "SessionConfig: allow_soft_placement, device_count, device_filters,"
+        " experimental.collective_nccl, gpu_options.per_process_gpu_memory_fraction,"
+        " gpu_options.allow_growth, graph_options.optimizer_options.opt_level,"
+        " graph_options.optimizer_options.global_jit_level,"
+        " graph_options.rewrite_options.memory_optimization, log_device_placement: set, and without"
+        " effect in this engine."
     ]
+
+
+async def test_options_without_effect_are_read_back_and_copied() -> None:
+    config = SessionConfig()
+    assert not config.gpu_options.allow_growth
+    config.gpu_options.allow_growth = True
+    config.device_count["GPU"] = 0
+    for copied in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert copied == config
+        assert copied.gpu_options.allow_growth is True
+        assert copied.gpu_options == {"allow_growth": True}
 
 
 async def test_nothing_is_said_of_defaults_and_of_what_has_a_meaning(caplog: Any) -> None:
     config = SessionConfig(
         allow_soft_placement=False,
+        gpu_options=UnusedOptions(allow_growth=False),
         intra_op_parallelism_threads=1,
         inter_op_parallelism_threads=1,
         operation_timeout_in_ms=1000,
@@ -69,9 +83,9 @@ async def test_nothing_is_said_of_defaults_and_of_what_has_a_meaning(caplog: Any
 
 async def test_a_field_that_does_not_exist_is_refused() -> None:
     config: Any = SessionConfig()
-    for message in (config, config.gpu_options, config.graph_options):
-        with pytest.raises(AttributeError, match="alow_growth"):
-            message.alow_growth = True
+    for message in (config, config.rpc_options):
+        with pytest.raises(AttributeError, match="timeout_sec"):
+            message.timeout_sec = 1
     arguments: Any = {"allow_soft_plaecment": True}
     with pytest.raises(TypeError, match="allow_soft_plaecment"):
         SessionConfig(**arguments)

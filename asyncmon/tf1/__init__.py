@@ -25,9 +25,9 @@ from asyncmon.errors import OpError as OpError
 from asyncmon.graph import *
 from asyncmon.graph.ops.variable_ops import *
 from asyncmon.protobuf.graph_def import *
-from asyncmon.session_config import *
 from asyncmon.summary.events import *
 from asyncmon.tf1.check_ops import *
+from asyncmon.tf1.config_proto import *
 from asyncmon.tf1.file_ops import *
 from asyncmon.tf1.functional_ops import *
 from asyncmon.tf1.logging import get_logger as get_logger
@@ -48,8 +48,6 @@ from asyncmon.tf1 import logging, losses, metrics, nn, python_io, rnn_cell as _r
 from asyncmon.tf1.namespaces import open_namespace as _open_namespace
 from asyncmon.tf1.namespaces import small_namespaces as _small_namespaces
 # isort: on
-
-ConfigProto = SessionConfig
 
 VERSION = "1.15.0"
 """The release of TF1 whose names these are, for programs that compare versions."""
