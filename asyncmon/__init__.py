@@ -53,12 +53,11 @@ from asyncmon.graph import (
 )
 from asyncmon.hooks import (
     CheckpointSaverHook, CheckpointSaverListener, ClusterHook, CsvLogger, CurvesHook,
-    EarlyStoppingHook, EvalHook, FeedFnHook, FinalOpsHook, GlobalStepWaiterHook,
-    InMemoryEvaluatorHook, JsonlWriter, LoggersHook, LoggingTensorHook, LoopLagHook, MlflowLogger,
-    ModelSummaryHook, MovingAverageHook, NanLossDuringTrainingError, NanTensorHook, OptimizerHook,
-    ProfilerHook, ProgressHook, RestoreBestHook, StepCounterHook, StopAtStepHook, SummarySaverHook,
-    TensorBoardLogger, TrainingMetricsHook, WandbLogger, evaluate, evaluate_checkpoints, every,
-    stop_if_higher, stop_if_lower, stop_if_no_decrease, stop_if_no_increase,
+    EarlyStoppingHook, EvalHook, FeedFnHook, FinalOpsHook, GlobalStepWaiterHook, JsonlWriter,
+    LoggersHook, LoggingTensorHook, LoopLagHook, MlflowLogger, ModelSummaryHook, MovingAverageHook,
+    NanLossDuringTrainingError, NanTensorHook, ProfilerHook, ProgressHook, RestoreBestHook,
+    StepCounterHook, StopAtStepHook, SummarySaverHook, TensorBoardLogger, TrainingMetricsHook,
+    WandbLogger, evaluate, evaluate_checkpoints, every, stop_if,
 )
 from asyncmon.runtime import (
     Channel, ChiefSessionCreator, Coordinator, LooperTask, MonitoredSession, QueueRunner, Recovery,
@@ -75,10 +74,10 @@ __all__ = [
     "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator",
     "ClusterHook", "ClusterSpec", "Coordinator", "CsvLogger", "CurvesHook", "EarlyStoppingHook",
     "EvalHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "GraphKeys",
-    "InMemoryEvaluatorHook", "JsonlWriter", "KeepBest", "LoggersHook", "LoggingTensorHook",
+    "JsonlWriter", "KeepBest", "LoggersHook", "LoggingTensorHook",
     "LoopLagHook", "LooperTask", "MlflowLogger", "ModelSummaryHook", "MonitoredSession",
     "MonitoredTrainingSession", "MovingAverageHook", "NanLossDuringTrainingError", "NanTensorHook",
-    "OptimizerHook", "ProfilerHook", "ProgressHook", "QueueRunner", "Recovery", "RestoreBestHook",
+    "ProfilerHook", "ProgressHook", "QueueRunner", "Recovery", "RestoreBestHook",
     "RunMetadata", "RunOptions", "SaveHandle", "Saver", "Scaffold", "SecondOrStepTimer", "Server",
     "Session", "SessionConfig", "SessionCreator", "SessionManager", "SessionRunArgs",
     "SessionRunContext", "SessionRunHook", "SessionRunValues", "SingularMonitoredSession",
@@ -90,8 +89,7 @@ __all__ = [
     "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "global_step", "graph",
     "hooks", "init_from_checkpoint", "latest_checkpoint", "list_variables", "load_checkpoint",
     "load_variable", "monitor", "programs", "remove_checkpoint", "replica_device_setter", "run",
-    "runtime", "start_queue_runners", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
-    "stop_if_no_increase", "summary", "testing", "tf1", "update_checkpoint_state",
+    "runtime", "start_queue_runners", "stop_if", "summary", "testing", "tf1", "update_checkpoint_state",
     "wait_for_new_checkpoint",
 ]
 # fmt: on

@@ -22,24 +22,22 @@ from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener
 from asyncmon.hooks.checkpoint_saver import CheckpointSaverHook, RestoreBestHook
 from asyncmon.hooks.cluster import ClusterHook, GlobalStepWaiterHook
 from asyncmon.hooks.curves import CurvesHook
-from asyncmon.hooks.eval_hook import (
-    EvalHook, Evaluations, InMemoryEvaluatorHook, TrainingMetricsHook,
-)
+from asyncmon.hooks.eval_hook import EvalHook, Evaluations, TrainingMetricsHook
 from asyncmon.hooks.evaluation import evaluate, evaluate_checkpoints
 from asyncmon.hooks.every import EveryHook, every
 from asyncmon.hooks.file_loggers import CsvLogger, TensorBoardLogger
 from asyncmon.hooks.hook_support import veto_saving
 from asyncmon.hooks.jsonl_writer import JsonlWriter
 from asyncmon.hooks.loggers import LoggersHook
-from asyncmon.hooks.logging_tensor import LoggingTensorHook, ModelSummaryHook, OptimizerHook
+from asyncmon.hooks.logging_tensor import LoggingTensorHook
 from asyncmon.hooks.loop_lag import LoopLagHook
+from asyncmon.hooks.model_summary import ModelSummaryHook
 from asyncmon.hooks.moving_average import MovingAverageHook
 from asyncmon.hooks.ops_hooks import FeedFnHook, FinalOpsHook
 from asyncmon.hooks.profiler import ProfilerHook
 from asyncmon.hooks.progress import ProgressHook, StepCounterHook
 from asyncmon.hooks.stopping import (
-    EarlyStoppingHook, NanLossDuringTrainingError, NanTensorHook, StopAtStepHook, StopRule,
-    stop_if_higher, stop_if_lower, stop_if_no_decrease, stop_if_no_increase,
+    EarlyStoppingHook, NanLossDuringTrainingError, NanTensorHook, StopAtStepHook, StopRule, stop_if,
 )
 from asyncmon.hooks.summary_saver import SummarySaverHook
 from asyncmon.hooks.trackers import MlflowLogger, WandbLogger
@@ -47,13 +45,11 @@ from asyncmon.hooks.trackers import MlflowLogger, WandbLogger
 __all__ = [
     "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "CsvLogger", "CurvesHook",
     "EarlyStoppingHook", "EvalHook", "Evaluations", "EveryHook", "FeedFnHook", "FinalOpsHook",
-    "GlobalStepWaiterHook", "InMemoryEvaluatorHook", "JsonlWriter", "LoggersHook",
-    "LoggingTensorHook", "LoopLagHook", "MlflowLogger", "ModelSummaryHook", "MovingAverageHook",
-    "NanLossDuringTrainingError", "NanTensorHook", "OptimizerHook", "ProfilerHook", "ProgressHook",
-    "RestoreBestHook", "StepCounterHook", "StopAtStepHook", "StopRule", "SummarySaverHook",
-    "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger", "evaluate", "evaluate_checkpoints",
-    "every", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease", "stop_if_no_increase",
-    "veto_saving",
+    "GlobalStepWaiterHook", "JsonlWriter", "LoggersHook", "LoggingTensorHook", "LoopLagHook",
+    "MlflowLogger", "ModelSummaryHook", "MovingAverageHook", "NanLossDuringTrainingError",
+    "NanTensorHook", "ProfilerHook", "ProgressHook", "RestoreBestHook", "StepCounterHook",
+    "StopAtStepHook", "StopRule", "SummarySaverHook", "TensorBoardLogger", "TrainingMetricsHook",
+    "WandbLogger", "evaluate", "evaluate_checkpoints", "every", "stop_if", "veto_saving",
 ]
 # fmt: on
 # isort: on

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.hooks.evaluation import Evaluator, Source
@@ -94,6 +93,11 @@ class Evaluations(SessionRunHook):
         """Call a plain or async function with the step and the metrics of each evaluation."""
         self._listeners.append(listener)
 
+    def remove_listener(self, listener: Listener) -> None:
+        """Do not call a function any more. A function that was not added is ignored."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
     async def begin(self) -> None:
         self.is_open = True
         self.capture, self.save_evaluated = _capture, _save_nothing
@@ -146,7 +150,7 @@ _Captured = tuple[CapturedState, Mapping[str, Any] | None]
 
 
 class EvalHook(Evaluations):
-    """Evaluate periodically, or each new checkpoint, concurrently with training.
+    """Evaluate periodically, concurrently with training.
 
     An evaluation uses the consistent state of one step, in a separate session, and averages metrics
     over batches. If an evaluation is due before the previous one has ended, the newest state is
@@ -159,13 +163,14 @@ class EvalHook(Evaluations):
     Args:
         metrics: fetches of one number per batch, by name; or a single fetch of a mapping from names to
             numbers, such as the step function of an evaluation.
-        batches: a feed dict, an iterable or async iterable of them, or a plain or async function that
+        feeds: a feed dict, an iterable or async iterable of them, or a plain or async function that
             returns one of these. Each evaluation iterates it from the start. None runs once without
             feeds.
         every_steps: the interval in global steps.
         every_secs: the interval in seconds, if the step has changed. Recoveries keep the phase.
-        checkpoint_dir: evaluate each new checkpoint of this directory, from its files.
-        steps: the largest number of batches.
+        program: another program to evaluate, such as a graph without dropout, of which ``metrics`` are
+            fetches. It gets the state by name. Default: the program of the session.
+        batches: the largest number of batches.
         weight: a fetch of the weight of a batch in the averages.
         concurrent: False pauses training during an evaluation.
         at_start: also evaluate before the first step, so that an evaluation that fails does so at once.
@@ -177,8 +182,7 @@ class EvalHook(Evaluations):
         summary_writer: write them to this writer instead.
 
     Raises:
-        ValueError: not exactly one of ``every_steps``, ``every_secs`` and ``checkpoint_dir`` is given,
-            or ``checkpoint_dir`` is given with ``concurrent=False``.
+        ValueError: not exactly one of ``every_steps`` and ``every_secs`` is given.
 
     Example::
 
@@ -188,12 +192,12 @@ class EvalHook(Evaluations):
     def __init__(
         self,
         metrics: Any,
-        batches: Source = None,
+        feeds: Source = None,
         every_steps: int | None = None,
         every_secs: float | None = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
         *,
-        steps: int | None = None,
+        program: Any = None,
+        batches: int | None = None,
         weight: Any = None,
         concurrent: bool = True,
         at_start: bool = False,
@@ -204,30 +208,19 @@ class EvalHook(Evaluations):
         summary_writer: SummaryWriter | None = None,
     ) -> None:
         super().__init__(name, output_dir, summary_writer)
-        if sum(when is not None for when in (every_steps, every_secs, checkpoint_dir)) != 1:
-            raise ValueError(
-                "Exactly one of every_steps, every_secs and checkpoint_dir is needed, got "
-                f"{every_steps!r}, {every_secs!r} and {checkpoint_dir!r}."
-            )
-        if checkpoint_dir is not None and not concurrent:
-            raise ValueError("Evaluating checkpoint files needs no pause: leave out concurrent=False.")
-        if checkpoint_dir is not None and averages is not None:
-            raise ValueError("Averages are of the session: with checkpoint_dir=, leave out averages=.")
-        self._schedule: StepSchedule | None = None
-        if checkpoint_dir is None:
-            self._schedule = StepSchedule(
-                self, EvalHook, "every_", every_steps, every_secs, at_once=False, both_ways=True
-            )
-        self._checkpoint_dir = checkpoint_dir
+        self._schedule = StepSchedule(
+            self, EvalHook, "every_", every_steps, every_secs, at_once=False, both_ways=True
+        )
         self._concurrent = concurrent
         self._at_start, self._at_end = at_start, at_end
         self._averages = averages
+        self._program = program
         self._new_evaluator = partial(
-            Evaluator, metrics=metrics, batches=batches, steps=steps, weight=weight
+            Evaluator, metrics=metrics, feeds=feeds, batches=batches, weight=weight
         )
         self._arrived: asyncio.Event
         self._evaluating: asyncio.Lock
-        if checkpoint_dir is not None or (concurrent and every_secs is not None):
+        if concurrent and every_secs is not None:
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_steps is not None:
             leave_out(self, EvalHook, "background")
@@ -238,10 +231,10 @@ class EvalHook(Evaluations):
         require_global_step(self)
         self._arrived, self._evaluating = asyncio.Event(), asyncio.Lock()  # of this loop
         self._starts = self._at_start
-        self._evaluator = self._new_evaluator(current_program())
+        program = current_program() if self._program is None else self._program
+        self._evaluator = self._new_evaluator(program)
         self._evaluator.prepare()
-        if self._schedule is not None:
-            self._schedule.forget_ticks()
+        self._schedule.forget_ticks()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         await super().after_create_session(session, coord)
@@ -253,15 +246,13 @@ class EvalHook(Evaluations):
         self._tick_passed = False
         self._seen: int | None = None  # the step of the newest evaluation that began
         self._pending: asyncio.Future[_Captured] | None = None
-        if self._schedule is not None:
-            self._schedule.start(global_step_of(self, session))
+        self._schedule.start(global_step_of(self, session))
         if self._starts:
             self._starts = False
             await self._evaluate(await session.snapshot())
 
     def _is_due(self, step: int) -> bool:
         schedule = self._schedule
-        assert schedule is not None, "after_run is left out where checkpoints are evaluated"
         if schedule.every_secs is not None:
             due, self._tick_passed = self._tick_passed, False
             return due
@@ -285,13 +276,8 @@ class EvalHook(Evaluations):
                 await self.save_evaluated(session, None)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Evaluate checkpoints, at ticks, or pending states. With a pause, mark the next run as due."""
-        if self._checkpoint_dir is not None:
-            async for path in checkpoints_iterator(self._checkpoint_dir):
-                with log_errors(self, f"the evaluation of {path!r}"):
-                    async with self._evaluating:
-                        await self._evaluate_checkpoint(path)
-        elif self._schedule is not None and self._schedule.every_secs is not None:
+        """Evaluate at ticks, or pending states. With a pause, mark the next run as due."""
+        if self._schedule.every_secs is not None:
             async for _ in self._schedule.ticks(coord):
                 if not self._concurrent:
                     self._tick_passed = True
@@ -334,10 +320,6 @@ class EvalHook(Evaluations):
             if not is_taken:
                 state.discard()
 
-    async def _evaluate_checkpoint(self, path: str) -> None:
-        async with await CheckpointReader.open(path) as reader:
-            await self._evaluate(Snapshot(await reader.get_tensors(), reader.facts.step))
-
     async def _evaluate(
         self, state: Snapshot, averages: Mapping[str, Any] | None = None, *, release: bool = True
     ) -> bool:
@@ -354,71 +336,6 @@ class EvalHook(Evaluations):
             return False
 
 
-class InMemoryEvaluatorHook(Evaluations):
-    """Evaluate another program with the state of this one. TF1: Estimator's ``InMemoryEvaluatorHook``.
-
-    The other program, such as a graph without dropout, loads the state by name, in memory. Evaluations
-    take place before the first run, periodically, and at a successful end. Training pauses during each.
-
-    Args:
-        program: the other program.
-        metrics: fetches of that program, as for :class:`EvalHook`; likewise ``batches``, ``steps``,
-            ``name``, ``weight``, ``output_dir`` and ``summary_writer``.
-        every_n_iter: the interval in runs of this session.
-
-    Raises:
-        ValueError: ``every_n_iter`` is not positive.
-
-    Example::
-
-        hooks = [InMemoryEvaluatorHook(test_graph, {"loss": test_loss}, lambda: test_feeds)]
-    """
-
-    def __init__(
-        self,
-        program: Any,
-        metrics: Any,
-        batches: Source = None,
-        steps: int | None = None,
-        name: str = "eval",
-        every_n_iter: int = 100,
-        *,
-        weight: Any = None,
-        output_dir: str | os.PathLike[str] | None = None,
-        summary_writer: SummaryWriter | None = None,
-    ) -> None:
-        super().__init__(name, output_dir, summary_writer)
-        self._every_n_iter = whole_number("every_n_iter", every_n_iter, least=1)
-        self._evaluator = Evaluator(program, metrics, batches=batches, steps=steps, weight=weight)
-
-    async def begin(self) -> None:
-        await super().begin()
-        self._runs = 0
-        self._evaluated: tuple[int, int | None] | None = None
-        self._evaluator.prepare()
-
-    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Evaluate the initial state."""
-        await super().after_create_session(session, coord)
-        await self._evaluate(session)
-
-    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        self._runs += 1
-        session = run_context.session
-        if self._runs % self._every_n_iter == 0 and await self._evaluate(session):
-            await self.save_evaluated(session, None)
-
-    async def end(self, session: Session) -> None:
-        """Evaluate the last state if it was not evaluated yet."""
-        if self._evaluated != (self._runs, session.global_step):
-            await self._evaluate(session)
-
-    async def _evaluate(self, session: Session) -> bool:
-        with await session.snapshot() as state:
-            self._evaluated = self._runs, state.step
-            return await self._evaluate_state(state)
-
-
 def _capture(session: Session) -> CapturedState:
     return CapturedState(session, StatefulObjects(), session_states=False)
 
@@ -430,7 +347,8 @@ async def _save_nothing(_session: Session, _state: CapturedState | None) -> bool
 class TrainingMetricsHook(Evaluations):
     """Average values that training runs fetch over intervals, and publish them like an evaluation.
 
-    For early stopping on a training value, and for the ``metrics`` of a ``CheckpointSaverHook``.
+    For early stopping on a training value, for the ``metrics`` of a ``CheckpointSaverHook``, and for
+    curves of a learning rate or the norm of gradients.
 
     Args:
         metrics: fetches of numbers by name; the mean of an array is used.
@@ -443,7 +361,7 @@ class TrainingMetricsHook(Evaluations):
     Example::
 
         training = TrainingMetricsHook({"loss": loss}, every_steps=100)
-        hooks = [training, stop_if_no_decrease(training, "loss", patience=5)]
+        hooks = [training, stop_if(training, "loss", no_decrease_in=5)]
     """
 
     def __init__(

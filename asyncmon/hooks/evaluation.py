@@ -22,8 +22,8 @@ from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
 
-Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]] | Mapping[Any, Any]
-Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
+Feeds = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]] | Mapping[Any, Any]
+Source = Feeds | Callable[[], Feeds | Awaitable[Feeds]] | None
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 async def evaluate(
     session: Session,
     metrics: Any,
-    batches: Source = None,
+    feeds: Source = None,
     *,
-    steps: int | None = None,
+    batches: int | None = None,
     weight: Any = None,
 ) -> dict[str, float]:
     """Return metrics of a session's state, averaged over batches.
@@ -42,10 +42,10 @@ async def evaluate(
         session: a raw session. Its state should not change during the evaluation.
         metrics: fetches of one number per batch, by name; or a single fetch of a mapping from names to
             numbers, such as the step function of an evaluation.
-        batches: a feed dict, an iterable or async iterable of them, or a plain or async function that
+        feeds: a feed dict, an iterable or async iterable of them, or a plain or async function that
             returns one of these. None computes the metrics once, without feeds. A run may also raise
             the end of the data.
-        steps: the largest number of batches; None for all.
+        batches: the largest number of batches; None for all.
         weight: a fetch of the weight of a batch in the average, such as its size; None for equal
             weights.
 
@@ -57,27 +57,27 @@ async def evaluate(
 
         test = await evaluate(sess.raw_session(), {"accuracy": accuracy}, lambda: test_feeds)
     """
-    _check_steps(steps)
+    _check_batches(batches)
     totals: dict[str, float] = {}
     weights = 0.0
     count = 0
     fetches = [metrics] if weight is None else [metrics, weight]
-    async with aclosing(_feeds(batches)) as feeds:
-        async for feed in feeds:
+    async with aclosing(_each_feed(feeds)) as each_feed:
+        async for feed in each_feed:
             try:
                 values, *weighed = await session.run(fetches, feed_dict=feed)
             except END_OF_DATA:
                 break
             count += 1
-            if steps is not None and (count % max(1, steps // 10) == 0 or count == steps):
-                logger.info("Evaluation [%d/%d]", count, steps)
+            if batches is not None and (count % max(1, batches // 10) == 0 or count == batches):
+                logger.info("Evaluation [%d/%d]", count, batches)
             share = 1.0 if weight is None else _number("weight", weighed[0])
             weights += share
             if not isinstance(values, Mapping):
                 raise TypeError(f"metrics must give numbers by name, {metrics!r} gave {values!r}.")
             for name, value in values.items():
                 totals[name] = totals.get(name, 0.0) + share * _number(name, value)
-            if count == steps:
+            if count == batches:
                 break
     if not weights:
         raise ValueError(
@@ -96,11 +96,11 @@ class Evaluator:
     Args:
         program: a graph or another program.
         metrics: see :func:`evaluate`.
-        **how: its ``batches``, ``steps`` and ``weight``.
+        **how: its ``feeds``, ``batches`` and ``weight``.
     """
 
     def __init__(self, program: Any, metrics: Any, **how: Any) -> None:
-        _check_steps(how.get("steps"))
+        _check_batches(how.get("batches"))
         self._program = program
         self._prepared = False
         self._metrics = metrics
@@ -159,9 +159,9 @@ async def evaluate_checkpoints(
     checkpoint_dir: str | os.PathLike[str],
     program: Any,
     metrics: Any,
-    batches: Source = None,
+    feeds: Source = None,
     *,
-    steps: int | None = None,
+    batches: int | None = None,
     weight: Any = None,
     min_interval_secs: float = 0,
     timeout: float | None = None,
@@ -174,7 +174,7 @@ async def evaluate_checkpoints(
     Args:
         checkpoint_dir: the directory of the checkpoints.
         program: a graph or another program with the names of the checkpoints.
-        metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
+        metrics: see :func:`evaluate`; likewise ``feeds``, ``batches`` and ``weight``.
         min_interval_secs: the shortest time between two evaluations, in seconds.
         timeout: the longest wait for a checkpoint, in seconds; None waits forever.
         timeout_fn: called after a timeout and after each evaluation. True ends the iteration.
@@ -187,7 +187,7 @@ async def evaluate_checkpoints(
         async for step, result in evaluate_checkpoints("runs/1", graph, {"loss": loss}, lambda: feeds):
             print(step, result["loss"])
     """
-    evaluator = Evaluator(program, metrics, batches=batches, steps=steps, weight=weight)
+    evaluator = Evaluator(program, metrics, feeds=feeds, batches=batches, weight=weight)
     paths = checkpoints_iterator(checkpoint_dir, min_interval_secs, timeout, timeout_fn)
     try:
         async for path in paths:
@@ -201,11 +201,11 @@ async def evaluate_checkpoints(
         await evaluator.close()
 
 
-async def _feeds(batches: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
-    if batches is None:
+async def _each_feed(feeds: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
+    if feeds is None:
         yield None
         return
-    source: Any = await settled(batches() if callable(batches) else batches)
+    source: Any = await settled(feeds() if callable(feeds) else feeds)
     try:
         if isinstance(source, Mapping):
             source = [source]
@@ -216,13 +216,13 @@ async def _feeds(batches: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
             for feed in source:
                 yield feed
     finally:
-        if callable(batches) and isinstance(source, AsyncGenerator):
+        if callable(feeds) and isinstance(source, AsyncGenerator):
             await source.aclose()  # the evaluation may have stopped before its end
 
 
-def _check_steps(steps: int | None) -> None:
-    if steps is not None:
-        whole_number("steps", steps, least=1)
+def _check_batches(batches: int | None) -> None:
+    if batches is not None:
+        whole_number("batches", batches, least=1)
 
 
 def _number(name: str, value: Any) -> float:

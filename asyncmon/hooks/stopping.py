@@ -178,31 +178,32 @@ class StopRule(Protocol):
 class EarlyStoppingHook(SessionRunHook):
     """Request a stop when a rule returns a reason after an evaluation. Checkpoints have its state.
 
-    Made by :func:`stop_if_no_decrease`, :func:`stop_if_no_increase`, :func:`stop_if_higher` and
-    :func:`stop_if_lower`, or with a custom rule.
+    Made by :func:`stop_if`, or with a custom rule.
 
     Args:
-        evaluations: the hook that evaluates. It must also be in the session's hooks.
+        evaluation: the hook that evaluates. It must also be in the session's hooks.
         rule: the rule.
 
     Example::
 
         evaluation = EvalHook({"loss": loss}, lambda: test_feeds, every_steps=500)
-        hooks = [evaluation, stop_if_no_decrease(evaluation, "loss", patience=3)]
+        hooks = [evaluation, stop_if(evaluation, "loss", no_decrease_in=3)]
     """
 
-    def __init__(self, evaluations: Evaluations, rule: StopRule) -> None:
-        self._evaluations = evaluations
+    def __init__(self, evaluation: Evaluations, rule: StopRule) -> None:
+        self._evaluation = evaluation
         self._rule = rule
         self._initial_state = copy.deepcopy(rule.state_dict())
         self._coord: Coordinator | None = None
         self._reason: str | None = None
-        evaluations.add_listener(self._on_evaluation)
 
     async def begin(self) -> None:
-        """Reset the state. A restore loads that of the checkpoint."""
+        """Reset the state, which a restore may load, and listen to the evaluations."""
         self._rule.load_state_dict(self._initial_state)
         self._coord = self._reason = None
+        # Before after_create_session: an evaluation of the initial state may be due in that of an
+        # earlier hook.
+        self._evaluation.add_listener(self._on_evaluation)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Keep the coordinator. Request a stop if the restored state has a reason.
@@ -210,15 +211,19 @@ class EarlyStoppingHook(SessionRunHook):
         Raises:
             RuntimeError: the hook that evaluates is not in the session's hooks.
         """
-        if not self._evaluations.is_open:
+        if not self._evaluation.is_open:
             raise RuntimeError(
-                f"This hook listens to the evaluations of {self._evaluations.name!r}, and the "
-                f"{type(self._evaluations).__name__} that makes them is not among the session's hooks, "
+                f"This hook listens to the evaluations of {self._evaluation.name!r}, and the "
+                f"{type(self._evaluation).__name__} that makes them is not among the session's hooks, "
                 "so that nothing would ever stop. Pass both of them."
             )
         self._coord = coord
         if self._reason is not None:
             coord.request_stop(reason=self._reason)
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Listen no more."""
+        self._evaluation.remove_listener(self._on_evaluation)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the rule, and the reason of a requested stop."""
@@ -237,74 +242,59 @@ class EarlyStoppingHook(SessionRunHook):
                 self._coord.request_stop(reason=reason)
 
 
-def stop_if_no_decrease(
-    evaluations: Evaluations,
-    metric_name: str,
-    patience: int,
-    min_steps: int = 0,
+def stop_if(
+    evaluation: Evaluations,
+    metric: str,
     *,
+    no_decrease_in: int | None = None,
+    no_increase_in: int | None = None,
+    above: float | None = None,
+    below: float | None = None,
     min_delta: float = 0.0,
+    min_steps: int = 0,
 ) -> EarlyStoppingHook:
-    """Return a hook that stops when a metric has not decreased for some evaluations.
+    """Return a hook that stops when a metric meets a rule. Exactly one rule is given.
 
-    TF1: ``tf.estimator.experimental.stop_if_no_decrease_hook``, which counts steps instead.
+    ::
+
+        stop_if(evaluation, "loss", no_decrease_in=3)
+        stop_if(evaluation, "accuracy", above=0.99, min_steps=1000)
 
     Args:
-        evaluations: the hook that evaluates.
-        metric_name: the name of the metric.
-        patience: the number of consecutive evaluations without a new lowest value that stops.
+        evaluation: the hook that evaluates. It must also be in the session's hooks.
+        metric: the name of the metric.
+        no_decrease_in: stop after so many consecutive evaluations without a new lowest value.
+        no_increase_in: stop after so many consecutive evaluations without a new highest value.
+        above: stop when the metric is higher than this.
+        below: stop when the metric is lower than this.
+        min_delta: the least decrease or increase that counts.
         min_steps: evaluations at earlier steps do not stop.
-        min_delta: the least decrease that counts.
+
+    Raises:
+        ValueError: not exactly one rule is given, the number of evaluations is not positive, or
+            ``min_delta`` is given with ``above`` or ``below``.
     """
-    return EarlyStoppingHook(evaluations, _NoProgress(metric_name, patience, min_steps, min_delta, -1))
-
-
-def stop_if_no_increase(
-    evaluations: Evaluations,
-    metric_name: str,
-    patience: int,
-    min_steps: int = 0,
-    *,
-    min_delta: float = 0.0,
-) -> EarlyStoppingHook:
-    """Return a hook that stops when a metric has not increased for some evaluations.
-
-    TF1: ``tf.estimator.experimental.stop_if_no_increase_hook``. Arguments as in
-    :func:`stop_if_no_decrease`.
-    """
-    return EarlyStoppingHook(evaluations, _NoProgress(metric_name, patience, min_steps, min_delta, 1))
-
-
-def stop_if_higher(
-    evaluations: Evaluations, metric_name: str, threshold: float, min_steps: int = 0
-) -> EarlyStoppingHook:
-    """Return a hook that stops when a metric is higher than a threshold.
-
-    TF1: ``tf.estimator.experimental.stop_if_higher_hook``.
-
-    Args:
-        evaluations: the hook that evaluates.
-        metric_name: the name of the metric.
-        threshold: the threshold.
-        min_steps: evaluations at earlier steps do not stop.
-    """
-    return EarlyStoppingHook(evaluations, _Threshold(metric_name, threshold, min_steps, 1))
-
-
-def stop_if_lower(
-    evaluations: Evaluations, metric_name: str, threshold: float, min_steps: int = 0
-) -> EarlyStoppingHook:
-    """Return a hook that stops when a metric is lower than a threshold.
-
-    TF1: ``tf.estimator.experimental.stop_if_lower_hook``. Arguments as in :func:`stop_if_higher`.
-    """
-    return EarlyStoppingHook(evaluations, _Threshold(metric_name, threshold, min_steps, -1))
+    rules = {
+        "no_decrease_in": no_decrease_in, "no_increase_in": no_increase_in,
+        "above": above, "below": below,
+    }  # fmt: skip
+    given = {name: value for name, value in rules.items() if value is not None}
+    if len(given) != 1:
+        raise ValueError(f"stop_if() takes exactly one of {', '.join(rules)}, got {given!r}.")
+    ((name, value),) = given.items()
+    sign = 1 if name in ("no_increase_in", "above") else -1
+    if name in ("above", "below"):
+        if min_delta:
+            raise ValueError(f"min_delta={min_delta!r} has no meaning with {name}=: leave it out.")
+        return EarlyStoppingHook(evaluation, _Threshold(metric, value, min_steps, sign))
+    count = whole_number(name, value, least=1)
+    return EarlyStoppingHook(evaluation, _NoProgress(metric, count, min_steps, min_delta, sign))
 
 
 @dataclass
 class _NoProgress:
-    metric_name: str
-    patience: int
+    metric: str
+    count: int
     min_steps: int
     min_delta: float
     sign: int
@@ -313,21 +303,18 @@ class _NoProgress:
     best_step: int | None = None
     without_progress: int = 0
 
-    def __post_init__(self) -> None:
-        self.patience = whole_number("patience", self.patience, least=1)
-
     def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
-        value = self.sign * _metric(metrics, self.metric_name)
+        value = self.sign * _metric(metrics, self.metric)
         if value > self.best + self.min_delta:
             self.best, self.best_step, self.without_progress = value, step, 0
             return None
         self.without_progress += 1
-        if self.without_progress < self.patience or step < self.min_steps:
+        if self.without_progress < self.count or step < self.min_steps:
             return None
         verb = "increase" if self.sign > 0 else "decrease"
         best = "no value yet" if self.best_step is None else f"{self.sign * self.best:g}"
         return (
-            f"no {verb} of {self.metric_name!r} in {self.without_progress} evaluations up to step "
+            f"no {verb} of {self.metric!r} in {self.without_progress} evaluations up to step "
             f"{step}; the best was {best}, at step {self.best_step}"
         )
 
@@ -345,17 +332,17 @@ class _NoProgress:
 
 @dataclass
 class _Threshold:
-    metric_name: str
+    metric: str
     threshold: float
     min_steps: int
     sign: int
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
-        value = _metric(metrics, self.metric_name)
+        value = _metric(metrics, self.metric)
         if step < self.min_steps or not self.sign * (value - self.threshold) > 0:
             return None
-        word = "higher" if self.sign > 0 else "lower"
-        return f"{self.metric_name!r} = {value:g} at step {step}, {word} than {self.threshold:g}"
+        word = "above" if self.sign > 0 else "below"
+        return f"{self.metric!r} = {value:g} at step {step}, {word} {self.threshold:g}"
 
     def state_dict(self) -> dict[str, Any]:
         return {}

@@ -56,8 +56,6 @@ ADDITIONS: dict[str, set[str]] = {
     "train": {
         *graph.train.__all__,
         "CheckpointReader", "CheckpointState",  # results of NewCheckpointReader, get_checkpoint_state
-        "InMemoryEvaluatorHook", "stop_if_higher", "stop_if_lower", "stop_if_no_decrease",
-        "stop_if_no_increase",  # of tf.estimator
         "LooperTask", "StepContext",  # LooperThread and MonitoredSession.StepContext
         "assign_moving_average", "wait_for_new_checkpoint",  # of training.moving_averages, contrib
     },

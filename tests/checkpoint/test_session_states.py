@@ -30,7 +30,7 @@ async def train_until_stopped(directory: Path, last_step: int) -> tuple[list[flo
         evaluation = am.EvalHook(
             {"loss": g.constant(1.0)}, lambda: [{}], every_steps=1, concurrent=False
         )
-        stop = am.stop_if_no_decrease(evaluation, "loss", 6)
+        stop = am.stop_if(evaluation, "loss", no_decrease_in=6)
         hooks = [evaluation, stop, am.StopAtStepHook(last_step=last_step)]
         seen = []
         async with am.MonitoredTrainingSession(checkpoint_dir=str(directory), hooks=hooks) as sess:

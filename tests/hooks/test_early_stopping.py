@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.checkpoint import Saver
-from asyncmon.hooks import (
-    CheckpointSaverHook,
-    EarlyStoppingHook,
-    EvalHook,
-    stop_if_higher,
-    stop_if_lower,
-    stop_if_no_decrease,
-    stop_if_no_increase,
-)
+from asyncmon.hooks import CheckpointSaverHook, EarlyStoppingHook, EvalHook, stop_if
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.scaffold import Scaffold
@@ -46,10 +38,10 @@ def scored(scores: Sequence[float]) -> FunctionProgram:
 
 
 async def steps_until_stop(
-    scores: Sequence[float], rule: Callable[..., EarlyStoppingHook], *args: Any, **kwargs: Any
+    scores: Sequence[float], make: Callable[..., EarlyStoppingHook] = stop_if, **rule: Any
 ) -> tuple[int, str | None]:
     evaluation = EvalHook("test", every_steps=1, concurrent=False)
-    hooks = [evaluation, rule(evaluation, "score", *args, **kwargs)]
+    hooks = [evaluation, make(evaluation, "score", **rule)]
     sess = MonitoredSession(ChiefSessionCreator(program=scored(scores)), hooks)
     step = 0
     async with sess:
@@ -69,7 +61,7 @@ async def steps_until_stop(
     ],
 )
 async def test_no_decrease(scores: list[float], patience: int, expected: int) -> None:
-    step, reason = await steps_until_stop(scores, stop_if_no_decrease, patience)
+    step, reason = await steps_until_stop(scores, no_decrease_in=patience)
     assert step == expected
     if step < len(scores):
         assert str(reason).startswith(
@@ -78,44 +70,44 @@ async def test_no_decrease(scores: list[float], patience: int, expected: int) ->
 
 
 async def test_no_increase() -> None:
-    step, reason = await steps_until_stop([1, 2, 2, 1.5, 9], stop_if_no_increase, 2)
+    step, reason = await steps_until_stop([1, 2, 2, 1.5, 9], no_increase_in=2)
     assert step == 4
     assert reason == ("no increase of 'score' in 2 evaluations up to step 4; the best was 2, at step 2")
 
 
 async def test_a_little_better_can_be_not_enough() -> None:
     scores = [1, 1.05, 1.08, 1.2, 1.25]
-    assert (await steps_until_stop(scores, stop_if_no_increase, 2, min_delta=0.1))[0] == 3
-    assert (await steps_until_stop(scores, stop_if_no_increase, 2))[0] == 5
+    assert (await steps_until_stop(scores, no_increase_in=2, min_delta=0.1))[0] == 3
+    assert (await steps_until_stop(scores, no_increase_in=2))[0] == 5
 
 
 async def test_early_evaluations_do_not_stop() -> None:
-    assert (await steps_until_stop([1, 1, 1, 1, 1, 1], stop_if_no_increase, 1, min_steps=5))[0] == 5
-    assert (await steps_until_stop([9, 9, 9, 9], stop_if_higher, 1, min_steps=3))[0] == 3
+    assert (await steps_until_stop([1, 1, 1, 1, 1, 1], no_increase_in=1, min_steps=5))[0] == 5
+    assert (await steps_until_stop([9, 9, 9, 9], above=1, min_steps=3))[0] == 3
 
 
 async def test_an_evaluation_before_the_first_step_may_stop() -> None:
     evaluation = EvalHook("test", every_steps=1, concurrent=False, at_start=True)
-    hooks = [evaluation, stop_if_no_decrease(evaluation, "score", 1)]
+    hooks = [evaluation, stop_if(evaluation, "score", no_decrease_in=1)]
     async with MonitoredSession(ChiefSessionCreator(program=scored([NAN])), hooks) as sess:
         assert sess.should_stop()
 
 
 async def test_thresholds() -> None:
-    assert await steps_until_stop([1, 2, 2.5, 9], stop_if_higher, 2) == (
+    assert await steps_until_stop([1, 2, 2.5, 9], above=2) == (
         3,
-        "'score' = 2.5 at step 3, higher than 2",
+        "'score' = 2.5 at step 3, above 2",
     )
-    assert await steps_until_stop([5, 2, 1.5, 0], stop_if_lower, 2) == (
+    assert await steps_until_stop([5, 2, 1.5, 0], below=2) == (
         3,
-        "'score' = 1.5 at step 3, lower than 2",
+        "'score' = 1.5 at step 3, below 2",
     )
-    assert (await steps_until_stop([2, 2, NAN], stop_if_higher, 2))[0] == 3
+    assert (await steps_until_stop([2, 2, NAN], above=2))[0] == 3
 
 
 async def test_an_unknown_metric_is_named() -> None:
     evaluation = EvalHook("test", every_steps=1)
-    hooks = [evaluation, stop_if_higher(evaluation, "accuracy", 1)]
+    hooks = [evaluation, stop_if(evaluation, "accuracy", above=1)]
     sess = MonitoredSession(ChiefSessionCreator(program=scored([1] * 9)), hooks)
 
     async def train() -> None:
@@ -131,7 +123,7 @@ async def test_an_unknown_metric_is_named() -> None:
 
 async def test_an_evaluation_that_is_not_among_the_hooks_is_missed() -> None:
     evaluation = EvalHook("test", every_steps=1)
-    hooks = [stop_if_higher(evaluation, "score", 1)]
+    hooks = [stop_if(evaluation, "score", above=1)]
     sess = MonitoredSession(ChiefSessionCreator(program=scored([1] * 9)), hooks)
     with pytest.raises(RuntimeError, match="the EvalHook that makes them is not among the session's"):
         await sess.start()
@@ -140,7 +132,7 @@ async def test_an_evaluation_that_is_not_among_the_hooks_is_missed() -> None:
 async def test_a_new_session_begins_anew() -> None:
     """Where nothing is restored: neither the stop nor the best value of the first session counts."""
     evaluation = EvalHook("test", every_steps=1, concurrent=False)
-    hooks = [evaluation, stop_if_no_decrease(evaluation, "score", patience=2)]
+    hooks = [evaluation, stop_if(evaluation, "score", no_decrease_in=2)]
     for scores in ([1, 2, 2], [9, 8, 7, 7, 7]):
         sess = MonitoredSession(ChiefSessionCreator(program=scored(scores)), hooks)
         async with sess:
@@ -150,10 +142,41 @@ async def test_a_new_session_begins_anew() -> None:
             assert sess.should_stop()
 
 
-async def test_patience_is_positive() -> None:
-    evaluation = EvalHook("test", every_steps=1)
-    with pytest.raises(ValueError, match="invalid patience=0"):
-        stop_if_no_decrease(evaluation, "score", 0)
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({}, "takes exactly one of no_decrease_in, no_increase_in, above, below, got {}"),
+        ({"above": 1.0, "below": 0.0}, "exactly one of .* got {'above': 1.0, 'below': 0.0}"),
+        ({"no_decrease_in": 0}, "invalid no_decrease_in=0"),
+        ({"no_increase_in": 0}, "invalid no_increase_in=0"),
+        ({"above": 1.0, "min_delta": 0.1}, "min_delta=0.1 has no meaning with above="),
+    ],
+)
+async def test_wrong_rules_are_refused(rule: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        stop_if(EvalHook("test", every_steps=1), "score", **rule)
+
+
+async def test_a_hook_listens_only_while_its_session_is_open() -> None:
+    """Construction registers nothing, and a later session of the evaluation is not stopped."""
+    evaluation = EvalHook("test", every_steps=1, concurrent=False)
+    asked: list[int] = []
+
+    class Rule:
+        def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
+            asked.append(step)
+            return None
+
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+    stop = EarlyStoppingHook(evaluation, Rule())
+    for hooks in ([evaluation], [evaluation, stop], [evaluation], [stop, evaluation]):
+        async with MonitoredSession(ChiefSessionCreator(program=scored([1])), hooks) as sess:
+            await sess.run("train")
+    assert asked == [1, 1]  # once in each session that it is a hook of
 
 
 async def test_the_state_travels_in_the_checkpoints(tmp_path: Path) -> None:
@@ -165,7 +188,7 @@ async def test_the_state_travels_in_the_checkpoints(tmp_path: Path) -> None:
         evaluation = EvalHook("test", every_steps=1, concurrent=False)
         hooks = [
             evaluation,
-            stop_if_no_decrease(evaluation, "score", patience=3),
+            stop_if(evaluation, "score", no_decrease_in=3),
             CheckpointSaverHook(tmp_path, save_steps=100, scaffold=scaffold),
         ]
         creator = ChiefSessionCreator(scaffold, program=scored(scores), checkpoint_dir=str(tmp_path))
@@ -190,6 +213,6 @@ async def test_a_rule_of_ones_own() -> None:
         def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
     step, reason = await steps_until_stop(
-        [2, 4, 7, 8], lambda source, _: EarlyStoppingHook(source, Odd())
+        [2, 4, 7, 8], lambda evaluation, _: EarlyStoppingHook(evaluation, Odd())
     )
     assert (step, reason) == (3, "an odd score")

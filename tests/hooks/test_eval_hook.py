@@ -1,4 +1,4 @@
-"""EvalHook and InMemoryEvaluatorHook: when they evaluate, and what."""
+"""EvalHook: when it evaluates, and what."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as g
-from asyncmon.checkpoint import CheckpointReader, Saver, remove_checkpoint
+from asyncmon.checkpoint import Saver
 from asyncmon.errors import NotFoundError, OutOfRangeError
-from asyncmon.hooks import (
-    CheckpointSaverHook,
-    EvalHook,
-    InMemoryEvaluatorHook,
-    evaluate,
-    evaluate_checkpoints,
-)
+from asyncmon.hooks import CheckpointSaverHook, EvalHook, evaluate, evaluate_checkpoints
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
@@ -77,7 +71,7 @@ class TestEvaluate:
         assert await evaluate(session, "test", feeds) == {"w": 6, "twice": 4}
         assert await evaluate(session, {"a": "w"}, feeds) == {"a": 2}
         assert await evaluate(session, "test", feeds[1]) == {"w": 4, "twice": 4}
-        assert await evaluate(session, "test", lambda: iter(feeds), steps=2) == {"w": 3, "twice": 4}
+        assert await evaluate(session, "test", lambda: iter(feeds), batches=2) == {"w": 3, "twice": 4}
         assert await evaluate(session, "test") == {"w": 2, "twice": 4}
 
     async def test_batches_may_be_async_and_weighted(self) -> None:
@@ -120,17 +114,17 @@ class TestEvaluate:
                 closed.append(1)
 
         session = ScriptedSession(values={"loss": 1.0})
-        await evaluate(session, {"loss": "loss"}, endless, steps=3)
+        await evaluate(session, {"loss": "loss"}, endless, batches=3)
         assert (len(asked), len(closed)) == (3, 1)
 
     async def test_an_iterator_of_the_caller_is_gone_on_with(self) -> None:
         session = ScriptedSession(values={"loss": 1.0})
-        batches: Any = iter([{"n": n} for n in range(4)])
+        feeds: Any = iter([{"n": n} for n in range(4)])
         for _ in range(2):
-            await evaluate(session, {"loss": "loss"}, batches, steps=2)
+            await evaluate(session, {"loss": "loss"}, feeds, batches=2)
         assert session.feeds == [{"n": n} for n in range(4)]
         with pytest.raises(ValueError, match="pass a function that returns a new one"):
-            await evaluate(session, {"loss": "loss"}, batches)
+            await evaluate(session, {"loss": "loss"}, feeds)
 
     async def test_what_is_no_number_by_name_is_named(self) -> None:
         session = ScriptedSession(values={"loss": [1.0, 2.0]})
@@ -138,15 +132,15 @@ class TestEvaluate:
             await evaluate(session, {"loss": "loss"})
         with pytest.raises(TypeError, match="metrics must give numbers by name, 'loss' gave"):
             await evaluate(session, "loss")
-        with pytest.raises(ValueError, match="invalid steps=0"):
-            await evaluate(session, "loss", steps=0)
+        with pytest.raises(ValueError, match="invalid batches=0"):
+            await evaluate(session, "loss", batches=0)
 
 
 async def test_hk_eval_1_a_long_evaluation_says_how_far_it_is(
     lines: Callable[[str], list[str]],
 ) -> None:
     session = ScriptedSession(values={"loss": 1.0})
-    await evaluate(session, {"loss": "loss"}, [{}] * 30, steps=25)
+    await evaluate(session, {"loss": "loss"}, [{}] * 30, batches=25)
     assert lines("evaluation")[:2] == ["Evaluation [2/25]", "Evaluation [4/25]"]
     assert lines("evaluation")[-1] == "Evaluation [25/25]"
 
@@ -280,14 +274,6 @@ async def test_by_seconds_an_unchanged_state_is_not_evaluated_again() -> None:
     assert [step for step, _, _ in results] == [0]
 
 
-async def test_each_new_checkpoint(tmp_path: Path) -> None:
-    hook = EvalHook("test", checkpoint_dir=tmp_path)
-    saver = CheckpointSaverHook(tmp_path, save_steps=5, saver=Saver())
-    results = listen(hook)
-    await train_for(12, program(step_secs=4), hook, saver)
-    assert [(step, metrics["w"]) for step, metrics, _ in results] == [(0, 0), (5, 5), (10, 10)]
-
-
 async def test_the_last_state_on_request() -> None:
     hook = EvalHook("test", every_steps=2, at_end=True)
     results = listen(hook)
@@ -359,25 +345,6 @@ async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_t
     assert "Evaluation 'eval' at step 4 failed." in caplog.text
 
 
-async def test_a_deleted_checkpoint_does_not_end_evaluations_that_log_errors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    open_reader = CheckpointReader.open
-
-    async def delete_first(path: str) -> CheckpointReader:
-        if path.endswith("-5"):
-            await remove_checkpoint(path)
-        return await open_reader(path)
-
-    monkeypatch.setattr(CheckpointReader, "open", delete_first)
-    hook = EvalHook("test", checkpoint_dir=tmp_path)
-    hook.on_error = "log"
-    saver = CheckpointSaverHook(tmp_path, save_steps=5, saver=Saver())
-    results = listen(hook)
-    await train_for(12, program(step_secs=4), hook, saver)
-    assert {step for step, _, _ in results} == {0, 10}
-
-
 async def test_the_end_does_not_wait_for_a_background_that_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -411,11 +378,10 @@ async def test_listeners_may_be_async() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "Exactly one of"),
-        ({"every_steps": 1, "every_secs": 1}, "Exactly one of"),
+        ({}, "Either every_secs or every_steps should be provided"),
+        ({"every_steps": 1, "every_secs": 1}, "Can not provide both every_secs and every_steps"),
         ({"every_steps": 0}, "invalid every_steps=0"),
         ({"every_secs": 0}, "invalid every_secs=0"),
-        ({"checkpoint_dir": "x", "concurrent": False}, "needs no pause"),
     ],
 )
 async def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
@@ -435,9 +401,12 @@ def graphs() -> tuple[g.Graph, Any, g.Graph, Any, Any]:
     return training, train, testing, x, product
 
 
-async def test_in_memory_before_at_each_nth_run_and_at_the_end() -> None:
+async def test_another_program_before_at_intervals_and_at_the_end() -> None:
     training, train, testing, x, product = graphs()
-    hook = InMemoryEvaluatorHook(testing, {"wx": product}, [{x: 1.0}, {x: 3.0}], every_n_iter=2)
+    hook = EvalHook(
+        {"wx": product}, [{x: 1.0}, {x: 3.0}], every_steps=2, program=testing,
+        concurrent=False, at_start=True, at_end=True,
+    )  # fmt: skip
     results = listen(hook)
     sess = MonitoredSession(ChiefSessionCreator(program=training), [hook])
     async with assert_nothing_left_behind(), sess:
@@ -446,29 +415,29 @@ async def test_in_memory_before_at_each_nth_run_and_at_the_end() -> None:
     assert [(step, metrics["wx"]) for step, metrics, _ in results] == [(0, 0), (2, 4), (4, 8), (5, 10)]
 
 
-async def test_in_memory_a_new_session_counts_anew() -> None:
-    hook = InMemoryEvaluatorHook(program(), "test", every_n_iter=3)
+async def test_another_program_beside_training_in_two_sessions() -> None:
+    hook = EvalHook("test", every_steps=3, program=program())
     for _ in range(2):
         results = listen(hook)
         await train_for(4, program(), hook)
-        assert [step for step, _, _ in results] == [0, 3, 4]
+        assert [(step, metrics["w"]) for step, metrics, _ in results] == [(3, 3)]
 
 
-async def test_in_memory_the_end_does_not_evaluate_twice() -> None:
+async def test_the_end_does_not_evaluate_twice() -> None:
     training, train, testing, x, product = graphs()
-    hook = InMemoryEvaluatorHook(testing, {"wx": product}, [{x: 1.0}], every_n_iter=2)
+    hook = EvalHook({"wx": product}, [{x: 1.0}], 2, program=testing, concurrent=False, at_end=True)
     results = listen(hook)
     async with MonitoredSession(ChiefSessionCreator(program=training), [hook]) as sess:
         await sess.run(train)
         await sess.run(train)
-    assert [step for step, _, _ in results] == [0, 2]
+    assert [step for step, _, _ in results] == [2]
 
 
-async def test_in_memory_variables_that_training_lacks_are_named() -> None:
+async def test_variables_that_training_lacks_are_named() -> None:
     training, _, testing, x, product = graphs()
     with testing.as_default():
         g.get_variable("more", initializer=np.float32(0))
-    hook = InMemoryEvaluatorHook(testing, {"wx": product}, [{x: 1.0}])
+    hook = EvalHook({"wx": product}, [{x: 1.0}], every_steps=1, program=testing, at_start=True)
     with pytest.raises(NotFoundError, match=r"\['more'\]"):
         await MonitoredSession(ChiefSessionCreator(program=training), [hook]).start()
 
@@ -533,14 +502,14 @@ async def test_variables_in_parts_are_evaluated_beside_steps_and_from_checkpoint
                 train = g.train.GradientDescentOptimizer(0.25).minimize(
                     loss, g.train.create_global_step()
                 )
-                hook = EvalHook({"loss": loss}, steps=1, every_steps=1, concurrent=False)
+                hook = EvalHook({"loss": loss}, batches=1, every_steps=1, concurrent=False)
                 async with MonitoredSession(ChiefSessionCreator(), [hook]) as sess:
                     await sess.run(train)
                     await Saver().save(sess, tmp_path / "m", global_step=1)
                 found.append(hook.metrics["loss"])
             else:
                 evaluations = evaluate_checkpoints(
-                    tmp_path, graph, {"loss": loss}, steps=1, timeout=0.0, timeout_fn=lambda: True
+                    tmp_path, graph, {"loss": loss}, batches=1, timeout=0.0, timeout_fn=lambda: True
                 )
                 found += [result["loss"] async for _, result in evaluations]
     assert found == [2.5, 2.5]

@@ -22,7 +22,6 @@ from asyncmon.hooks import (
     CheckpointSaverHook,
     CheckpointSaverListener,
     EvalHook,
-    InMemoryEvaluatorHook,
     veto_saving,
 )
 from asyncmon.programs import FunctionProgram
@@ -137,14 +136,11 @@ async def test_a_resumed_session_saves_what_was_evaluated_before_its_first_save(
     assert await check(tmp_path) == {13: 0.0, 17: -1}
 
 
-@pytest.mark.parametrize("inline", ["pausing", "in memory"])
+@pytest.mark.parametrize("inline", ["its own program", "another program"])
 async def test_with_a_pause_each_evaluated_step_is_saved(tmp_path: Path, inline: str) -> None:
     made = program(2.5)
-    evaluation: Any = (
-        EvalHook("test", every_steps=5, concurrent=False)
-        if inline == "pausing"
-        else InMemoryEvaluatorHook(program(0.5), "test", every_n_iter=5)
-    )
+    other = program(0.5) if inline == "another program" else None
+    evaluation = EvalHook("test", every_steps=5, concurrent=False, program=other)
     saver = Saver(max_to_keep=1, keep_best=KeepBest("score", mode="max"))
     hook = CheckpointSaverHook(tmp_path, save_steps=7, saver=saver, metrics=evaluation)
     creator = ChiefSessionCreator(program=made)

@@ -49,7 +49,7 @@ async def test_training_metrics_stop_early(tmp_path: Path) -> None:
     training = am.TrainingMetricsHook({"loss": "loss"}, every_steps=2)
     found: list[tuple[int, float]] = []
     training.add_listener(lambda step, metrics: found.append((step, metrics["loss"])))
-    stop = am.stop_if_no_decrease(training, "loss", patience=2)
+    stop = am.stop_if(training, "loss", no_decrease_in=2)
     sess = await run(program(), [training, stop], summary_dir=tmp_path)
     assert found == [(2, 4.5), (4, 2.5), (6, 2.5), (8, 2.5)]
     assert sess.stop_reason.startswith("no decrease of 'loss' in 2 evaluations up to step 8")
@@ -114,34 +114,24 @@ async def test_without_the_metric_the_last_state_stays(
     assert "RestoreBestHook: no checkpoint has the metric; the last state stays." in caplog.messages
 
 
-async def test_gradient_norm_and_learning_rate_of_a_graph_are_logged(tmp_path: Path) -> None:
+async def test_training_metrics_have_gradient_norm_and_learning_rate_of_a_graph(tmp_path: Path) -> None:
     with g.Graph().as_default() as graph:
         weight = g.get_variable("weight", initializer=np.array([3.0, 4.0], np.float32))
         step = am.get_or_create_global_step()
         rate = g.train.exponential_decay(0.5, step, 1, 0.5)
         optimizer = g.train.GradientDescentOptimizer(rate)
-        train_op = optimizer.minimize(0.5 * g.reduce_sum(g.square(weight)), step)
-    async with am.MonitoredTrainingSession(
-        program=graph, summary_dir=tmp_path, hooks=[am.OptimizerHook(every_steps=2)]
-    ) as sess:
+        gradients = optimizer.compute_gradients(0.5 * g.reduce_sum(g.square(weight)))
+        norm = g.global_norm([gradient for gradient, _ in gradients])
+        train_op = optimizer.apply_gradients(gradients, step)
+    hook = am.TrainingMetricsHook({"gradient_norm": norm, "learning_rate": rate}, every_steps=1)
+    async with am.MonitoredTrainingSession(program=graph, summary_dir=tmp_path, hooks=[hook]) as sess:
         for _ in range(3):
             await sess.run(train_op)
     (paths,) = find_event_files(tmp_path).values()
     found = read_scalars(paths)
-    norms = [(point.step, point.value) for point in found["gradient_norm"]]
-    assert norms == [(1, 5.0), (3, pytest.approx(5.0 * 0.5 * 0.75))]
-    assert [point.value for point in found["learning_rate"]] == [0.5, 0.125]
-
-
-async def test_values_of_a_step_are_logged_as_those_of_the_optimizer(tmp_path: Path) -> None:
-    hook = am.OptimizerHook(every_steps=2, gradient_norm="loss", learning_rate="rate")
-    await run(program(), [hook], steps=3, summary_dir=tmp_path)
-    (paths,) = find_event_files(tmp_path).values()
-    found = read_scalars(paths)
-    assert [(point.step, point.value) for point in found["gradient_norm"]] == [(1, 5.0), (3, 3.0)]
-    assert [point.value for point in found["learning_rate"]] == pytest.approx([0.1, 0.1])
-    with pytest.raises(ValueError, match="OptimizerHook finds no optimizer in the program"):
-        await run(program(), [am.OptimizerHook()])
+    norms = [point.value for point in found["train/gradient_norm"]]
+    assert norms == [5.0, 2.5, pytest.approx(5.0 * 0.5 * 0.75)]
+    assert [point.value for point in found["train/learning_rate"]] == [0.5, 0.25, 0.125]
 
 
 async def test_a_step_of_torch_returns_the_norm_of_its_gradients(tmp_path: Path) -> None:
@@ -156,16 +146,16 @@ async def test_a_step_of_torch_returns_the_norm_of_its_gradients(tmp_path: Path)
     def train(state: Any, batch: Any) -> Any:
         return {"loss": state["model"](batch).sum(), "rate": optimizer.param_groups[0]["lr"]}
 
-    hook = am.OptimizerHook(gradient_norm="grad_norm", learning_rate="rate")
+    hook = am.TrainingMetricsHook({"norm": "grad_norm", "rate": "rate"}, every_steps=1)
     async with am.MonitoredTrainingSession(program=made, summary_dir=tmp_path, hooks=[hook]) as sess:
         await sess.run("train", {"batch": torch.tensor([[3.0, 4.0]])})
     (paths,) = find_event_files(tmp_path).values()
     found = {tag: points[0].value for tag, points in read_scalars(paths).items()}
-    assert (found["gradient_norm"], found["learning_rate"]) == (5.0, 0.5)
+    assert (found["train/norm"], found["train/rate"]) == (5.0, 0.5)
 
 
 async def test_the_model_is_listed_once_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "asyncmon.hooks.logging_tensor")
+    caplog.set_level(logging.INFO, "asyncmon.hooks.model_summary")
     with g.Graph().as_default() as graph:
         g.get_variable("kernel", [1_000, 3])
         g.get_variable("bias", [3], g.float64)
@@ -184,7 +174,7 @@ async def test_the_model_is_listed_once_at_the_start(caplog: pytest.LogCaptureFi
 async def test_a_variable_of_unknown_shape_is_listed_without_a_size(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "asyncmon.hooks.logging_tensor")
+    caplog.set_level(logging.INFO, "asyncmon.hooks.model_summary")
     with g.Graph().as_default() as graph:
         rows = g.placeholder_with_default(np.zeros((2, 3), np.float32), None)
         g.Variable(rows, validate_shape=False, name="rows")
@@ -196,7 +186,7 @@ async def test_a_variable_of_unknown_shape_is_listed_without_a_size(
 
 
 async def test_a_recovery_lists_the_model_no_second_time(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "asyncmon.hooks.logging_tensor")
+    caplog.set_level(logging.INFO, "asyncmon.hooks.model_summary")
     made = am.programs.FunctionProgram({"weight": 1.0})
     made.step(lambda state: state.update(weight=state["weight"] + 1.0), name="train")
     hooks = [am.ModelSummaryHook(), am.testing.fail_at_step(2), am.StopAtStepHook(last_step=3)]

@@ -27,8 +27,6 @@ class GraphKeys:
     ACTIVATIONS: Final = "activations"
     UPDATE_OPS: Final = "update_ops"
     TRAIN_OP: Final = "train_op"
-    GRADIENTS: Final = "gradients"
-    LEARNING_RATES: Final = "learning_rates"
     INIT_OP: Final = "init_op"
     LOCAL_INIT_OP: Final = "local_init_op"
     READY_OP: Final = "ready_op"

@@ -189,13 +189,7 @@ class Optimizer(ABC):
                 updated = self._finish(updates, "update")
                 with control_dependencies([updated]), colocate_with(global_step):
                     train_op = assign_add(global_step, 1, name=scope).op
-        graph = get_default_graph()
-        for grad, _ in pairs:
-            if grad is not None:
-                graph.add_to_collection(GraphKeys.GRADIENTS, grad)
-        if (rate := self._tensors.get("learning_rate")) is not None:
-            graph.add_to_collection(GraphKeys.LEARNING_RATES, rate)
-        train_ops = graph.get_collection_ref(GraphKeys.TRAIN_OP)
+        train_ops = get_default_graph().get_collection_ref(GraphKeys.TRAIN_OP)
         if train_op not in train_ops:
             train_ops.append(train_op)
         return train_op

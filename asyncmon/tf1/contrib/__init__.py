@@ -1,5 +1,6 @@
 """TF1: ``tf.contrib``: the names that programs use most."""
 
+from asyncmon.tf1.contrib import estimator as estimator
 from asyncmon.tf1.contrib import framework as framework
 from asyncmon.tf1.contrib import layers as layers
 from asyncmon.tf1.contrib import rnn as rnn
