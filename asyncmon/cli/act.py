@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from asyncmon.cli.monitor import add_token_option, read_token
 from asyncmon.cli.output import add_json_option, write_json
-from asyncmon.monitor.environment import TOKEN_VARIABLE as TOKEN
+from asyncmon.monitor import TOKEN_VARIABLE as TOKEN
 
 DESCRIPTION = """\
 Control a run of another process through its monitor: request a stop, save a checkpoint and wait for it,

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from asyncmon.monitor.environment import TOKEN_VARIABLE as TOKEN
+from asyncmon.monitor import TOKEN_VARIABLE as TOKEN
 
 DESCRIPTION = """\
 Show the runs of a log directory on a live page, until SIGINT or SIGTERM. Every folder with event files

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from asyncmon.cli.output import unreadable
 from asyncmon.cli.scalars import add_tag_option, is_selected
 from asyncmon.monitor.log_directory import LogDirectory
-from asyncmon.monitor.room import Room
+from asyncmon.monitor.quota import Quota
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import downsample
 from asyncmon.system import clock
@@ -70,9 +70,9 @@ async def _watch(console: Console, options: argparse.Namespace) -> None:
     with contextlib.nullcontext() if once else live:
         while True:
             refreshes += 1
-            runs, room = await directory.scan(), Room()
+            runs, quota = await directory.scan(), Quota()
             for one in runs:
-                one.scalars.enter(room)
+                one.scalars.join(quota)
                 await one.refresh()
                 one.scalars.publish(refreshes)
             if once and not runs:

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 from collections.abc import Awaitable, Mapping
-from importlib import metadata
 from typing import Any, Literal
 
 from starlette.exceptions import HTTPException
@@ -15,9 +14,8 @@ from starlette.responses import Response
 
 from asyncmon.errors import OpError
 from asyncmon.monitor.encoding import encode_series, members, to_json
-from asyncmon.monitor.endpoints import ACTIONS, openapi
+from asyncmon.monitor.endpoints import ACTIONS
 from asyncmon.monitor.feed import READ_SECS, EventStream, Feed
-from asyncmon.monitor.graph_nodes import graph_nodes
 from asyncmon.monitor.guard import Credentials, Failure, client_of
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.media import Picture, Record, image_type, records_json
@@ -117,14 +115,6 @@ class Api:
             rows.append({"id": entry.id, "config": entry.run.config, "last": last})
         return _json({"runs": rows})
 
-    async def graph(self, request: Request) -> Response:
-        entry = await self._entry(request)
-        graph = await entry.run.graph()
-        if graph is None:
-            return _json({"nodes": []})
-        body = await in_thread(lambda: to_json({"nodes": graph_nodes(graph)}))
-        return Response(body, media_type="application/json")
-
     async def log(self, request: Request) -> Response:
         entry = await self._entry(request)
         lines = self._log.after(request.state.query["after"]) if entry.run.kind == "live" else []
@@ -171,9 +161,6 @@ class Api:
         self._credentials.check(client_of(request.scope), token)
         cookie = self._credentials.login_cookie(request.scope)
         return _json({"ok": True}, {"set-cookie": cookie})
-
-    async def openapi(self, request: Request) -> Response:
-        return _json(openapi(metadata.version("asyncmon")))
 
     async def healthz(self, request: Request) -> Response:
         return _json({"ok": True})

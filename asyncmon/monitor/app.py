@@ -110,8 +110,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
 async def _explain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for it"
     text = {
-        404: "There is nothing here: api/openapi.json lists what there is.",
-        405: f"{request.method} is not allowed here: see api/openapi.json.",
+        404: "There is nothing here: api/runs lists the runs.",
+        405: f"{request.method} is not allowed here.",
     }.get(error.status_code, error.detail)
     return Failure(error.status_code, text, dict(error.headers or {})).response()
 

@@ -27,14 +27,12 @@ from asyncmon.monitor.run import (
 )
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Scalars
-from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.session_statistics import HookStatistics
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
-from asyncmon.system.files import in_thread
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -208,17 +206,6 @@ class LiveRun:
             saving=_saving(saves[0]) if saves else None,
             recoveries=found.recoveries,
         )
-
-    async def graph(self) -> GraphDef | None:
-        graph = self._session.graph
-        if getattr(graph, "finalized", False) and hasattr(graph, "as_graph_def"):
-            made: GraphDef = await in_thread(graph.as_graph_def)
-            return made
-        for directory in self._directories.values():
-            found = await directory.graph()
-            if found is not None:
-                return found
-        return None
 
     # -- actions
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncmon.monitor.room import Bounded
+from asyncmon.monitor.quota import Bounded
 from asyncmon.protobuf import WireError
 from asyncmon.protobuf.tensors import TensorProto
 from asyncmon.summary.events import Event, HistogramProto, HParamsPluginData, Value

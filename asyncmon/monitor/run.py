@@ -88,7 +88,7 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """The details of a run: everything except scalars, graph and log."""
+    """The details of a run: everything except scalars, media and log."""
 
     hooks: tuple[HookRow, ...] = ()
     checkpoints: tuple[CheckpointFacts, ...] = ()
@@ -155,9 +155,6 @@ class Run(Protocol):
 
     async def details(self) -> Details:
         """Return hooks, checkpoints, tasks and the rest."""
-
-    async def graph(self) -> Any:
-        """Return the graph as a ``GraphDef``, or None if there is none."""
 
     async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
         """Save, stop, pause or resume; return the members of the response besides ``ok``.

@@ -23,11 +23,9 @@ from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import OpError
-from asyncmon.monitor.graph_nodes import graph_from_text
 from asyncmon.monitor.media import Histogram, Media, Picture, config_of, media_of
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
-from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.summary.event_log import EventLog, Tap
 from asyncmon.summary.event_queue import Entry, as_is, encode_entry, scalar_fields
 from asyncmon.summary.events import Event, SessionLog
@@ -138,12 +136,6 @@ class RunDirectory:
     async def details(self) -> Details:
         return Details(checkpoints=await self._checkpoints.rows())
 
-    async def graph(self) -> GraphDef | None:
-        data = self._files.graph
-        if data is not None:
-            return await in_thread(GraphDef.FromString, data)
-        return await in_thread(_text_graph, Path(self.path, "graph.pbtxt"))
-
     async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
         self._refuse(action)
 
@@ -160,20 +152,11 @@ class RunDirectory:
         )
 
 
-def _text_graph(path: Path) -> GraphDef | None:
-    """Return the graph of a text file, None if there is none. Blocking."""
-    try:
-        return None if path.is_symlink() else graph_from_text(path.read_text(errors="replace"))
-    except OSError:
-        return None
-
-
 class _EventFiles:
     """Reads the event files of a directory in the order of their names. Methods block."""
 
     def __init__(self, directory: str) -> None:
         self.changes: deque[_Change] = deque()
-        self.graph: bytes | None = None
         self.config: dict[str, Any] = {}
         self.runs: bool | None = None
         self.step: int | None = None
@@ -245,7 +228,7 @@ class _EventFiles:
         self._progress.clear()
         self._is_read = False
         self.config = {}
-        self.graph = self.runs = self.step = self.started = self.updated = None
+        self.runs = self.step = self.started = self.updated = None
         self.changes.append(-1)
 
     def _sizes(self) -> dict[str, int]:
@@ -296,8 +279,6 @@ class _EventFiles:
                 self._media(event)
             elif event.HasField("session_log"):
                 self._session(event, points)
-            elif event.HasField("graph_def"):
-                self.graph = event.graph_def
         self._flush(points)
         if self.step is not None and self.updated is not None:
             self._progress.append((self.updated, self.step))

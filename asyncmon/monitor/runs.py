@@ -13,7 +13,7 @@ from typing import Any
 from asyncmon.monitor import media
 from asyncmon.monitor.encoding import members
 from asyncmon.monitor.log_directory import LogDirectory
-from asyncmon.monitor.room import Room
+from asyncmon.monitor.quota import Quota
 from asyncmon.monitor.run import Run
 from asyncmon.system import clock
 
@@ -60,8 +60,8 @@ class Runs:
         self.changes = 0
         """The number of additions and removals."""
         self._entries: dict[str, Entry] = {}
-        self.room = Room()
-        self._media_room = Room(media.MOST_BYTES_IN_ALL_RUNS)
+        self.quota = Quota()
+        self._media_quota = Quota(media.MOST_BYTES_IN_ALL_RUNS)
         self._directories: list[LogDirectory] = []
         self._scan_due = 0.0
         self._fails = False
@@ -115,8 +115,8 @@ class Runs:
         given = _unused(slug, "{}-{}", self._entries)
         name = _unused(run.name, "{} ({})", [entry.name for entry in self])
         self._entries[given] = Entry(given, name, run, source)
-        run.scalars.enter(self.room)
-        run.media.enter(self._media_room)
+        run.scalars.join(self.quota)
+        run.media.join(self._media_quota)
         self.changes += 1
         return given
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncmon.monitor.room import Bounded
+from asyncmon.monitor.quota import Bounded
 
 MOST_POINTS = 200_000
 """Points of one tag. Beyond this limit the older half is downsampled to its minima and maxima."""

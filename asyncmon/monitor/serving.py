@@ -17,8 +17,8 @@ try:
 except ImportError as missing:
     raise ImportError("The monitor needs uvicorn: pip install 'asyncmon[web]'") from missing
 
+from asyncmon.monitor import TOKEN_VARIABLE
 from asyncmon.monitor.app import create_app
-from asyncmon.monitor.environment import TOKEN_VARIABLE
 from asyncmon.monitor.guard import is_loopback
 
 PORT = 6060

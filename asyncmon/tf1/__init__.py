@@ -61,8 +61,8 @@ debugging, dtypes, initializers, vars(io)["gfile"], linalg, manip, math, random,
 
 for _module in (
     _sys.modules[__name__], app, compat, contrib, contrib.estimator, contrib.framework, contrib.layers,
-    contrib.rnn, contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile, image,
-    io, layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train, *_small,
+    contrib.rnn, contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile,
+    image, io, layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train, *_small,
 ):  # fmt: skip
     _open_namespace(_module)
 

@@ -45,7 +45,6 @@ class ScriptedRun:
     )
     asked: list[Any] = field(default_factory=list)
     hold: asyncio.Event | None = None
-    nodes: Any = None
     reads: int = 0
 
     async def refresh(self) -> None:
@@ -58,9 +57,6 @@ class ScriptedRun:
 
     async def details(self) -> Details:
         return self.facts
-
-    async def graph(self) -> Any:
-        return self.nodes
 
     async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
         if action == "resume":

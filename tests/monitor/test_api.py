@@ -1,7 +1,8 @@
-"""The JSON endpoints: their answers, their refusals, and that the description is true."""
+"""The JSON endpoints: their answers and their refusals."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -10,20 +11,10 @@ import asyncmon as am
 from asyncmon.monitor.endpoints import ACTIONS, ENDPOINTS
 from asyncmon.monitor.media import Picture
 from asyncmon.monitor.run import Details, LoopLag, Saving, Status
-from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
 from tests.monitor.scripted import ScriptedRun, client
 
 RUN = "/api/runs/digits"
-
-
-def small_graph() -> GraphDef:
-    graph = am.graph.Graph()
-    with graph.as_default():
-        x = am.graph.placeholder("float32", [None, 4], name="images")
-        with am.graph.name_scope("tower"):
-            am.graph.layers.dense(x, 3, name="dense")
-    return graph_def_of(graph.get_operations())
 
 
 @pytest.mark.asyncio
@@ -93,7 +84,7 @@ async def test_points_are_reduced_and_resumed() -> None:
         (f"{RUN}/scalars/points?tag=a&low=x", 400, "low must be a number, not 'x'"),
         (f"{RUN}/scalars/points?tag=a&by=time", 400, "by must be step or wall_time"),
         ("/api/events?after=x", 400, "after must be an integer"),
-        ("/api/nothing", 404, "api/openapi.json lists"),
+        ("/api/nothing", 404, "api/runs lists the runs"),
         ("/../../etc/passwd", 404, "There is nothing here"),
     ],
 )
@@ -144,20 +135,6 @@ async def test_an_oversized_body_is_refused_unread() -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_nodes_of_the_graph_are_listed() -> None:
-    run = ScriptedRun(nodes=small_graph())
-    async with client(am.monitor.create_app(run)) as http:
-        first, *rest = (await http.get(f"{RUN}/graph")).json()["nodes"]
-    title = "images\nPlaceholder [?, 4]"
-    assert first == {
-        "name": "images", "op": "Placeholder", "kind": "placeholder", "title": title, "inputs": [],
-    }  # fmt: skip
-    assert "tower/dense/MatMul" in {node["name"] for node in rest}
-    async with client(am.monitor.create_app(ScriptedRun())) as http:
-        assert (await http.get(f"{RUN}/graph")).json() == {"nodes": []}  # none yet
-
-
-@pytest.mark.asyncio
 async def test_metrics_and_health_are_answered() -> None:
     from prometheus_client import CollectorRegistry, Counter
 
@@ -187,43 +164,28 @@ async def test_an_error_of_a_run_is_an_answer_and_not_its_text(
     assert "The monitor cannot read the run 'digits'." in caplog.text
 
 
-def check(value: Any, schema: dict[str, Any], where: str = "answer") -> None:
-    """Check a value against the part of JSON Schema that the description uses."""
-    if "oneOf" in schema:
-        assert any(_fits(value, one) for one in schema["oneOf"]), (where, value)
-        return
-    kinds = {
-        "object": dict, "array": list, "string": str, "boolean": bool, "integer": int,
-        "number": (int, float), "null": type(None),
-    }  # fmt: skip
-    assert isinstance(value, kinds[schema["type"]]), (where, value, schema)
-    if schema["type"] in ("integer", "number"):
-        assert not isinstance(value, bool), where
-    assert value in schema.get("enum", [value]), (where, value)
-    if schema["type"] == "array":
-        for one in value:
-            check(one, schema["items"], f"{where}[]")
-    if schema["type"] == "object":
-        assert set(schema.get("required", ())) <= value.keys(), where
-        if "properties" in schema and "additionalProperties" not in schema:
-            assert value.keys() <= schema["properties"].keys() or not schema.get("required"), where
-        for name, one in value.items():
-            inner = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
-            if inner is not None:
-                check(one, inner, f"{where}.{name}")
+ROW = {"id", "name", "kind", *(one.name for one in fields(Status))}
 
-
-def _fits(value: Any, schema: dict[str, Any]) -> bool:
-    try:
-        check(value, schema)
-    except AssertionError:
-        return False
-    return True
+ANSWERS = {
+    "runs": {"runs"},
+    "run": {*ROW, *(one.name for one in fields(Details))},
+    "scalars": {"tags"},
+    "points": {"cursor", "reset", "series"},
+    "media": {"tags"},
+    "records": {"kind", "records"},
+    "table": {"runs"},
+    "log": {"next", "lines"},
+    "detach": {"ok"},
+    "act": {"ok", "checkpoints"},
+    "login": {"ok"},
+    "healthz": {"ok"},
+}
+"""The members of the JSON answers, by handler."""
 
 
 @pytest.mark.asyncio
-async def test_answers_are_as_they_are_described() -> None:
-    run = ScriptedRun(nodes=small_graph())
+async def test_each_endpoint_answers_and_refuses_foreign_host_names() -> None:
+    run = ScriptedRun()
     run.scalars.add("loss", 1, float("nan"), 2.0)
     run.media.add("digit", 1, 2.0, Picture(b"\x89PNG\r\n\x1a\n", 1, 1))
     run.config["rate"] = 0.5
@@ -238,31 +200,22 @@ async def test_answers_are_as_they_are_described() -> None:
     )
     fill = {"{run}": "digits", "{action}": "verify", "{hook}": "StepCounterHook", "{name}": "main.js"}
     async with client(am.monitor.create_app(run)) as http:
-        description = (await http.get("/api/openapi.json")).json()
-        assert description["openapi"].startswith("3.1")
         for endpoint in ENDPOINTS:
+            if endpoint.handler == "events":
+                continue  # a stream: test_feed.py
             path = endpoint.path
             for key, value in fill.items():
                 path = path.replace(key, value)
-            operation = description["paths"][endpoint.path][endpoint.method.lower()]
-            content = operation["responses"]["200"]["content"]
-            if "text/event-stream" in content:
-                continue
             given = {"points": "loss", "records": "digit", "image": "digit"}.get(endpoint.handler)
             query = {"tag": given, "id": "0"} if given else {}
             body = {"token": "x"} if endpoint.handler == "login" else None
             answer = await http.request(endpoint.method, path, params=query, json=body)
             assert answer.status_code == 200, path
-            assert (
-                "*/*" in content
-                or "image/*" in content
-                or answer.headers["content-type"].split(";")[0] in content
-            )
-            if "application/json" in content:
-                check(answer.json(), content["application/json"]["schema"], path)
+            if endpoint.handler in ANSWERS:
+                assert answer.json().keys() == ANSWERS[endpoint.handler], path
             refused = await http.request(endpoint.method, path, headers={"host": "evil.example"})
-            content = operation["responses"]["403"]["content"]
-            check(refused.json(), content["application/json"]["schema"])
+            assert refused.status_code == 403
+            assert refused.json().keys() == {"error"}
     routes: list[Any] = am.monitor.create_app(run).routes
     routed = {(method, route.path) for route in routes for method in route.methods - {"HEAD"}}
     assert routed == {(endpoint.method, endpoint.route) for endpoint in ENDPOINTS}

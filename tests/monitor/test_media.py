@@ -9,7 +9,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.monitor.media import Histogram, Media, Picture
-from asyncmon.monitor.room import Room
+from asyncmon.monitor.quota import Quota
 from asyncmon.protobuf.tensors import TensorProto
 from asyncmon.summary import FileWriter, Summary, SummaryMetadata
 from asyncmon.summary.event_log import EventLog
@@ -158,19 +158,19 @@ def test_records_are_bounded_in_number_and_in_bytes() -> None:
 
 
 def test_all_runs_share_a_bound_and_a_huge_record_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    room, members = Room(50_000), [Media(), Media()]
+    quota, members = Quota(50_000), [Media(), Media()]
     for media in members:
-        media.enter(room)
+        media.join(quota)
     for step in range(100):
         for media in members:
             media.add("image", step, 0.0, Picture(bytes(2_000), 1, 1))
-    assert room.amount <= 50_000
-    assert room.amount == sum(media.size[0] for media in members)
+    assert quota.amount <= 50_000
+    assert quota.amount == sum(media.size[0] for media in members)
     members[0].add("huge", 0, 0.0, Picture(bytes(5 << 20), 1, 1))
     assert members[0].records("huge") == []
     assert "'huge'" in caplog.text
     members[0].leave()
-    assert room.amount == members[1].size[0]
+    assert quota.amount == members[1].size[0]
 
 
 def test_equal_values_and_empty_bins_are_counted_once() -> None:

@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from asyncmon.protobuf.graph_def import GraphDef, NodeDef
 from asyncmon.summary import FileWriter
 from tests.browser import NEEDS_BROWSER, Page, browser, ended
 
@@ -239,65 +238,6 @@ def test_the_keyboard_is_enough(page: Page, url: str) -> None:
     assert page.wait_until(f"{rows}") > 100
     page.press("Escape")
     page.wait_until("!document.querySelector('#enlarged').open")
-
-
-def node(name: str, op: str, *inputs: str) -> NodeDef:
-    return NodeDef(name=name, op=op, input=list(inputs))
-
-
-GRAPH = GraphDef(
-    node=[
-        node("images", "Placeholder"),
-        node("tower/kernel", "VariableV2"),
-        node("tower/kernel/Assign", "Assign", "tower/kernel"),
-        node("tower/MatMul", "MatMul", "images", "tower/kernel"),
-        node("tower/<b>&", "Relu", "tower/MatMul"),
-        node("loss", "Mean", "tower/<b>&", "^tower/MatMul"),
-        node("init", "NoOp", "^tower/kernel/Assign"),
-        node("save/SaveV2", "SaveV2", "tower/kernel"),
-    ]
-)
-
-
-def test_the_graph_opens_and_closes_its_scopes(page: Page, logdir: Path, url: str) -> None:
-    (logdir / "first" / "graph.pbtxt").write_text(str(GRAPH))
-    open_charts(page, url)
-    page.click("#runs li:nth-child(2) .name")
-    titles = (
-        "[...document.querySelectorAll('#graph title')].map((one) => one.textContent.split('\\n')[0])"
-    )
-    collapsed = ["images", "loss", "tower: 4 operations"]
-    assert sorted(page.wait_until(f"{titles}.length > 2 && {titles}")) == collapsed
-    scope = "document.querySelector('#graph g.scope')"
-    page.evaluate(f"{scope}.dispatchEvent(new MouseEvent('click'))")
-    assert sorted(page.evaluate(titles)) == [
-        "images", "loss", "tower/<b>&", "tower/MatMul", "tower/kernel", "tower: 4 operations",
-    ]  # fmt: skip
-    boxes = page.evaluate(
-        "[...document.querySelectorAll('#graph g')].map((g) => [g.querySelector('title').textContent, "
-        "...['x', 'y', 'width', 'height'].map((name) => "
-        "Number(g.querySelector('rect').getAttribute(name)))])"
-    )
-    places = {title.split("\n")[0]: rest for title, *rest in boxes}
-    assert places["images"][1] + places["images"][3] <= places["tower: 4 operations"][1]
-    x, y, width, height = places["tower: 4 operations"]
-    for name in ("tower/MatMul", "tower/kernel"):
-        u, v, wide, high = places[name]
-        assert x <= u
-        assert u + wide <= x + width
-        assert y <= v
-        assert v + high <= y + height
-    assert page.evaluate("document.querySelectorAll('#graph path.edge').length") == 4
-
-    page.evaluate(f"{scope}.dispatchEvent(new MouseEvent('click'))")
-    assert sorted(page.evaluate(titles)) == collapsed
-    page.evaluate("document.querySelector('#graph-find').value = 'matmul'")
-    page.evaluate("document.querySelector('#graph-find').dispatchEvent(new Event('change'))")
-    assert page.evaluate("document.querySelector('#graph .found title').textContent").startswith(
-        "tower/MatMul"
-    )
-    page.click("#graph-auxiliary")
-    assert "save: 1 operations" in page.wait_until(f"{titles}.length > 6 && {titles}")
 
 
 def test_a_zoom_asks_for_its_stretch_and_is_undone(page: Page, url: str) -> None:

@@ -232,12 +232,6 @@ def test_legends_show_whole_rows_and_values(page: Page, url: str) -> None:
     )
 
 
-def test_a_run_without_a_graph_has_the_panel_with_its_title(page: Page, url: str) -> None:
-    page.wait_until("document.querySelector('#graph .empty').textContent.includes('no graph')")
-    assert page.evaluate("document.querySelector('#graph h2').innerText").endswith("Graph")
-    assert not page.evaluate("document.querySelector('#graph-fit').checkVisibility()")
-
-
 def test_a_chart_is_exported_as_picture_and_table(page: Page, url: str) -> None:
     page.evaluate(SAVED)
     page.evaluate(CARD.format(tag="loss") + ".querySelector('[aria-label^=Enlarge]').click()")

@@ -173,20 +173,6 @@ async def test_scalars_of_tensorflow_2_and_other_kinds(tmp_path: Path) -> None:
     assert [(point.tag, point.value) for point in run.scalars.tags()] == [("loss", 0.25)]
 
 
-async def test_the_graph_is_that_of_the_event_file_or_of_the_text(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
-    assert await run.graph() is None
-    graph = am.graph.Graph()
-    with graph.as_default():
-        am.graph.placeholder("float32", [2], name="images")
-    await am.summary.write_graph(graph, tmp_path, "graph.pbtxt")
-    assert [node.name for node in (await run.graph()).node] == ["images"]  # type: ignore[union-attr]
-    async with FileWriter(tmp_path, graph=graph):
-        pass
-    await run.refresh()
-    assert (await run.graph()).node[0].attr["_output_shapes"]  # type: ignore[union-attr]
-
-
 async def test_checkpoints_are_listed_verified_and_watched(tmp_path: Path) -> None:
     await save(tmp_path, 1, 2)
     run = RunDirectory(tmp_path)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.monitor.encoding import encode_series
-from asyncmon.monitor.room import Room
+from asyncmon.monitor.quota import Quota
 from asyncmon.monitor.runs import Runs
 from asyncmon.monitor.scalars import Part, Scalars, Series, downsample, extremes, means
 from tests.monitor.scripted import ScriptedRun
@@ -93,33 +93,33 @@ def test_all_tags_together_are_bounded() -> None:
 
 
 def test_the_points_of_all_runs_are_bounded_and_the_largest_run_gives_up_some() -> None:
-    room = Room(most=1_000)
+    quota = Quota(most=1_000)
     small, large, gone = Scalars(), Scalars(), Scalars()
     small.extend("loss", series([0.0] * 100))
     for one in (small, large, gone):
-        one.enter(room)
+        one.join(quota)
     gone.extend("loss", series([0.0] * 300))
     large.extend("loss", series([0.0] * 900))
-    assert room.amount <= 1_000
+    assert quota.amount <= 1_000
     gone.leave()
     before = large.size[0]
     for begin in range(10_000):
         large.add("loss", begin, 0.0, 0.0)
     assert before < large.size[0] <= 900
     assert small.size == (100, 1)
-    assert room.amount == large.size[0] + 100
+    assert quota.amount == large.size[0] + 100
     large.purge(-1, ["loss"])
-    assert room.amount == 100
+    assert quota.amount == 100
 
 
-def test_the_runs_of_a_table_share_a_room() -> None:
+def test_the_runs_of_a_table_share_a_quota() -> None:
     runs = [ScriptedRun("a"), ScriptedRun("b")]
     table = Runs(runs)
     for run in runs:
         run.scalars.extend("loss", series([0.0] * 10))
-    assert table.room.amount == 20
+    assert table.quota.amount == 20
     table.remove("a")
-    assert table.room.amount == 10
+    assert table.quota.amount == 10
 
 
 def test_bounds_are_reached_once_for_many_points() -> None:
@@ -135,10 +135,10 @@ def test_bounds_are_reached_once_for_many_points() -> None:
 
 
 def test_more_tags_than_all_runs_may_have_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    room = Room(most_tags=3)
+    quota = Quota(most_tags=3)
     runs = [Scalars(), Scalars()]
     for one in runs:
-        one.enter(room)
+        one.join(quota)
         for tag in "ab":
             one.add(tag, 0, 0.0, 0.0)
     assert [one.size for one in runs] == [(2, 2), (1, 1)]

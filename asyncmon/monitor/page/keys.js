@@ -14,7 +14,7 @@ export class Keys {
     $("help").addEventListener("click", () => this.help());
     const more = [
       ["← →", "in a chart: move the cursor (with Shift: faster)"],
-      ["+ −", "in a chart or the graph: zoom"],
+      ["+ −", "in a chart: zoom"],
       ["Enter", "in a chart: enlarge"],
       ["Esc", "close a dialog, leave a chart's cursor"],
     ];

@@ -4,7 +4,6 @@ import { request } from "./api.js";
 import { Charts } from "./charts.js";
 import { Details } from "./details.js";
 import { $, duration, setText } from "./dom.js";
-import { GraphPicture } from "./graph.js";
 import { Keys } from "./keys.js";
 import { Log } from "./log.js";
 import { Media } from "./media.js";
@@ -18,7 +17,6 @@ const runs = new Runs();
 const details = new Details(runs);
 const status = new Status(runs, () => details.refresh());
 const charts = new Charts(runs);
-const graph = new GraphPicture(runs);
 const log = new Log(runs);
 const media = new Media(runs);
 const table = new Table(runs, charts);
@@ -51,10 +49,7 @@ stream.addEventListener("state", ({ detail: { state, secs } }) => {
   if (state === "lost") lost = true;
   if (state !== "live") return;
   charts.retry();
-  if (lost) {
-    graph.load(); // of another process, maybe
-    log.reload();
-  }
+  if (lost) log.reload();
   lost = false;
 });
 $("reconnect").addEventListener("click", () => stream.connect());
@@ -164,7 +159,7 @@ new Keys([
   ["p", "pause or resume", () => status.pause()],
   ["f", "follow the log, or not", () => log.follow()],
   ["d", "change the colours", nextTheme],
-  ...["charts", "table", "media", "hooks", "checkpoints", "tasks", "loop", "graph", "log"].map((name, index) => [String(index + 1), `go to: ${name}`, jump(name)]),
+  ...["charts", "table", "media", "hooks", "checkpoints", "tasks", "loop", "log"].map((name, index) => [String(index + 1), `go to: ${name}`, jump(name)]),
 ]);
 
 const given = new URLSearchParams(location.hash.slice(1)).get("token");

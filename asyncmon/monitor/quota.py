@@ -1,4 +1,4 @@
-"""Bounds shared by the data of several runs."""
+"""A quota of memory that the data of several runs share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SPARE = 100_000  # points removed at a time, because each removal resets the vi
 
 
 class Bounded(ABC):
-    """Data by tag that may share the bounds of a :class:`Room`. Its amount counts points, or bytes."""
+    """Data by tag that may share a :class:`Quota`. Its amount counts points, or bytes."""
 
     def __init__(self, what: str, most_tags: int) -> None:
         self._what = what
         self._most_tags = most_tags
         self._total = 0
-        self._room: Room | None = None
+        self._quota: Quota | None = None
         self._is_cut = False  # data that was left out was logged
 
     @property
@@ -33,26 +33,26 @@ class Bounded(ABC):
     def thin_longest(self) -> None:
         """Reduce the tag with most data."""
 
-    def enter(self, room: Room) -> None:
-        """Share the bounds of a room, until :meth:`leave`."""
+    def join(self, quota: Quota) -> None:
+        """Share a quota, until :meth:`leave`."""
         self.leave()
-        self._room = room
-        room.members.add(self)
-        room.amount += self._total
+        self._quota = quota
+        quota.members.add(self)
+        quota.amount += self._total
 
     def leave(self) -> None:
-        """Leave the room, if any."""
-        if self._room is not None:
-            self._room.members.discard(self)
-            self._room.amount -= self._total
-            self._room = None
+        """Leave the quota, if any."""
+        if self._quota is not None:
+            self._quota.members.discard(self)
+            self._quota.amount -= self._total
+            self._quota = None
 
     def _has_place(self, tag: str) -> bool:
         """Return whether a new tag may be added; otherwise log the first one that is left out."""
         if self.size[1] >= self._most_tags:
             self._leave_out(tag, f"A run has more than {self._most_tags} {self._what}")
-        elif self._room is not None and not self._room.has_place():
-            most = self._room.most_tags
+        elif self._quota is not None and not self._quota.has_place():
+            most = self._quota.most_tags
             self._leave_out(tag, f"All runs together have more than {most} {self._what}")
         else:
             return True
@@ -65,20 +65,20 @@ class Bounded(ABC):
 
     def _count(self, amount: int) -> None:
         self._total += amount
-        if self._room is not None:
-            self._room.amount += amount
+        if self._quota is not None:
+            self._quota.amount += amount
 
     def _fit(self, most: int) -> None:
-        """Reduce until the amount fits here and in the room."""
+        """Reduce until the amount fits here and in the quota."""
         if self._total > most:
             while self._total > _goal(most):
                 self.thin_longest()
-        if self._room is not None:
-            self._room.fit()
+        if self._quota is not None:
+            self._quota.fit()
 
 
-class Room:
-    """Bounds shared by several members; the largest one is reduced first.
+class Quota:
+    """A quota shared by several members; the largest one is reduced first.
 
     Args:
         most: the amount of all members together.
