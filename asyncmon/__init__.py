@@ -38,19 +38,13 @@ import typing as _typing
 
 # fmt: off
 # isort: off
-from asyncmon import (
-    checkpoint, data, distributed, errors, graph, hooks, programs, runtime, summary,
-)
+from asyncmon import checkpoint, data, distributed, errors, graph, hooks, programs, runtime, summary
 from asyncmon.checkpoint import (
-    KeepBest, SaveHandle, Saver, checkpoint_exists, checkpoints_iterator, get_checkpoint_mtimes,
-    get_checkpoint_state, init_from_checkpoint, latest_checkpoint, list_variables, load_checkpoint,
-    load_variable, remove_checkpoint, update_checkpoint_state, wait_for_new_checkpoint,
+    KeepBest, SaveHandle, Saver, checkpoints_iterator, get_checkpoint_state, latest_checkpoint,
+    list_variables, load_checkpoint,
 )
 from asyncmon.distributed import ClusterSpec, Server, SyncReplicasOptimizer, replica_device_setter
-from asyncmon.graph import (
-    GraphKeys, RunMetadata, RunOptions, Session, SessionConfig, assert_global_step,
-    create_global_step, get_global_step, get_or_create_global_step, global_step,
-)
+from asyncmon.graph import Session, SessionConfig, get_global_step, get_or_create_global_step
 from asyncmon.hooks import (
     CheckpointSaverHook, CheckpointSaverListener, ClusterHook, CsvLogger, CurvesHook,
     EarlyStoppingHook, EvalHook, FeedFnHook, FinalOpsHook, GlobalStepWaiterHook, JsonlWriter,
@@ -61,11 +55,27 @@ from asyncmon.hooks import (
 )
 from asyncmon.runtime import (
     Channel, ChiefSessionCreator, Coordinator, LooperTask, MonitoredSession, QueueRunner, Recovery,
-    Scaffold, SecondOrStepTimer, SessionCreator, SessionManager, SessionRunArgs, SessionRunContext,
-    SessionRunHook, SessionRunValues, SingularMonitoredSession, StepContext, Supervisor,
-    WorkerSessionCreator, add_queue_runner, basic_train_loop, run, start_queue_runners,
+    Scaffold, SessionManager, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues,
+    StepContext, Supervisor, WorkerSessionCreator, add_queue_runner, run, start_queue_runners,
 )
 from asyncmon.training import MonitoredTrainingSession
+
+# Names of TF1 that few programs need: not in __all__, and documented as those of tf.train.
+from asyncmon.checkpoint import (
+    checkpoint_exists as checkpoint_exists, get_checkpoint_mtimes as get_checkpoint_mtimes,
+    init_from_checkpoint as init_from_checkpoint, load_variable as load_variable,
+    remove_checkpoint as remove_checkpoint, update_checkpoint_state as update_checkpoint_state,
+    wait_for_new_checkpoint as wait_for_new_checkpoint,
+)
+from asyncmon.graph import (
+    GraphKeys as GraphKeys, RunMetadata as RunMetadata, RunOptions as RunOptions,
+    assert_global_step as assert_global_step, create_global_step as create_global_step,
+    global_step as global_step,
+)
+from asyncmon.runtime import (
+    SecondOrStepTimer as SecondOrStepTimer, SessionCreator as SessionCreator,
+    SingularMonitoredSession as SingularMonitoredSession, basic_train_loop as basic_train_loop,
+)
 # isort: on
 from asyncmon.system.missing_names import missing_name as _missing_name
 from asyncmon.system.missing_names import register_missing_names as _register_missing_names
@@ -73,24 +83,20 @@ from asyncmon.system.missing_names import register_missing_names as _register_mi
 __all__ = [
     "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator",
     "ClusterHook", "ClusterSpec", "Coordinator", "CsvLogger", "CurvesHook", "EarlyStoppingHook",
-    "EvalHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "GraphKeys",
-    "JsonlWriter", "KeepBest", "LoggersHook", "LoggingTensorHook",
-    "LoopLagHook", "LooperTask", "MlflowLogger", "ModelSummaryHook", "MonitoredSession",
-    "MonitoredTrainingSession", "MovingAverageHook", "NanLossDuringTrainingError", "NanTensorHook",
-    "ProfilerHook", "ProgressHook", "QueueRunner", "Recovery", "RestoreBestHook",
-    "RunMetadata", "RunOptions", "SaveHandle", "Saver", "Scaffold", "SecondOrStepTimer", "Server",
-    "Session", "SessionConfig", "SessionCreator", "SessionManager", "SessionRunArgs",
-    "SessionRunContext", "SessionRunHook", "SessionRunValues", "SingularMonitoredSession",
-    "StepContext", "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "Supervisor",
-    "SyncReplicasOptimizer", "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger",
-    "WorkerSessionCreator", "add_queue_runner", "assert_global_step", "basic_train_loop",
-    "checkpoint", "checkpoint_exists", "checkpoints_iterator", "create_global_step", "data",
-    "distributed", "errors", "evaluate", "evaluate_checkpoints", "every", "get_checkpoint_mtimes",
-    "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "global_step", "graph",
-    "hooks", "init_from_checkpoint", "latest_checkpoint", "list_variables", "load_checkpoint",
-    "load_variable", "monitor", "programs", "remove_checkpoint", "replica_device_setter", "run",
-    "runtime", "start_queue_runners", "stop_if", "summary", "testing", "tf1", "update_checkpoint_state",
-    "wait_for_new_checkpoint",
+    "EvalHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "JsonlWriter", "KeepBest",
+    "LoggersHook", "LoggingTensorHook", "LoopLagHook", "LooperTask", "MlflowLogger",
+    "ModelSummaryHook", "MonitoredSession", "MonitoredTrainingSession", "MovingAverageHook",
+    "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook", "ProgressHook", "QueueRunner",
+    "Recovery", "RestoreBestHook", "SaveHandle", "Saver", "Scaffold", "Server", "Session",
+    "SessionConfig", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
+    "SessionRunValues", "StepContext", "StepCounterHook", "StopAtStepHook", "SummarySaverHook",
+    "Supervisor", "SyncReplicasOptimizer", "TensorBoardLogger", "TrainingMetricsHook",
+    "WandbLogger", "WorkerSessionCreator", "add_queue_runner", "checkpoint", "checkpoints_iterator",
+    "data", "distributed", "errors", "evaluate", "evaluate_checkpoints", "every",
+    "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "graph", "hooks",
+    "latest_checkpoint", "list_variables", "load_checkpoint", "monitor", "programs",
+    "replica_device_setter", "run", "runtime", "start_queue_runners", "stop_if", "summary",
+    "testing", "tf1",
 ]
 # fmt: on
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pydoc
 import subprocess
@@ -10,6 +11,8 @@ import sys
 from types import ModuleType
 
 import pytest
+
+import asyncmon
 
 PROBE = """
 import json, logging, signal, sys, threading
@@ -95,6 +98,43 @@ def test_dir_and_help_show_the_public_names(name: str) -> None:
     assert [one for one in module.__all__ if not hasattr(module, one)] == []
     documented = pydoc.plain(pydoc.render_doc(module))
     assert [one for one in module.__all__ if one not in documented] == []
+
+
+NAMES = """
+    Channel CheckpointSaverHook CheckpointSaverListener ChiefSessionCreator ClusterHook ClusterSpec
+    Coordinator CsvLogger CurvesHook EarlyStoppingHook EvalHook FeedFnHook FinalOpsHook
+    GlobalStepWaiterHook JsonlWriter KeepBest LoggersHook LoggingTensorHook LoopLagHook LooperTask
+    MlflowLogger ModelSummaryHook MonitoredSession MonitoredTrainingSession MovingAverageHook
+    NanLossDuringTrainingError NanTensorHook ProfilerHook ProgressHook QueueRunner Recovery
+    RestoreBestHook SaveHandle Saver Scaffold Server Session SessionConfig SessionManager
+    SessionRunArgs SessionRunContext SessionRunHook SessionRunValues StepContext StepCounterHook
+    StopAtStepHook SummarySaverHook Supervisor SyncReplicasOptimizer TensorBoardLogger
+    TrainingMetricsHook WandbLogger WorkerSessionCreator add_queue_runner checkpoint
+    checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every
+    get_checkpoint_state get_global_step get_or_create_global_step graph hooks latest_checkpoint
+    list_variables load_checkpoint monitor programs replica_device_setter run runtime
+    start_queue_runners stop_if summary testing tf1
+"""
+"""What a newcomer needs. Each further name makes the others harder to find."""
+
+TF1_NAMES = """
+    GraphKeys RunMetadata RunOptions SecondOrStepTimer SessionCreator SingularMonitoredSession
+    assert_global_step basic_train_loop checkpoint_exists create_global_step get_checkpoint_mtimes
+    global_step init_from_checkpoint load_variable remove_checkpoint update_checkpoint_state
+    wait_for_new_checkpoint
+"""
+
+
+def test_the_top_level_has_the_names_of_a_newcomer() -> None:
+    assert NAMES.split() == asyncmon.__all__
+
+
+def test_other_names_of_tf1_are_importable_and_explicitly_exported() -> None:
+    assert not set(TF1_NAMES.split()) & set(asyncmon.__all__)
+    source = inspect.getsource(asyncmon)
+    for name in TF1_NAMES.split():
+        assert hasattr(asyncmon, name)
+        assert f"{name} as {name}" in source, "type checkers see such imports only"
 
 
 def test_packages_that_few_programs_need_are_imported_at_their_first_use() -> None:

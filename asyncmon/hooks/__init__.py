@@ -24,7 +24,7 @@ from asyncmon.hooks.cluster import ClusterHook, GlobalStepWaiterHook
 from asyncmon.hooks.curves import CurvesHook
 from asyncmon.hooks.eval_hook import EvalHook, Evaluations, TrainingMetricsHook
 from asyncmon.hooks.evaluation import evaluate, evaluate_checkpoints
-from asyncmon.hooks.every import EveryHook, every
+from asyncmon.hooks.every import every
 from asyncmon.hooks.file_loggers import CsvLogger, TensorBoardLogger
 from asyncmon.hooks.hook_support import veto_saving
 from asyncmon.hooks.jsonl_writer import JsonlWriter
@@ -44,7 +44,7 @@ from asyncmon.hooks.trackers import MlflowLogger, WandbLogger
 
 __all__ = [
     "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "CsvLogger", "CurvesHook",
-    "EarlyStoppingHook", "EvalHook", "Evaluations", "EveryHook", "FeedFnHook", "FinalOpsHook",
+    "EarlyStoppingHook", "EvalHook", "Evaluations", "FeedFnHook", "FinalOpsHook",
     "GlobalStepWaiterHook", "JsonlWriter", "LoggersHook", "LoggingTensorHook", "LoopLagHook",
     "MlflowLogger", "ModelSummaryHook", "MovingAverageHook", "NanLossDuringTrainingError",
     "NanTensorHook", "ProfilerHook", "ProgressHook", "RestoreBestHook", "StepCounterHook",

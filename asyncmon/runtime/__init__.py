@@ -39,12 +39,12 @@ from asyncmon.runtime.session_creators import (
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.supervisor import Supervisor
-from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer
+from asyncmon.runtime.timer import SecondOrStepTimer
 from asyncmon.runtime.supervisor import basic_train_loop
 
 __all__ = [
     "GUARD", "SAVER", "AttachedHook", "Channel", "ChannelStatistics", "ChiefSessionCreator",
-    "Coordinator", "Epoch", "LooperTask", "MonitoredSession", "NeverTriggerTimer", "Observer",
+    "Coordinator", "Epoch", "LooperTask", "MonitoredSession", "Observer",
     "Program", "QueueRunner", "Recovery", "ResumableSource", "Scaffold", "SecondOrStepTimer", "Session",
     "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "SessionState", "SessionStatistics", "SingularMonitoredSession", "Span",

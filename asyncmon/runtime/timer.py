@@ -66,24 +66,6 @@ class SecondOrStepTimer:
         return self._last_step
 
 
-class NeverTriggerTimer:
-    """A timer that is never due, for options that are off, with the same methods."""
-
-    def reset(self) -> None:
-        """Do nothing."""
-
-    def should_trigger_for_step(self, step: int) -> bool:
-        """Return False."""
-        return False
-
-    def update_last_triggered_step(self, step: int) -> tuple[None, None]:
-        """Raise an error: the timer cannot have triggered."""
-        raise RuntimeError(f"This timer never triggers, so step {step!r} cannot have triggered it.")
-
-    def last_triggered_step(self) -> None:
-        """Return None."""
-
-
 class Ticks:
     """Ticks at a fixed interval, until a stop: the async iterator behind ``Coordinator.every``.
 

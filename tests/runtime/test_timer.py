@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asyncmon.runtime import Coordinator, NeverTriggerTimer, SecondOrStepTimer
+from asyncmon.runtime import Coordinator, SecondOrStepTimer
 
 if TYPE_CHECKING:
     from asyncmon.testing.pytest_plugin import VirtualTime
@@ -63,15 +63,6 @@ async def test_tm_4_zero_is_due_on_each_different_step() -> None:
         timer.update_last_triggered_step(1)
         assert not timer.should_trigger_for_step(1)
         assert timer.should_trigger_for_step(2)
-
-
-async def test_tm_5_a_timer_that_never_triggers() -> None:
-    timer = NeverTriggerTimer()
-    timer.reset()
-    assert not timer.should_trigger_for_step(1)
-    assert timer.last_triggered_step() is None
-    with pytest.raises(RuntimeError, match="never triggers"):
-        timer.update_last_triggered_step(1)
 
 
 async def _ticks(secs: float | None, busy: list[float], **options: bool) -> list[tuple[int, float]]:
