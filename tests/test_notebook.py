@@ -63,7 +63,7 @@ async def train(state):
     state["weight"] += 1.0
     return {"loss": 1.0 / state["weight"]}
 
-progress = am.ProgressHook(values={"loss": "loss"}, refresh_secs=0.05)
+progress = am.ProgressHook(values={"loss": "loss"}, every_secs=0.05)
 curves = am.CurvesHook({"loss": "loss"}, every_secs=0.05)
 hooks = [am.StopAtStepHook(last_step=200), progress, curves]
 async with am.MonitoredTrainingSession(program=program, hooks=hooks) as sess:

@@ -39,7 +39,7 @@ class CheckpointSaverListener:
     commit. Several listeners are called in order, before the save and after it.
 
     With an interval in steps, the run that makes a save due waits for ``after_save``, so that a stop
-    takes effect at that step, as in TF1. It waits for ``wait_secs`` of the hook at most. With an
+    takes effect at that step, as in TF1. It waits for ``timeout_secs`` of the hook at most. With an
     interval in seconds, steps continue during both calls, so that the checkpoint may have a later step
     than the argument of ``before_save``.
 

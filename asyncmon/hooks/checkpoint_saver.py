@@ -75,7 +75,7 @@ class CheckpointSaverHook(SessionRunHook):
             :class:`~asyncmon.hooks.EvalHook`, or a function that returns them, called at each save and
             after a restore. A checkpoint gets those of its own step only. With a ``keep_best`` of the
             saver, each evaluated state is also saved with its metrics.
-        wait_secs: with an interval in steps, the longest time that a run waits for the previous save,
+        timeout_secs: with an interval in steps, the longest time that a run waits for the previous save,
             so that it is not superseded, and for its own save if a listener has an ``after_save``, so
             that a stop takes effect at that step. After that, the saver's ``when_busy`` applies. 0
             never waits.
@@ -104,13 +104,13 @@ class CheckpointSaverHook(SessionRunHook):
         *,
         save_on_cancel: bool = False,
         metrics: Evaluations | Callable[[], Mapping[str, float]] | None = None,
-        wait_secs: float = 1.0,
+        timeout_secs: float = 1.0,
     ) -> None:
         logger.info("Create CheckpointSaverHook.")
         if saver is not None and scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold.")
-        if not wait_secs >= 0:
-            raise ValueError(f"invalid wait_secs={wait_secs!r}: it must be 0 or more.")
+        if not timeout_secs >= 0:
+            raise ValueError(f"invalid timeout_secs={timeout_secs!r}: it must be 0 or more.")
         self._schedule = StepSchedule(self, CheckpointSaverHook, "save_", save_steps, save_secs)
         self._directory = os.fspath(checkpoint_dir)
         self._prefix = f"{self._directory.rstrip('/')}/{checkpoint_basename}"
@@ -127,7 +127,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._metrics = metrics
         self._evaluation: Evaluations | None = None  # whose states are saved with their metrics
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
-        self._wait_secs = wait_secs
+        self._timeout_secs = timeout_secs
         # an event file cannot lie in an object store
         self._output = SharedWriter(None if is_url(self._directory) else self._directory, None)
         self._saves = SaveFollowUp(self, self._output, self._listeners)
@@ -181,10 +181,10 @@ class CheckpointSaverHook(SessionRunHook):
         step = step_after(run_values)
         if not self._schedule.is_due(step) or self._is_vetoed():
             return
-        await self._saves.wait(self._wait_secs)
+        await self._saves.wait(self._timeout_secs)
         self._saves.follow(await self._save_at(run_context.session, step))
         if self._waits_for_own:
-            await self._saves.wait(self._wait_secs)
+            await self._saves.wait(self._timeout_secs)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         async for _ in self._schedule.ticks(coord):

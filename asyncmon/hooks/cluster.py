@@ -102,7 +102,7 @@ class ClusterHook(SessionRunHook):
 
     Args:
         is_chief: whether this session ends last.
-        wait_secs: the longest time that the chief waits, in seconds. A WARNING lists the remaining
+        timeout_secs: the longest time that the chief waits, in seconds. A WARNING lists the remaining
             sessions.
 
     Example::
@@ -115,9 +115,9 @@ class ClusterHook(SessionRunHook):
     priority = SAVER - 1
     """After all other hooks but savers."""
 
-    def __init__(self, is_chief: bool = True, wait_secs: float = 30.0) -> None:
+    def __init__(self, is_chief: bool = True, timeout_secs: float = 30.0) -> None:
         self._is_chief = is_chief
-        self._wait_secs = wait_secs
+        self._timeout_secs = timeout_secs
         role = "chief" if is_chief else "worker"
         self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{random_bytes(3).hex()}"
         self._coord: Coordinator | None = None
@@ -197,7 +197,7 @@ class ClusterHook(SessionRunHook):
 
     async def _wait_for_others(self, run: ClusterRun) -> None:
         loop = asyncio.get_running_loop()
-        end, waited = loop.time() + self._wait_secs, 0.0
+        end, waited = loop.time() + self._timeout_secs, 0.0
         others: list[str] = []
         while (left := end - loop.time()) > 0:
             answer = await run.watch(self._name, min(left, waited), len(others))
@@ -209,5 +209,5 @@ class ClusterHook(SessionRunHook):
             waited = _POLL_SECS
         logger.warning(
             "After %g s these sessions of the cluster have not ended, and are not waited for: %s.",
-            self._wait_secs, ", ".join(others),
+            self._timeout_secs, ", ".join(others),
         )  # fmt: skip

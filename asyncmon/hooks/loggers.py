@@ -40,7 +40,7 @@ class LoggersHook(SessionRunHook):
     Args:
         loggers: see :class:`~asyncmon.summary.Logger`.
         most_pending: the largest number of pending records of a logger.
-        close_secs: the time limit of writing pending records at the end, in seconds.
+        timeout_secs: the time limit of writing pending records at the end, in seconds.
 
     Raises:
         TypeError: an object is no logger.
@@ -53,7 +53,7 @@ class LoggersHook(SessionRunHook):
     priority = GUARD - 1  # begins before the others, and is cleaned up after them
 
     def __init__(
-        self, loggers: Iterable[Logger], *, most_pending: int = 10_000, close_secs: float = 30.0
+        self, loggers: Iterable[Logger], *, most_pending: int = 10_000, timeout_secs: float = 30.0
     ) -> None:
         self._loggers = list(loggers)
         for one in self._loggers:
@@ -63,7 +63,7 @@ class LoggersHook(SessionRunHook):
                     f"{type(one).__name__} lacks {', '.join(missing)}."
                 )
         self._most_pending = whole_number("most_pending", most_pending, least=1)
-        self._close_secs = positive("close_secs", close_secs)
+        self._timeout_secs = positive("timeout_secs", timeout_secs)
         boards = [one for one in self._loggers if isinstance(one, TensorBoardLogger)]
         self._output = boards[0].output if boards else SharedWriter(None, None)
         self._queues: list[_Queue] = []
@@ -100,7 +100,7 @@ class LoggersHook(SessionRunHook):
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Write pending records, and close the loggers."""
-        await asyncio.gather(*(one.close(error, self._close_secs) for one in self._queues))
+        await asyncio.gather(*(one.close(error, self._timeout_secs) for one in self._queues))
 
     def _failed(self, error: Exception) -> None:
         self._logged_errors = self._logged_errors[0] + 1, error  # for statistics and the monitor

@@ -140,6 +140,8 @@ class StepCounterHook(SessionRunHook):
 
 
 _SAMPLE_SECS = 1.0
+_REFRESH_SECS = 0.25  # of a bar
+_LINE_SECS = 10.0
 _SMOOTHING = 0.3  # the weight of the newest interval in the rate
 
 
@@ -155,8 +157,7 @@ class ProgressHook(SessionRunHook):
             lowest of several; unknown without one.
         values: fetches by tag to show.
         description: the title of the bar or of the lines.
-        refresh_secs: the interval at which the bar is drawn, in seconds.
-        line_secs: the interval at which lines are printed, in seconds.
+        every_secs: the interval in seconds. Default: 0.25 for a bar, 10 for lines.
         console: the console of rich to print to; if None, the cell of a notebook, or standard error.
 
     Raises:
@@ -173,19 +174,18 @@ class ProgressHook(SessionRunHook):
         values: Mapping[str, Any] | None = None,
         *,
         description: str = "training",
-        refresh_secs: float = 0.25,
-        line_secs: float = 10.0,
+        every_secs: float | None = None,
         console: Console | None = None,
     ) -> None:
-        positive("refresh_secs", refresh_secs)
-        positive("line_secs", line_secs)
+        if every_secs is not None:
+            positive("every_secs", every_secs)
         if last_step is not None:
             whole_number("last_step", last_step, least=1)
         self._given_last_step = last_step
         self._values = dict(values or {})
         self._display = _display_on(console, description)
-        interactive = not isinstance(self._display, _Lines)
-        self._every_secs = refresh_secs if interactive else line_secs
+        usual = _LINE_SECS if isinstance(self._display, _Lines) else _REFRESH_SECS
+        self._every_secs = usual if every_secs is None else every_secs
         self._diagnostics = Diagnostics("The progress")
         self._is_closed = False  # the pipe of the console
         self._fetches: Mapping[str, Any]

@@ -141,9 +141,9 @@ async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "secs"), [({}, 1.0), ({"wait_secs": 2.5}, 2.5), ({"wait_secs": 0}, 0)]
+    ("arguments", "secs"), [({}, 1.0), ({"timeout_secs": 2.5}, 2.5), ({"timeout_secs": 0}, 0)]
 )
-async def test_a_slow_listener_holds_a_run_for_wait_secs_only(
+async def test_a_slow_listener_holds_a_run_for_timeout_secs_only(
     tmp_path: Path, arguments: dict[str, float], secs: float
 ) -> None:
     """Run 2 waits for its own ``after_save``, run 4 for that of run 2 and its own."""
@@ -253,7 +253,7 @@ async def test_ax_12_steps_go_on_during_a_slow_save_and_further_ones_are_coalesc
     tmp_path: Path,
 ) -> None:
     gate, session = Gate(), ScriptedSession()
-    hook = hook_for(tmp_path, save_steps=2, wait_secs=0, saver=Saver(max_to_keep=None, calls=gate))
+    hook = hook_for(tmp_path, save_steps=2, timeout_secs=0, saver=Saver(max_to_keep=None, calls=gate))
     async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
         gate.open_gate.clear()
         for _ in range(9):
@@ -322,7 +322,7 @@ async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | 
     scaffold = Scaffold(saver=Saver(max_to_keep=None, calls=gate))
     creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=folder)
     hook = CheckpointSaverHook(
-        folder, save_steps=2, scaffold=scaffold, listeners=listeners, wait_secs=0
+        folder, save_steps=2, scaffold=scaffold, listeners=listeners, timeout_secs=0
     )
     async with MonitoredSession(creator, [hook]) as sess:
         await sess.run("train")
@@ -368,7 +368,7 @@ async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(tmp_path:
     creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=tmp_path)
     listeners = Slow(), Listener("a", record, tmp_path)
     hook = CheckpointSaverHook(
-        tmp_path, save_steps=2, scaffold=scaffold, listeners=listeners, wait_secs=0
+        tmp_path, save_steps=2, scaffold=scaffold, listeners=listeners, timeout_secs=0
     )
     async with MonitoredSession(creator, [hook]) as sess:
         await sess.run("train")
@@ -418,7 +418,7 @@ async def test_a_save_whose_snapshot_is_lost_with_its_session_is_a_warning(
 async def lose_a_save(program: Preempted, folder: Path, lines: Lines) -> None:
     scaffold = Scaffold(saver=Saver(max_to_keep=None))
     creator = ChiefSessionCreator(scaffold, program=program, checkpoint_dir=folder)
-    hook = CheckpointSaverHook(folder, save_steps=2, scaffold=scaffold, wait_secs=0)
+    hook = CheckpointSaverHook(folder, save_steps=2, scaffold=scaffold, timeout_secs=0)
     async with MonitoredSession(creator, [hook]) as sess:
         for _ in range(6):
             await sess.run("train")
@@ -468,7 +468,9 @@ async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: P
     record: list[str] = []
     gate = Gate()
     saver = Saver(max_to_keep=None, calls=gate)
-    hook = hook_for(tmp_path, Listener("a", record, tmp_path), save_steps=1, saver=saver, wait_secs=0)
+    hook = hook_for(
+        tmp_path, Listener("a", record, tmp_path), save_steps=1, saver=saver, timeout_secs=0
+    )
     failed = asyncio.Event()
 
     async def fail() -> None:

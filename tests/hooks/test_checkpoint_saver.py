@@ -70,7 +70,7 @@ async def saved(folder: Path) -> list[int]:
         ({"save_steps": 1, "save_secs": 1}, "Can not provide both every_secs and every_steps."),
         ({"save_steps": 0}, "invalid save_steps=0"),
         ({"save_secs": 0}, "invalid save_secs=0"),
-        ({"save_steps": 1, "wait_secs": -1}, "invalid wait_secs=-1"),
+        ({"save_steps": 1, "timeout_secs": -1}, "invalid timeout_secs=-1"),
     ],
 )
 async def test_hk_ckpt_1_wrong_arguments(tmp_path: Path, arguments: Any, message: str) -> None:
@@ -532,7 +532,9 @@ async def test_a_save_that_is_asked_for_follows_the_one_in_flight(
             super().fsync(descriptor)
 
     is_open.set()
-    hook = hook_for(tmp_path, save_steps=2, wait_secs=0, saver=Saver(when_busy=when_busy, calls=Gate()))
+    hook = hook_for(
+        tmp_path, save_steps=2, timeout_secs=0, saver=Saver(when_busy=when_busy, calls=Gate())
+    )
     async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
         is_open.clear()
         for _ in range(5):

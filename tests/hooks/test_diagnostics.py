@@ -144,6 +144,6 @@ async def test_progress(caplog: pytest.LogCaptureFixture, code: int) -> None:
     for terminal in (True, False):
         caplog.clear()
         shown = console.Console(file=Full(), force_terminal=terminal)
-        await run(am.ProgressHook(last_step=30, line_secs=5, console=shown))
+        await run(am.ProgressHook(last_step=30, every_secs=5, console=shown))
         (reported,) = errors(caplog)
         assert f"The progress cannot be written to 'the console': {os.strerror(code)}" in reported

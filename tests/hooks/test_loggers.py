@@ -257,7 +257,7 @@ async def test_a_logger_that_hangs_delays_the_end_by_its_time_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     slow = Slow()
-    hook = am.LoggersHook([slow], close_secs=0.01)
+    hook = am.LoggersHook([slow], timeout_secs=0.01)
     async with am.MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
         sess.log("x", 1.0)
         sess.log("x", 2.0)

@@ -35,7 +35,7 @@ def printed(console: Console) -> str:
 
 async def test_lines_come_one_per_interval_and_at_the_end(train: Train, lasting: Lasting) -> None:
     console = lines_console()
-    hook = ProgressHook(100, {"loss": "loss"}, line_secs=10, console=console)
+    hook = ProgressHook(100, {"loss": "loss"}, every_secs=10, console=console)
     session = ScriptedSession(lasting(0.7), values={"loss": np.float32(0.25)})
     await train(hook, runs=40, session=session)
     assert printed(console).splitlines() == [
@@ -48,7 +48,7 @@ async def test_lines_come_one_per_interval_and_at_the_end(train: Train, lasting:
 async def test_lines_go_to_the_error_output(
     train: Train, lasting: Lasting, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await train(ProgressHook(line_secs=5), runs=6, session=ScriptedSession(lasting(0.99)))
+    await train(ProgressHook(every_secs=5), runs=6, session=ScriptedSession(lasting(0.99)))
     out, err = capsys.readouterr()
     assert (out, err.splitlines()[0]) == ("", "training: step 5, 1 steps/s")
 
@@ -57,7 +57,7 @@ async def test_without_a_last_step_nothing_is_said_of_the_time_left(
     train: Train, lasting: Lasting
 ) -> None:
     console = lines_console()
-    hook = ProgressHook(console=console, line_secs=5, description="[fine] tuning")
+    hook = ProgressHook(console=console, every_secs=5, description="[fine] tuning")
     await train(hook, runs=6, session=ScriptedSession(lasting(0.99)))
     assert printed(console).splitlines()[0] == "[fine] tuning: step 5, 1 steps/s"
 
@@ -68,7 +68,7 @@ async def test_the_last_step_is_that_of_a_stop_at_step_hook(
 ) -> None:
     """The lowest of several, whatever their order; counted from the step the session begins at."""
     console = lines_console()
-    hooks = [ProgressHook(line_secs=5, console=console), StopAtStepHook(num_steps=10)]
+    hooks = [ProgressHook(every_secs=5, console=console), StopAtStepHook(num_steps=10)]
     session = ScriptedSession(lasting(0.99), state={"global_step": 100})
     await train(*(hooks if first else hooks[::-1]), StopAtStepHook(last_step=500), session=session)
     assert [line.split(",")[0] for line in printed(console).splitlines()] == [
@@ -81,7 +81,7 @@ async def test_a_given_last_step_precedes_that_of_a_stop_at_step_hook(
     train: Train, lasting: Lasting
 ) -> None:
     console = lines_console()
-    hooks = ProgressHook(200, line_secs=5, console=console), StopAtStepHook(last_step=5)
+    hooks = ProgressHook(200, every_secs=5, console=console), StopAtStepHook(last_step=5)
     await train(*hooks, session=ScriptedSession(lasting(0.99)))
     assert printed(console).splitlines()[-1].startswith("training: step 5/200")
 
@@ -126,7 +126,7 @@ async def test_an_error_is_not_the_last_line_where_told_so(train: Train, lasting
             return super().write(text)
 
     console = Console(file=Broken(), force_terminal=False, width=200)
-    hook = ProgressHook(100, line_secs=10, console=console)
+    hook = ProgressHook(100, every_secs=10, console=console)
     hook.on_error = "log"
     await train(hook, runs=40, session=ScriptedSession(lasting(0.7)))
     assert "step 28/100" in printed(console)
@@ -146,16 +146,14 @@ async def test_values_are_fetched_once_a_second(train: Train, lasting: Lasting) 
 
 async def test_values_that_are_no_numbers_are_shown_as_they_are(train: Train, lasting: Lasting) -> None:
     console = lines_console()
-    hook = ProgressHook(values={"w": "w"}, line_secs=2, console=console)
+    hook = ProgressHook(values={"w": "w"}, every_secs=2, console=console)
     await train(hook, runs=3, session=ScriptedSession(lasting(1), state={"w": [1, 2]}))
     assert "w = [1 2]" in printed(console)
 
 
-@pytest.mark.parametrize("name", ["refresh_secs", "line_secs"])
-async def test_intervals_are_positive(name: str) -> None:
-    options: dict[str, Any] = {name: 0}
-    with pytest.raises(ValueError, match=f"invalid {name}=0"):
-        ProgressHook(console=lines_console(), **options)
+async def test_the_interval_is_positive() -> None:
+    with pytest.raises(ValueError, match="invalid every_secs=0"):
+        ProgressHook(console=lines_console(), every_secs=0)
 
 
 async def test_without_rich_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,7 @@ async def test_a_save_that_outlives_its_session_has_one_span_that_succeeded(
 ) -> None:
     """The recovery ends the task that waits for the commit, not the save."""
     raws = [ScriptedSession([1, AbortedError("gone")]), ScriptedSession([2])]
-    hook = CheckpointSaverHook(tmp_path, save_steps=1, saver=Saver(max_to_keep=None), wait_secs=0)
+    hook = CheckpointSaverHook(tmp_path, save_steps=1, saver=Saver(max_to_keep=None), timeout_secs=0)
     record = Record()
     sess = MonitoredSession(ScriptedCreator(*raws), [hook])
     sess.observe(record)

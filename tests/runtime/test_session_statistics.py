@@ -264,7 +264,7 @@ async def test_save_calls_listeners_and_moves_the_schedule(tmp_path: Path) -> No
 
 
 async def test_save_saves_where_the_saver_skips_saves_that_come_too_soon(tmp_path: Path) -> None:
-    hook = CheckpointSaverHook(tmp_path, save_steps=1, saver=Saver(when_busy="skip"), wait_secs=0)
+    hook = CheckpointSaverHook(tmp_path, save_steps=1, saver=Saver(when_busy="skip"), timeout_secs=0)
     async with scripted(hook) as sess:
         for step in range(1, 4):
             await sess.run("a")
