@@ -75,10 +75,10 @@ class CheckpointSaverHook(SessionRunHook):
             :class:`~asyncmon.hooks.EvalHook`, or a function that returns them, called at each save and
             after a restore. A checkpoint gets those of its own step only. With a ``keep_best`` of the
             saver, each evaluated state is also saved with its metrics.
-        timeout_secs: with an interval in steps, the longest time that a run waits for the previous save,
-            so that it is not superseded, and for its own save if a listener has an ``after_save``, so
-            that a stop takes effect at that step. After that, the saver's ``when_busy`` applies. 0
-            never waits.
+        timeout_secs: with an interval in steps, the longest time that a run waits for the previous
+            save, so that it is not superseded, and for its own save if a listener has an
+            ``after_save``, so that a stop takes effect at that step. After that, the saver's
+            ``when_busy`` applies. 0 never waits.
 
     Raises:
         ValueError: neither or both of ``save_secs`` and ``save_steps``, or both of ``saver`` and
