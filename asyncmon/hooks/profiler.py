@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from asyncmon.graph import NodeStats, RunOptions
@@ -25,6 +26,7 @@ from asyncmon.runtime import (
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system.diagnostics import Diagnostics
+from asyncmon.system.files import in_thread, write_bytes
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -114,14 +116,12 @@ class ProfilerHook(SessionRunHook):
         path = os.path.join(self._directory, f"timeline-{step}.json")
         logger.info("Saving timeline for %d into '%s'.", step, path)
         with log_errors(self, f"the timeline of step {step}"):
-            await self._diagnostics.write(path, lambda: self._write_file(path, step, nodes, program))
+            trace = await in_thread(self._trace, step, nodes, program)
+            await self._diagnostics.write(path, partial(write_bytes, path, trace.encode()))
 
-    def _write_file(self, path: str, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
+    def _trace(self, step: int, nodes: Sequence[NodeStats], program: Any) -> str:
         inputs = _inputs(program)
-        trace = chrome_trace(nodes, title=f"step {step}", inputs=inputs, show_memory=self._show_memory)
-        os.makedirs(self._directory, exist_ok=True)
-        with open(path, "w") as file:
-            file.write(trace)
+        return chrome_trace(nodes, title=f"step {step}", inputs=inputs, show_memory=self._show_memory)
 
 
 def _whole(step: int, secs: float) -> NodeStats:

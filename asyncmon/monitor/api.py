@@ -19,7 +19,7 @@ from asyncmon.monitor.feed import READ_SECS, EventStream, Feed
 from asyncmon.monitor.guard import Credentials, Failure, client_of
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.media import Picture, Record, image_type, records_json
-from asyncmon.monitor.page_files import page_files
+from asyncmon.monitor.page_files import page_file
 from asyncmon.monitor.run import ActionError
 from asyncmon.monitor.runs import Entry, Runs
 from asyncmon.monitor.scalars import Part, downsample, means
@@ -174,8 +174,7 @@ class Api:
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
     async def page(self, request: Request) -> Response:
-        files = await in_thread(page_files)
-        file = files.get(request.path_params.get("name", ""))
+        file = await page_file(request.path_params.get("name", ""))
         if file is None:
             raise HTTPException(404)
         headers = {"etag": file.tag, "cache-control": "no-cache"}

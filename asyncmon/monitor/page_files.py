@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
+
+from asyncmon.system.files import in_thread, list_names, read_bytes
+
+FOLDER = Path(__file__).parent / "page"
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
-    "png": "image/png",
     "txt": "text/plain; charset=utf-8",
 }
 
@@ -27,24 +27,15 @@ class PageFile(NamedTuple):
     tag: str
 
 
-@cache
-def page_files() -> dict[str, PageFile]:
-    """Return the files of the page by name, ``index.html`` also as the empty one. Blocking, once."""
-    found = {}
-    for name, entry in _files(resources.files("asyncmon.monitor").joinpath("page"), ""):
-        ending = name.rpartition(".")[2]
-        if ending in _TYPES:
-            body = entry.read_bytes()
-            tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-            found[name] = PageFile(body, _TYPES[ending], tag)
-    if "index.html" in found:
-        found[""] = found["index.html"]
-    return found
+_read: dict[str, PageFile] = {}
 
 
-def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _files(entry, f"{prefix}{entry.name}/")
-        else:
-            yield prefix + entry.name, entry
+async def page_file(name: str) -> PageFile | None:
+    """Return a file of the page, read at its first request; ``index.html`` for the empty name."""
+    name = name or "index.html"
+    known = _read.get(name)
+    if known is None and name in await list_names(FOLDER):
+        body = await read_bytes(FOLDER / name)
+        digest = (await in_thread(hashlib.sha256, body)).hexdigest()
+        known = _read[name] = PageFile(body, _TYPES[Path(name).suffix[1:]], f'"{digest[:32]}"')
+    return known

@@ -41,7 +41,8 @@ async def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
     def write() -> None:
         write_graph_file(directory, "graph.pbtxt", str(graph_def_of(operations)).encode())
 
-    await Diagnostics("The graph").write(os.path.join(directory, "graph.pbtxt"), write)
+    path = os.path.join(directory, "graph.pbtxt")
+    await Diagnostics("The graph").write(path, lambda: in_thread(write))
 
 
 def write_graph_file(directory: str, name: str, data: bytes) -> None:

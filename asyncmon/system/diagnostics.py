@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from asyncmon.system.files import in_thread
@@ -55,22 +55,19 @@ class Diagnostics:
         else:
             self._failing = False
 
-    async def write(self, path: str | os.PathLike[str], write: Callable[[], object]) -> None:
-        """Write a file in a worker thread; retry after an ``OSError``, and report the last one."""
-        for secs in _RETRY_SECS:
+    async def write(self, path: str | os.PathLike[str], write: Callable[[], Awaitable[object]]) -> None:
+        """Write a file by an async function; retry after an ``OSError``, and report the last one."""
+        for secs in (*_RETRY_SECS, None):
             try:
-                await in_thread(write)
-            except OSError:
-                await asyncio.sleep(secs)
+                await write()
+            except OSError as error:
+                if secs is None:
+                    await in_thread(self._report, error, Path(path))
+                else:
+                    await asyncio.sleep(secs)
             else:
                 self._failing = False
                 return
-        try:
-            await in_thread(write)
-        except OSError as error:
-            await in_thread(self._report, error, Path(path))
-        else:
-            self._failing = False
 
     def _report(self, error: OSError, where: str | Path) -> None:
         if not self._failing:

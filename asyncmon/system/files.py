@@ -1,8 +1,9 @@
 """Blocking file operations, in worker threads.
 
-All access to disks uses this module: :func:`read_bytes` reads files, :func:`append_lines` writes lines
-of text, and :func:`in_thread` runs other blocking functions. Durable files are written through
-:class:`FileCalls`, whose calls tests can make fail.
+All access to disks uses this module. aiofiles carries the small files that are on no data path and
+need not be durable: :func:`read_bytes`, :func:`write_bytes`, :func:`list_names`. :func:`in_thread` runs
+other blocking functions. Durable files are written through :class:`FileCalls`, whose calls tests can
+make fail.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 import aiofiles
+import aiofiles.os
 import anyio.to_thread
 
 from asyncmon.system import clock, portable
@@ -96,6 +98,22 @@ async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = 
 
     # An abandoned read would leave the file open.
     return await _to_the_end(asyncio.ensure_future(read()))
+
+
+async def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file, which is created with its directory if it is missing. A crash may lose it."""
+
+    async def write() -> None:
+        await aiofiles.os.makedirs(Path(path).parent, exist_ok=True)
+        async with aiofiles.open(path, "wb") as file:
+            await file.write(data)
+
+    await _to_the_end(asyncio.ensure_future(write()))
+
+
+async def list_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names in a directory, sorted."""
+    return sorted(await aiofiles.os.listdir(path))
 
 
 class NotRegularFileError(OSError):

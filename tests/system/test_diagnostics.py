@@ -23,7 +23,7 @@ async def test_a_write_is_retried_and_then_reported_once(
 ) -> None:
     attempts = 0
 
-    def write() -> None:
+    async def write() -> None:
         nonlocal attempts
         attempts += 1
         raise FULL
@@ -42,7 +42,7 @@ async def test_a_success_is_reported_not_at_all_and_the_next_failure_again(
 ) -> None:
     failures = [FULL] * 2 + [None] + [FULL] * 3 + [None] + [FULL] * 3
 
-    def write() -> None:
+    async def write() -> None:
         failure = failures.pop(0)
         if failure is not None:
             raise failure
@@ -56,7 +56,7 @@ async def test_a_success_is_reported_not_at_all_and_the_next_failure_again(
 
 
 async def test_a_mistake_of_the_code_is_raised(tmp_path: Path) -> None:
-    def write() -> None:
+    async def write() -> None:
         raise ValueError("wrong")
 
     with pytest.raises(ValueError, match="wrong"):

@@ -79,6 +79,28 @@ async def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
     assert sorted(await asyncio.to_thread(os.listdir, tmp_path)) == ["a", "directory"]
 
 
+@pytest.mark.parametrize("sync", [True, False])
+async def test_lines_are_appended_after_a_truncated_one(tmp_path: Path, sync: bool) -> None:
+    path = tmp_path / "a" / "lines"
+    await files.append_lines(path, ["1", "2"], sync=sync)
+    path.write_bytes(path.read_bytes()[:-1])
+    await files.append_lines(path, ["x" * 1_000_000], sync=sync)
+    await files.append_lines(path, [], sync=sync)
+    assert await files.read_bytes(path, 0, 4) == b"1\n2\n"
+    assert await files.read_bytes(path, 4) == b"x" * 1_000_000 + b"\n"
+
+
+async def test_a_file_is_written_with_its_directory_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    for data in (b"first", b"2"):
+        await files.write_bytes(path, data)
+        assert await files.read_bytes(path) == data
+    await files.write_bytes(path.with_name("another"), b"")
+    assert await files.list_names(path.parent) == ["another", "file"]
+    with pytest.raises(IsADirectoryError):
+        await files.write_bytes(path.parent, b"x")
+
+
 async def test_file_calls_are_the_systems(tmp_path: Path) -> None:
     calls = files.FileCalls()
     calls.make_dirs(tmp_path / "d")
