@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Draw scalars into a PNG, one chart per tag with one line per run. Needs matplotlib: pip install
-'asyncmon[plot]'."""
+'asyncmon[examples]'."""
 
 EPILOG = """\
 example: asyncmon plot runs/a runs/b --tag loss --log --smooth 0.9 -o loss.png
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("`plot` needs matplotlib: pip install 'asyncmon[plot]'") from error
+        raise ImportError("`plot` needs matplotlib: pip install 'asyncmon[examples]'") from error
     runs = selected(options)
     tags = sorted({tag for scalars in runs.values() for tag in scalars})
     if len(tags) > _MOST_CHARTS:
