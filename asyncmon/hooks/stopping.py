@@ -263,8 +263,8 @@ def stop_if(
     Args:
         evaluation: the hook that evaluates. It must also be in the session's hooks.
         metric: the name of the metric.
-        no_decrease_in: stop after so many consecutive evaluations without a new lowest value.
-        no_increase_in: stop after so many consecutive evaluations without a new highest value.
+        no_decrease_in: stop after this number of consecutive evaluations without a new lowest value.
+        no_increase_in: stop after this number of consecutive evaluations without a new highest value.
         above: stop when the metric is higher than this.
         below: stop when the metric is lower than this.
         min_delta: the least decrease or increase that counts.

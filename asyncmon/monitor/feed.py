@@ -198,7 +198,7 @@ class Feed:
             self._wake_next()
 
     def _wake(self, now: float) -> None:
-        """Wake the viewers that lack events or a heartbeat, those that waited longest first."""
+        """Wake the viewers that lack events or a heartbeat, the longest waiter first."""
         for _ in range(_MOST_WOKEN):
             if not self._waiting:
                 break

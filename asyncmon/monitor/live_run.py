@@ -50,7 +50,7 @@ _QUEUE_SECS = 2.0  # timeout of a query of the queues in another process
 class LiveRun:
     """A monitored session of this process, also before it is opened and after it is closed.
 
-    Its scalars are those that the event writers of its hooks' directories get. Earlier ones, before the
+    Its scalars come from the event writers of its hooks' directories. Earlier ones, before the
     first :meth:`refresh`, are read from the directories once, checkpoints whenever they change. Hooks
     are timed and lag is measured from a :meth:`refresh` until :data:`LOOK_SECS` after the last one, so
     that a step without viewers costs nothing.

@@ -25,8 +25,8 @@ def InMemoryEvaluatorHook(  # TF1's name
 ) -> EvalHook:
     """Return a hook that evaluates another program with the state of this one. TF1: same name.
 
-    It evaluates before the first step, every ``every_n_iter`` global steps and at a successful end, and
-    pauses training meanwhile. ``steps`` is the largest number of batches. See
+    It evaluates before the first step, every ``every_n_iter`` global steps and at a successful end.
+    Training pauses during each evaluation. ``steps`` is the largest number of batches. See
     :class:`~asyncmon.hooks.EvalHook`.
     """
     return EvalHook(
