@@ -10,9 +10,8 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from asyncmon.cli.monitor import add_token_option, read_token
+from asyncmon.cli.monitor import TOKEN, add_token_option, read_token
 from asyncmon.cli.output import add_json_option, write_json
-from asyncmon.monitor import TOKEN_VARIABLE as TOKEN
 
 DESCRIPTION = """\
 Control a run of another process through its monitor: request a stop, save a checkpoint and wait for it,

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from asyncmon.monitor import TOKEN_VARIABLE as TOKEN
+TOKEN = "ASYNCMON_TOKEN"  # asyncmon.monitor.serving has it too, but needs an extra
 
 DESCRIPTION = """\
 Show the runs of a log directory on a live page, until SIGINT or SIGTERM. Every folder with event files

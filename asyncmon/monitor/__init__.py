@@ -36,9 +36,6 @@ _MODULES = {
 
 __all__ = list(_MODULES)
 
-TOKEN_VARIABLE = "ASYNCMON_TOKEN"
-"""The environment variable with the token of a monitor, and of the commands that act on one."""
-
 if not _typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> _typing.Any:

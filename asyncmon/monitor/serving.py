@@ -17,11 +17,13 @@ try:
 except ImportError as missing:
     raise ImportError("The monitor needs uvicorn: pip install 'asyncmon[web]'") from missing
 
-from asyncmon.monitor import TOKEN_VARIABLE
 from asyncmon.monitor.app import create_app
 from asyncmon.monitor.guard import is_loopback
 
 PORT = 6060
+
+TOKEN_VARIABLE = "ASYNCMON_TOKEN"
+"""The environment variable with the token."""
 
 
 class MonitorServer:

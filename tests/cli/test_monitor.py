@@ -14,6 +14,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import pytest
 
 from asyncmon.cli import main
+from asyncmon.cli.monitor import TOKEN as TOKEN_OF_COMMANDS
+from asyncmon.monitor.serving import TOKEN_VARIABLE
 from tests import forked
 
 if TYPE_CHECKING:
@@ -198,3 +200,7 @@ def test_a_file_is_no_log_directory(tmp_path: Path) -> None:
     assert errors.getvalue().endswith(
         f"is a file: give the directory of the runs, {str(tmp_path)!r}.\n"
     )
+
+
+def test_the_variable_with_the_token_is_that_of_the_server() -> None:
+    assert TOKEN_OF_COMMANDS == TOKEN_VARIABLE

@@ -466,11 +466,9 @@ async def test_a_save_whose_arrays_are_lost_with_their_process_is_a_warning(
 async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: Path) -> None:
     """HK-CKPT-11: the session is closed by then, so that no listener is told."""
     record: list[str] = []
-    gate = Gate()
+    gate, listener = Gate(), Listener("a", record, tmp_path)
     saver = Saver(max_to_keep=None, calls=gate)
-    hook = hook_for(
-        tmp_path, Listener("a", record, tmp_path), save_steps=1, saver=saver, timeout_secs=0
-    )
+    hook = hook_for(tmp_path, listener, save_steps=1, saver=saver, timeout_secs=0)
     failed = asyncio.Event()
 
     async def fail() -> None:
