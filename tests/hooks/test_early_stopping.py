@@ -216,3 +216,16 @@ async def test_a_rule_of_ones_own() -> None:
         [2, 4, 7, 8], lambda evaluation, _: EarlyStoppingHook(evaluation, Odd())
     )
     assert (step, reason) == (3, "an odd score")
+
+
+async def test_an_attached_hook_listens_until_it_is_detached() -> None:
+    evaluation = EvalHook("test", every_steps=1, concurrent=False)
+    creator = ChiefSessionCreator(program=scored([5] * 9))
+    async with MonitoredSession(creator, [evaluation]) as sess:
+        attached = await sess.attach(stop_if(evaluation, "score", no_decrease_in=2))
+        await sess.run("train")
+        await sess.run("train")
+        await attached.detach()
+        for _ in range(3):
+            await sess.run("train")
+        assert not sess.should_stop()
