@@ -289,7 +289,7 @@ async def failing(one: Training, moment: str, call: int, error: Exception) -> No
     faults.error_at = lambda *reached: error if reached == (moment, call) else None
     in_run = moment in ("before_run", "after_run", "background", "tick", "sampled")
     recovers = isinstance(error, AbortedError) and (in_run or moment == "after_create_session")
-    ends_data = isinstance(error, OutOfRangeError) and in_run
+    ends_data = isinstance(error, OutOfRangeError) and moment in ("before_run", "after_run")
     async with assert_nothing_left_behind(one.directory):
         if recovers or ends_data:
             await one.run()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
 from asyncmon.errors import EXITS
-from asyncmon.runtime.stop.origin import is_end_of_data, origin_of
+from asyncmon.runtime.stop.origin import BODY, Origin, is_end_of_data, origin_of
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, Stop, StopEvent
 from asyncmon.system.error_text import add_note, phrase
 
@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
     """The error that the session raises, or None for a successful end."""
 
 
-def is_clean(error: BaseException | None, of_session: StopEvent) -> bool:
+def is_clean(error: BaseException | None, of_session: StopEvent, group: Origin = BODY) -> bool:
     """Return whether a body with this exception, or None, ended successfully.
 
     So it did with the end of the data, and with a run that was refused after the stop of a hook.
@@ -29,11 +29,14 @@ def is_clean(error: BaseException | None, of_session: StopEvent) -> bool:
     Args:
         error: the exception.
         of_session: the stop of the session.
+        group: the origin of a group of exceptions with this one in it.
     """
-    if error is None or is_end_of_data(error):
-        return True
     if isinstance(error, BaseExceptionGroup):
-        return all(is_clean(one, of_session) for one in error.exceptions)
+        origin = origin_of(error)
+        origin = group if origin is BODY else origin
+        return all(is_clean(one, of_session, origin) for one in error.exceptions)
+    if error is None or is_end_of_data(error, group):
+        return True
     return isinstance(error, RefusedRunError) and error.of_session is of_session
 
 
