@@ -12,6 +12,7 @@ from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.graph import Graph
 from asyncmon.runtime import Coordinator, SessionRunHook, current_program
 from asyncmon.runtime.coordinator import CreatedSession
+from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.runtime.stop.stop import Stop
@@ -55,14 +56,16 @@ def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
     """Log and suppress an error of the block if ``hook.on_error`` is ``"log"``.
 
     For one iteration of a background task, which an error would end. ``what`` describes it in the log.
+    The same error again and again is logged once, and then counted.
     """
     try:
         yield
     except Exception as error:
         if hook.on_error != "log":
             raise
-        hook._logged_errors = hook._logged_errors[0] + 1, error
-        logger.exception("%s: %s failed; on_error='log'.", hook_name(hook), what)
+        if hook._logged is None:
+            hook._logged = Failures()
+        hook._logged.log(error, "%s: %s failed; on_error='log'.", hook_name(hook), what)
 
 
 def created_session(coord: Coordinator) -> CreatedSession:

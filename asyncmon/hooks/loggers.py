@@ -13,6 +13,7 @@ from typing import Any
 from asyncmon.hooks.file_loggers import TensorBoardLogger
 from asyncmon.hooks.hook_support import created_session, positive, whole_number
 from asyncmon.runtime import GUARD, Coordinator, Session, SessionRunHook
+from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.summary.logged import LoggedValue, Logger, LoggerMembers
 from asyncmon.summary.shared_writer import SharedWriter
@@ -103,7 +104,9 @@ class LoggersHook(SessionRunHook):
         await asyncio.gather(*(one.close(error, self._timeout_secs) for one in self._queues))
 
     def _failed(self, error: Exception) -> None:
-        self._logged_errors = self._logged_errors[0] + 1, error  # for statistics and the monitor
+        if self._logged is None:
+            self._logged = Failures()
+        self._logged.add(error)  # for statistics and the monitor
 
     def _forward(
         self, output: SharedWriter, step: int | None, values: Callable[[], Mapping[str, LoggedValue]]

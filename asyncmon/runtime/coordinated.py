@@ -78,10 +78,13 @@ class Coordinated:
             scope.task = self._lock.holder
         else:
             scope = CallScope(self._scopes, kind)
+        call = scope.leavable(attempt(self._inner, argument))
         try:
             with scope:
-                return await attempt(self._inner, argument)
+                return await call
         except BaseException as error:
+            if call.is_left:
+                self._inner.leave_run()
             note_use_of_coroutine(error)
             cause = self._errors.primary
             self.delivered = self.delivered or error is cause

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from asyncmon.checkpoint.stateful import StatefulMembers
 from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.protocols import Session
 from asyncmon.summary.logged import Log, LoggedValue, logged_values
 from asyncmon.summary.shared_writer import SharedWriter
@@ -149,7 +150,7 @@ class SessionRunHook:
     saved_step: int | None = None
     idle_until_step: float | None = None
     stops_at_step: int | None = None
-    _logged_errors: tuple[int, Exception | None] = 0, None  # how many, and the last one
+    _logged: Failures | None = None
 
     async def begin(self) -> None:
         """Prepare, once, before the program is finalized, so that operations can still be added."""

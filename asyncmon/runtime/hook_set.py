@@ -6,19 +6,24 @@ import asyncio
 import functools
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
-from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.hook import HookMembers, hook_name, in_order, overrides
+from asyncmon.runtime.hook_policy import (
+    LONGEST_PAUSE_SECS,
+    Method,
+    pause_secs,
+    with_deadline,
+    with_origin,
+)
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, step_of
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
-from asyncmon.runtime.stop.origin import marked
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.summary.logged import checked_config, logged_values
 from asyncmon.system import clock
@@ -38,6 +43,7 @@ NOTICE_SECS = 10.0
 
 
 _IN_RUNS = ("before_run", "after_run")
+_FAILED = object()  # the result of a call whose error was tolerated
 
 
 class RunCalls(NamedTuple):
@@ -86,8 +92,8 @@ class HookSet:
         self.hooks = in_order(hooks)
         self.observers = Observers()
         self.observers.when_changed(self._bind)
-        self.failures: dict[str, tuple[int, BaseException]] = {}
-        """The number of errors of a hook that were raised in runs or tolerated, and the last error."""
+        self.failures: dict[str, Failures] = {}
+        """The errors of a hook, by its label, that were raised in runs or tolerated."""
         self._labels: dict[int, str] = {}
         self._named: Counter[str] = Counter()
         self.running: Any = None
@@ -168,14 +174,16 @@ class HookSet:
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
         secs = None if moment == "background" else _members(hook).deadline
         if secs is not None:
-            method = functools.partial(_with_deadline, secs, hook, moment, method)
+            method = functools.partial(with_deadline, secs, hook, moment, method)
         if moment not in _IN_RUNS:  # there the run notes the origin of errors
-            method = functools.partial(_marked, hook, moment, method)
+            method = functools.partial(with_origin, hook, moment, method)
         method = self._observed(hook, moment, method)
         if moment == "end":
             method = functools.partial(without_unrequested, f"{hook_name(hook)}.end", method)
         if _members(hook).on_error != "raise":
             method = functools.partial(self._with_policy, hook, moment, method)
+            if moment == "background" and _members(hook).on_error == "log":
+                method = functools.partial(self._again, hook, method)
         return method
 
     def _observed(
@@ -207,18 +215,34 @@ class HookSet:
             await self._tolerate(hook, moment, error)
         except Exception as error:
             await self._tolerate(hook, moment, error)
-        return None
+        return _FAILED if moment == "background" else None
+
+    async def _again(self, hook: Any, method: Method, session: Session, coord: Coordinator) -> None:
+        """Call ``background`` again after each failure, with growing pauses, until the stop."""
+        failures, began = 0, clock.monotonic()
+        while await method(session, coord) is _FAILED and self.has(hook):
+            ended = clock.monotonic()
+            failures = 1 if ended - began > LONGEST_PAUSE_SECS else failures + 1
+            if await coord.wait_for_stop(pause_secs(failures)):
+                return
+            began = clock.monotonic()
 
     def failed(self, hook: Any, error: BaseException) -> None:
         """Count an error of a hook."""
         note_use_of_coroutine(error)
-        label = self.label(hook)
-        self.failures[label] = self.failures.get(label, (0, error))[0] + 1, error
+        self._failures_of(hook).add(error)
+
+    def _failures_of(self, hook: Any) -> Failures:
+        return self.failures.setdefault(self.label(hook), Failures())
 
     async def _tolerate(self, hook: Any, moment: str, error: BaseException) -> None:
-        self.failed(hook, error)
-        logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _members(hook).on_error)
-        if _members(hook).on_error == "detach":
+        note_use_of_coroutine(error)
+        policy = _members(hook).on_error
+        # A hook that could not begin is not called any more: it would fail in each run.
+        line = "%s.%s failed; on_error=%r."
+        line += " The hook is detached." if moment == "begin" and policy == "log" else ""
+        self._failures_of(hook).log(error, line, hook_name(hook), moment, policy)
+        if policy == "detach" or moment == "begin":
             self._remove(hook)
             if any(hook is begun for begun in self.begun):
                 await self.clean_up(hook, error)
@@ -325,9 +349,9 @@ class HookSet:
                 return None
             secs = _members(hook).deadline or CLEANUP_SECS
             method = self._observed(hook, "cleanup", hook.cleanup)
-            method = functools.partial(_with_deadline, secs, hook, "cleanup", method)
+            method = functools.partial(with_deadline, secs, hook, "cleanup", method)
             await without_unrequested(
-                f"{hook_name(hook)}.cleanup", _marked, hook, "cleanup", method, error
+                f"{hook_name(hook)}.cleanup", with_origin, hook, "cleanup", method, error
             )
         except Exception as failure:
             logger.exception("%s.cleanup failed.", hook_name(hook))
@@ -390,30 +414,3 @@ class HookSet:
 
 def _members(hook: Any) -> HookMembers:
     return members_of(HookMembers, hook)
-
-
-async def _marked(hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-    with marked("background" if moment == "background" else "hook", f"{hook_name(hook)}.{moment}"):
-        return await method(*args)
-
-
-async def _with_deadline(
-    secs: float, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
-) -> Any:
-    scope, began = asyncio.timeout(secs), time.perf_counter()
-    try:
-        async with scope:
-            result = await method(*args)
-        if (took := time.perf_counter() - began) > secs:  # and the timeout could not come
-            logger.warning(
-                "%s.%s held the event loop for %.3g s, beyond its deadline of %g s. Move what takes "
-                "long to a thread: `await asyncio.to_thread(...)`.",
-                hook_name(hook), moment, took, secs,
-            )  # fmt: skip
-        return result
-    except TimeoutError as error:
-        if not scope.expired():  # the hook's own
-            raise
-        raise DeadlineExceededError(
-            f"{hook_name(hook)}.{moment} took longer than its deadline of {secs:g} s."
-        ) from error

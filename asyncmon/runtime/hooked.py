@@ -235,6 +235,12 @@ class Hooked:
             self._scopes.run = None
             inside_run.reset(token)
 
+    def leave_run(self) -> None:
+        """End the current run, the coroutine of which was left behind."""
+        self._hooks.running = None
+        self._scopes.run = None
+        self._boundary.run_ends()
+
     def _request_stop(self, reason: str | None) -> None:
         hook = self._hooks.running
         name = "a hook" if hook is None else hook_name(hook)

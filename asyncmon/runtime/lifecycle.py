@@ -126,8 +126,9 @@ class Lifecycle:
         self.started = clock.wall()
         self.budget = LoopBudget.of_running_loop()
         try:
-            with self.observers.span("opening", "start"), CallScope(self.stops.scopes, "opening"):
-                await self._open()
+            scope = CallScope(self.stops.scopes, "opening")
+            with self.observers.span("opening", "start"), scope:
+                await scope.leavable(self._open())
         except BaseException as error:
             reason = error
         else:

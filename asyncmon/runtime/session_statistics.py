@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.observation import Span
@@ -103,9 +104,12 @@ def hook_statistics(hooks: HookSet) -> tuple[HookStatistics, ...]:
     found = []
     for hook in hooks.hooks:
         label = hooks.label(hook)
-        raised, last = hooks.failures.get(label, (0, None))
-        logged, last_logged = members_of(HookMembers, hook)._logged_errors
-        found.append(HookStatistics(label, hook, raised + logged, last_logged or last))
+        raised, logged = hooks.failures.get(label, Failures()), members_of(HookMembers, hook)._logged
+        if logged is None:
+            found.append(HookStatistics(label, hook, raised.count, raised.last))
+        else:
+            count = raised.count + logged.count
+            found.append(HookStatistics(label, hook, count, logged.last or raised.last))
     return tuple(found)
 
 

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from asyncmon.system.leavable import LeavableCall
+
 logger = logging.getLogger(__name__)
 
 _LIBRARIES = ("asyncmon", "asyncio", "anyio")
@@ -58,6 +60,9 @@ def where_it_waits(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack()[-1:]
     inner: Any = task.get_coro()
     while inner is not None:  # the innermost awaitable is a future, without a frame
+        generator = getattr(inner, "gi_frame", None)
+        if generator is not None and generator.f_code is LeavableCall.__await__.__code__:
+            inner = generator.f_locals["self"].awaitable
         frame = getattr(inner, "cr_frame", None)
         if frame is not None:
             frames.append(frame)

@@ -327,7 +327,7 @@ async def test_a_failing_listener_keeps_nothing_from_going_on_where_told_so(
     results = listen(hook)
     await train_for(6, program(eval_secs=0.5), hook)
     assert [step for step, _, _ in results] == expected
-    assert caplog.text.count("KeyError: 'accuracy'") == len(expected)
+    assert caplog.text.count("KeyError: 'accuracy'") == 1, "the same error is logged once"
 
 
 async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_told_so(
@@ -345,7 +345,7 @@ async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_t
     assert "Evaluation 'eval' at step 4 failed." in caplog.text
 
 
-async def test_the_end_does_not_wait_for_a_background_that_is_over(
+async def test_a_background_that_fails_is_started_again_where_told_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Brief(EvalHook):
@@ -358,7 +358,7 @@ async def test_the_end_does_not_wait_for_a_background_that_is_over(
     hook = Brief("test", every_steps=2)
     results = listen(hook)
     await train_for(9, program(), hook)
-    assert [step for step, _, _ in results] == [2, 8], "what is pending is left to the end"
+    assert [step for step, _, _ in results] == [2, 4, 6, 8]
     assert "eval.background failed; on_error='log'." in caplog.text
 
 

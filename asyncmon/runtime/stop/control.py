@@ -14,7 +14,7 @@ from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, inside_run
 from asyncmon.runtime.stop.origin import is_only
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
-from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task
+from asyncmon.system.cancellation import current_task
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ _NOT_TIMED = ("data", "pause", "retry", "waiting", "evaluation")
 
 NO_REASON = "a stop was requested"
 
-INSIST_SECS = 1.0
-"""The time between two cancellations of a call that ignores its interruption."""
+INSIST_SECS = 0.5
+"""After this time, and again, a call that ignores its interruption is pressed harder."""
 
 
 class EvaluationEndedError(CancelledError):
@@ -275,24 +275,24 @@ class StopControl:
         logger.warning("%s The call is interrupted.", what)
         self.ended = DeadlineExceededError(what)
         scope.interrupt(self.ended)
-        if scope.kind in RUNS:
-            # A graph's run ends after the present node. Then there is no more time for a thread.
-            is_short = self.shutdown.is_running
-            secs = min(INSIST_SECS, 0.02 * self.shutdown.grace) if is_short else INSIST_SECS
-            asyncio.get_running_loop().call_later(secs, self._abandon_run, scope)
-        self._insist_later(scope, CANCEL_ROUNDS)
+        self._soon(self._insist, scope)
 
-    def _abandon_run(self, scope: CallScope) -> None:
-        if scope in self.scopes.open and scope.error is self.ended:
-            self._abandon()
+    def _soon(self, call: Callable[[CallScope], None], scope: CallScope) -> None:
+        secs = INSIST_SECS
+        if self.shutdown.is_running:  # the end of the session has shares of the same period
+            secs = min(secs, 0.015 * self.shutdown.grace)
+        scope.timer = asyncio.get_running_loop().call_later(secs, call, scope)
 
-    def _insist_later(self, scope: CallScope, rounds: int) -> None:
-        loop = asyncio.get_running_loop()
-        scope.timer = loop.call_later(INSIST_SECS, self._insist, scope, rounds)
-
-    def _insist(self, scope: CallScope, rounds: int) -> None:
+    def _insist(self, scope: CallScope) -> None:
+        """Cancel a call again, and give up the threads that compute for a run."""
+        # A graph's run in a thread has ended by now, after its present node.
         scope.interrupt_again()
-        if rounds:
-            self._insist_later(scope, rounds - 1)
-        else:
-            logger.warning("A run ignores its interruption: %s.", self._describe(scope)[1])
+        if scope.kind in RUNS:
+            self._abandon()
+        self._soon(self._leave, scope)
+
+    def _leave(self, scope: CallScope) -> None:
+        subject, place = self._describe(scope)
+        is_left = scope.leave()
+        end = "is left behind" if is_left else "cannot be left"
+        logger.warning("%s ignores its interruption, and %s: %s.", subject, end, place)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Literal, Self
 
 from asyncmon.system.cancellation import current_task
+from asyncmon.system.leavable import LeavableCall
 
 Kind = Literal[
     "run", "bare run", "opening", "creation", "data", "pause", "retry", "evaluation", "waiting", "body"
@@ -39,11 +40,12 @@ class CallScope:
             item = await anext(source)
     """
 
-    __slots__ = ("_base", "_cancels", "_scopes", "error", "exempt", "kind", "task", "timer")
+    __slots__ = ("_base", "_call", "_cancels", "_scopes", "error", "exempt", "kind", "task", "timer")
 
     def __init__(self, scopes: CallScopes, kind: Kind) -> None:
         self._scopes = scopes
         self._base = self._cancels = 0
+        self._call: LeavableCall | None = None
         self.kind = kind
         self.task: asyncio.Task[Any] | None = None
         """The task inside the block, or None. Set before ``with`` if it is known: the lookup takes as
@@ -74,6 +76,7 @@ class CallScope:
             self.timer.cancel()
             self.timer = None
         self.exempt = False
+        self._call = None
         reason = self.error
         if reason is None:
             return
@@ -102,6 +105,23 @@ class CallScope:
         assert self.task is not None, "the timer is cancelled at the end of the call"
         self._cancels += 1
         self.task.cancel(_MESSAGE)
+
+    def leavable(self, awaitable: Awaitable[Any]) -> LeavableCall:
+        """Return an awaitable of the block that :meth:`leave` leaves behind."""
+        call = self._call = LeavableCall(awaitable)
+        return call
+
+    def leave(self) -> bool:
+        """End a call that ignores its cancellations, if it was made :meth:`leavable`."""
+        if self._call is None:
+            return False
+        inner = [one for one in self._scopes.open if one.task is self.task]
+        for one in inner[inner.index(self) + 1 :]:  # their blocks are left, too, without an end
+            self._cancels += one._cancels
+            del self._scopes.open[one]
+        self._call.leave()
+        self.interrupt_again()
+        return True
 
 
 class CallScopes:

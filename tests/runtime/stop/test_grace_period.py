@@ -305,32 +305,63 @@ async def test_an_opening_that_hangs_ends_after_a_stop(moment: str) -> None:
 
 async def test_a_step_that_swallows_its_cancellation_is_cancelled_again() -> None:
     async def stubborn() -> None:
-        for _ in range(3):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
         await asyncio.Event().wait()
 
     async with scripted(SlowAfter(0), stubborn) as sess:
         sess.request_stop()
         with pytest.raises(DeadlineExceededError):
             await sess.run("x")
-        assert now() == 13
+        assert now() == 10.5
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
 
 
-async def test_a_step_that_ignores_it_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    async def stubborn() -> int:
-        for _ in range(50):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(1)
-        return 7
+async def stubborn() -> int:
+    while True:
+        with contextlib.suppress(BaseException):
+            await asyncio.sleep(1)
 
+
+async def test_a_step_that_ignores_it_is_named_and_left_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with scripted(SlowAfter(0), stubborn) as sess:
         sess.request_stop()
-        assert await sess.run("x") == 7
-    assert "A run ignores its interruption: it waits in sleep (" in caplog.text
+        with pytest.raises(DeadlineExceededError):
+            await sess.run("x")
+        assert now() == 11
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+    line = "The run of 'x' ignores its interruption, and is left behind: it waits in sleep ("
+    assert line in caplog.text
+
+
+@pytest.mark.parametrize("moment", ["before_run", "after_run", "begin", "after_create_session"])
+async def test_a_hook_that_ignores_it_is_left_behind(moment: str) -> None:
+    hook = RecordingHook()
+
+    async def ignore(*_args: Any) -> None:
+        await stubborn()
+
+    setattr(hook, moment, ignore)
+    sess = MonitoredSession(ScriptedCreator(ScriptedSession([1])), [hook], 10)
+
+    async def train() -> None:
+        async with sess:
+            await sess.run("x")
+
+    training = asyncio.create_task(train())
+    await asyncio.sleep(1)
+    sess.request_stop()
+    with pytest.raises((DeadlineExceededError, CancelledError)):
+        await training
+    assert now() <= 12
+    assert sess.state.value == "closed"
+    assert hook.moments()[-1] == "cleanup"
 
 
 async def test_what_failed_beside_explains_more_than_the_grace_period() -> None:
