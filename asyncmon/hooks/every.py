@@ -5,20 +5,29 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 from asyncmon.hooks.hook_support import log_errors
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
 from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.runtime.hook_policy import with_deadline
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.system.functions import qualified_name
+
+OnError = Literal["raise", "log", "detach"]
 
 
 class EveryHook(SessionRunHook):
     """Call an async function periodically. Made by :func:`every`."""
 
     def __init__(
-        self, fn: Callable[..., Awaitable[Any]], *, steps: int | None = None, secs: float | None = None
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        *,
+        steps: int | None = None,
+        secs: float | None = None,
+        on_error: OnError = "raise",
+        deadline: float | None = None,
     ) -> None:
         if (steps is None) == (secs is None):
             raise ValueError(f"Give one of steps and secs, got steps={steps!r} and secs={secs!r}.")
@@ -27,6 +36,8 @@ class EveryHook(SessionRunHook):
         self._fn = fn
         self._takes_session = _takes_session(fn)
         self.name = qualified_name(fn)
+        self.on_error = on_error
+        self.deadline = deadline
 
     async def __call__(self, *args: Any) -> Any:
         """Call the function itself."""
@@ -54,7 +65,10 @@ class EveryHook(SessionRunHook):
     async def background(self, session: Session, coord: Coordinator) -> None:
         async for _ in self._schedule.ticks(coord):
             with log_errors(self, "a call"):
-                await self._call(session)
+                if self.deadline is None:
+                    await self._call(session)
+                else:
+                    await with_deadline(self.deadline, self, "call", self._call, session)
 
     async def _call(self, session: Session) -> None:
         with marked("timer", f"{self.name}, called by @every"):
@@ -62,7 +76,11 @@ class EveryHook(SessionRunHook):
 
 
 def every(
-    *, steps: int | None = None, secs: float | None = None
+    *,
+    steps: int | None = None,
+    secs: float | None = None,
+    on_error: OnError = "raise",
+    deadline: float | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], EveryHook]:
     """Make a hook that calls an async function periodically.
 
@@ -71,6 +89,9 @@ def every(
     Args:
         steps: call it after each run that reaches a multiple of this number. The run waits for it.
         secs: call it in a background task at this interval, without drift. Recoveries keep the phase.
+        on_error: see :class:`SessionRunHook`: ``"raise"`` ends training with an error of the function,
+            ``"log"`` logs it and goes on, ``"detach"`` logs it and calls the function no more.
+        deadline: seconds that a call may take, or None.
 
     Raises:
         TypeError: the function is not ``async def``.
@@ -89,7 +110,7 @@ def every(
     def make(fn: Callable[..., Awaitable[Any]]) -> EveryHook:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"@every takes an `async def` function, got {fn!r}.")
-        return EveryHook(fn, steps=steps, secs=secs)
+        return EveryHook(fn, steps=steps, secs=secs, on_error=on_error, deadline=deadline)
 
     return make
 

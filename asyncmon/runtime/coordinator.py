@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, overload
 from weakref import WeakSet
 
 from asyncmon.errors import EXITS, OutOfRangeError
@@ -23,7 +23,7 @@ from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.origin import NoEndError, mark
 from asyncmon.runtime.stop.stop import Cause, Stop, StopEvent
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
-from asyncmon.runtime.timer import Ticks
+from asyncmon.runtime.timer import Ticks, call_at_ticks
 from asyncmon.summary.logged import Log
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.forgotten_await import ForgottenAwait
@@ -198,28 +198,67 @@ class Coordinator:
         """
         return await self._stop.wait(timeout)
 
+    @overload
     def every(
         self, secs: float | None, *, immediately: bool = False, continuing: Ticks | None = None
-    ) -> Ticks:
+    ) -> Ticks: ...
+
+    @overload
+    def every(
+        self,
+        secs: float | None,
+        fn: Callable[[], Any],
+        *,
+        immediately: bool = False,
+        on_error: Literal["raise", "log"] = "raise",
+    ) -> asyncio.Task[Any]: ...
+
+    def every(
+        self,
+        secs: float | None,
+        fn: Callable[[], Any] | None = None,
+        *,
+        immediately: bool = False,
+        continuing: Ticks | None = None,
+        on_error: Literal["raise", "log"] = "raise",
+    ) -> Ticks | asyncio.Task[Any]:
         """Return an async iterator of ticks ``secs`` apart that ends when a stop is requested.
 
-        It does not drift and never overlaps itself; ticks missed by a slow body are skipped.
+        It does not drift and never overlaps itself; ticks missed by a slow body are skipped. With a
+        function, start a task that calls it at each tick.
 
         Args:
             secs: the interval, on the loop's clock. None or 0: back to back.
+            fn: a plain or async function, or None.
             immediately: whether there is a tick at the start; else the first comes after ``secs``.
             continuing: the iterator of an earlier session, whose ticks continue, so that frequent
                 recoveries do not suppress all ticks. A tick that was missed in between comes at once.
+            on_error: of ``fn``: ``"raise"`` lets its error stop the coordinator; ``"log"`` logs it,
+                once if it repeats itself, and continues.
+
+        Raises:
+            ValueError: ``on_error`` is neither, or is given without a function.
 
         Example::
 
             async for _ in coord.every(60):
                 await report()
+
+            coord.every(60, report, on_error="log")  # the same in a task of its own
         """
+        if on_error not in ("raise", "log") or (fn is None and on_error != "raise"):
+            raise ValueError(
+                f"on_error must be 'raise' or 'log', and 'log' needs a function, got {on_error!r}. "
+                "Write coord.every(60, report, on_error='log')."
+            )
         task = current_task()
         name = "timer" if task is None else task.get_name()
+        if fn is not None:
+            name = qualified_name(fn)
         ticks = Ticks(self._stop.wait, secs, immediately=immediately, continuing=continuing, name=name)
         self._timers.add(ticks)
+        if fn is not None:
+            return self.create_task(call_at_ticks, ticks, fn, on_error, name=name)
         return ticks
 
     async def sample(self, fetches: Any) -> Any:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Self
+from typing import Any, Self
 
+from asyncmon.runtime.failures import Failures
+from asyncmon.runtime.stop.origin import marked
 from asyncmon.system import clock
+from asyncmon.system.functions import settled
 
 
 class SecondOrStepTimer:
@@ -132,3 +135,16 @@ class Ticks:
             raise StopAsyncIteration
         self._tick, self._catch_up = tick, False  # only now: a cancelled wait loses no tick
         return tick
+
+
+async def call_at_ticks(ticks: Ticks, fn: Callable[[], Any], on_error: str) -> None:
+    """Call a plain or async function at each tick. See ``Coordinator.every``."""
+    failures = Failures()
+    async for _ in ticks:
+        try:
+            with marked("timer", f"{ticks.name}, called by coord.every"):
+                await settled(fn())
+        except Exception as error:
+            if on_error == "raise":
+                raise
+            failures.log(error, "%s, called by coord.every, failed; on_error='log'.", ticks.name)
