@@ -19,6 +19,7 @@
         ├── UnimplementedError     12
         ├── InternalError          13
         ├── UnavailableError       14   preempted: the session recovers
+        │   └── StepTimeoutError        a run took longer than step_timeout_secs
         ├── DataLossError          15   a torn or corrupted file
         └── UnauthenticatedError   16
 
@@ -39,8 +40,9 @@ __all__ = [
     "UNKNOWN", "AbortedError", "AlreadyExistsError", "CancelledError", "DataLossError",
     "DeadlineExceededError", "FailedPreconditionError", "InternalError", "InvalidArgumentError",
     "NotFoundError", "OpError", "OutOfRangeError", "PermissionDeniedError", "RecoveredError",
-    "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError", "error_code_from_exception_type", "exception_type_from_error_code",
+    "ResourceExhaustedError", "StepTimeoutError", "UnauthenticatedError", "UnavailableError",
+    "UnimplementedError", "UnknownError", "error_code_from_exception_type",
+    "exception_type_from_error_code",
 ]  # fmt: skip
 
 # The values of ``error.error_code``.
@@ -218,6 +220,10 @@ class UnavailableError(OpError):
     """A peer cannot be reached. A monitored session recovers from it and repeats the run."""
 
     error_code = 14
+
+
+class StepTimeoutError(UnavailableError):
+    """A run took longer than ``MonitoredSession(step_timeout_secs=)``. The session recovers from it."""
 
 
 class DataLossError(OpError):

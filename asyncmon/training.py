@@ -64,6 +64,7 @@ def MonitoredTrainingSession(
     *,
     program: Any = None,
     signals: Literal["auto"] | None = "auto",
+    step_timeout_secs: float | None = None,
     recovery: Recovery | None = None,
     interrupt: bool = True,
     saver: Saver | None = None,
@@ -107,6 +108,7 @@ def MonitoredTrainingSession(
         program: a ``Graph`` or another program. Default: the scaffold's, or the default graph.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, after which
             ``stop_grace_period_secs`` covers everything; see :class:`MonitoredSession`. None: not.
+        step_timeout_secs: the longest time of a run, see :class:`MonitoredSession`.
         recovery: the errors to recover from, the number of attempts and the pauses. With a ``master``
             the default pauses are at most 2 s, so that a restarted server is soon used.
         interrupt: whether an error of a background task interrupts a run at once, see
@@ -167,7 +169,10 @@ def MonitoredTrainingSession(
     members = members_of(ProgramMembers, program)
     is_chief = is_chief and bool(members.is_chief)
     hooks = [*hooks, *(members.session_hooks() if members.session_hooks is not None else ())]
-    policies: Any = {"recovery": recovery, "signals": signals, "interrupt": interrupt}
+    policies: Any = {
+        "recovery": recovery, "signals": signals, "interrupt": interrupt,
+        "step_timeout_secs": step_timeout_secs,
+    }  # fmt: skip
     if not is_chief:
         hooks.append(LoggersHook(()))  # what the chief logs, too
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)

@@ -45,7 +45,9 @@ class Coordinated:
         self.has_nowait = inner.raw_nowait is not None
         self._inner = inner
         self._errors = coord._errors
+        self._stops = created.stops
         self._scopes = created.stops.scopes
+        self._step_secs = created.stops.step_secs
         self._lock = lock
         self._run_scope = CallScope(self._scopes, "run")  # of the run that holds the lock
         self._preemption = created.stops.preemption or PREEMPTION
@@ -81,7 +83,9 @@ class Coordinated:
         call = scope.leavable(attempt(self._inner, argument))
         try:
             with scope:
-                return await call
+                if self._step_secs is None:
+                    return await call
+                return await self._timed(scope, call)
         except BaseException as error:
             if call.is_left:
                 self._inner.leave_run()
@@ -94,6 +98,15 @@ class Coordinated:
             add_note(cause, f"The interrupted run raised {phrase(error)}")
         self.delivered = True
         raise cause
+
+    async def _timed(self, scope: CallScope, call: Awaitable[Any]) -> Any:
+        assert self._step_secs is not None, "checked by the caller"
+        loop, time_out = asyncio.get_running_loop(), self._stops.time_out
+        timer = loop.call_later(self._step_secs, time_out, scope, self._step_secs)
+        try:
+            return await call
+        finally:
+            timer.cancel()
 
     def _explains(self, cause: BaseException, error: BaseException) -> bool:
         """Return whether the coordinator's error is the root cause of the run's error."""

@@ -18,7 +18,7 @@ from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.data_iterator import ResumableSource
-from asyncmon.runtime.hook import HookMembers, SessionRunContext, hook_name
+from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.hook_check import check_hook
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
@@ -26,6 +26,7 @@ from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recoverable, Recovery
+from asyncmon.runtime.reports import describe_call, unsaved_state
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
@@ -36,15 +37,15 @@ from asyncmon.runtime.session_statistics import (
     task_statistics,
     timer_statistics,
 )
-from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.stop.control import NO_REASON, StopControl
 from asyncmon.runtime.stop.deadline import process_shutdown
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.runtime.stop.outcome import Outcome, is_clean, is_exit
 from asyncmon.runtime.stop.stop import Cause, Stop
+from asyncmon.runtime.watch import RunWatch
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
-from asyncmon.system.error_text import calling_line, where_it_waits, where_threads_are
+from asyncmon.system.error_text import calling_line
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.members import members_of, warn_of_misspelled
@@ -70,6 +71,8 @@ class Lifecycle:
         recovery: Recovery | None,
         signals: Literal["auto"] | None,
         interrupt: bool,
+        step_timeout_secs: float | None,
+        progress: Callable[[], tuple[int | None, object]],
     ) -> None:
         if signals not in ("auto", None):
             raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
@@ -78,10 +81,15 @@ class Lifecycle:
             raise TypeError(f"recovery must be a Recovery or None, got {recovery!r}.")
         if not isinstance(cast("object", grace), Real):
             raise TypeError(f"stop_grace_period_secs must be a number of seconds, got {grace!r}.")
+        secs: object = step_timeout_secs
+        if secs is not None and not (isinstance(secs, Real) and float(secs) > 0):
+            raise ValueError(f"step_timeout_secs must be a positive number or None, got {secs!r}.")
         warn_of_misspelled("session creator", creator, SessionCreator, CreatorMembers)
         self.state = SessionState.NEW
         self.hooks = hooks
         self.stops = StopControl(grace, recovery.errors, interrupt, self._describe, self._abandon)
+        self.stops.step_secs = step_timeout_secs
+        self.watch = RunWatch(self.stops, progress, self._describe)
         self.stateful = StatefulObjects()
         self.sources = OpenSources(self.stops)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -144,6 +152,7 @@ class Lifecycle:
         if self._handle_signals:
             self._undo.callback(process_shutdown.get().call_on_signal(self._on_signal))
         self.stops.begin()
+        self.watch.start()
         creator = members_of(CreatorMembers, self._creator)
         program = as_program(creator.program)
         with program_scope(program):
@@ -274,6 +283,7 @@ class Lifecycle:
             tasks=() if coord is None else task_statistics(coord),
             timers=() if coord is None else timer_statistics(coord),
             under_way=tuple(self.observers.under_way),
+            last_error=self.watch.last_error,
         )
 
     # -- pauses
@@ -351,38 +361,10 @@ class Lifecycle:
         if session is None or not members_of(CreatorMembers, self._creator).is_chief:
             return None  # there is no state, as during a recovery, or it is not in this process
         step = step_of(session.raw) if closing is None or closing.step is None else closing.step
-        hooks = [members_of(HookMembers, hook) for hook in self.hooks.hooks]
-        saved = [hook.saved_step for hook in hooks if hook.saved_step is not None]
-        is_new = step == session.first_step and any(hook.end_secs > 0 for hook in hooks)
-        if step is not None and (is_new or step in saved):
-            return None
-        last = f"the last saved state is that of step {max(saved)}" if saved else "no hook saves it"
-        what = "the state" if step is None else f"the state of step {step}"
-        return f"{what} is not saved: {last}"
+        return unsaved_state(step, session.first_step, self.hooks.hooks)
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
-        """Return the name of a call, and where it waits."""
-        task, run, hook = scope.task, self.stops.scopes.run, self.hooks.running
-        assert task is not None, "the scope is open"
-        if scope.kind in ("opening", "creation"):
-            subject = "The opening of a session"
-        elif scope.kind == "bare run":
-            subject = "A run without hooks"
-        elif hook is not None:
-            subject = f"The hook {hook_name(hook)}"
-        elif isinstance(run, SessionRunContext):
-            subject = f"The run of {run.original_args.fetches!r}"
-        else:
-            subject = "The step function" if isinstance(run, StepContext) else "The run"
-        members = members_of(SessionMembers, self.observers.raw)
-        threads = () if members.computing is None or hook is not None else members.computing()
-        if threads and (lines := where_threads_are(threads)):
-            return subject, lines
-        pending = members.pending_operations
-        operations = [] if pending is None or hook is not None else pending()
-        if operations:
-            return subject, f"it waits for {', '.join(map(repr, operations))}"
-        return subject, where_it_waits(task)
+        return describe_call(scope, self.stops.scopes.run, self.hooks.running, self.observers.raw)
 
     def _abandon(self) -> None:
         abandon = members_of(SessionMembers, self.observers.raw).abandon
@@ -432,6 +414,7 @@ class Lifecycle:
 
     async def _close(self, body: BaseException | None) -> Outcome:
         self.state = SessionState.CLOSING
+        self.watch.end()
         sessions, caller = self.sessions, asyncio.current_task()
         self._closing = closing = Closing(
             lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller

@@ -2,425 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from threading import get_ident
-from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, final
+from collections.abc import Iterable
+from typing import Any, Literal, final
 
-from asyncmon.data import Dataset
-from asyncmon.data.sources import AnyIterable
-from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.data_iterator import DataIterator, resumable_source
-from asyncmon.runtime.epochs import Epochs, dataset_of
-from asyncmon.runtime.hook_check import check_hooks
-from asyncmon.runtime.hook_set import AttachedHook, HookSet
-from asyncmon.runtime.hooked import Hooked
-from asyncmon.runtime.lifecycle import Lifecycle
-from asyncmon.runtime.observation import Observer
-from asyncmon.runtime.protocols import SessionMembers
+from asyncmon.runtime.base_session import BaseSession
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
-from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
-from asyncmon.runtime.session_statistics import (
-    QueueStatistics,
-    SessionStatistics,
-    last_step,
-    queue_statistics,
-)
-from asyncmon.runtime.step_fn import StepContext as _StepContext
-from asyncmon.runtime.step_fn import check_step_fn
-from asyncmon.system.members import members_of
-
-T = TypeVar("T")
-
-_OPEN = SessionState.OPEN  # compared in each run; a lookup in the enum takes longer
-
-
-class _MonitoredSession:
-    """The methods of both kinds of monitored session."""
-
-    StepContext: TypeAlias = _StepContext  # TF1 has it in these classes
-
-    def __init__(
-        self,
-        creator: SessionCreator,
-        hooks: Iterable[Any] | None,
-        grace: float,
-        recovery: Recovery | None,
-        signals: Literal["auto"] | None,
-        interrupt: bool,
-    ) -> None:
-        self._hooks = HookSet(check_hooks(hooks))
-        self._life = Lifecycle(creator, self._hooks, grace, recovery, signals, interrupt)
-        self.last_results: Any = None
-        """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
-
-    def __repr__(self) -> str:
-        step = self.global_step
-        at_step = "" if step is None else f" at step {step}"
-        return f"<{type(self).__name__}: {self._life.state.value}{at_step}>"
-
-    def _repr_html_(self) -> str:
-        """Return the statistics, for notebooks."""
-        return self.statistics()._repr_html_()
-
-    async def start(self) -> Self:
-        """Open the session: call hooks' ``begin``, create and restore or initialise, notify hooks.
-
-        A failure, a cancellation or a stop (``CancelledError``) releases everything and calls
-        ``cleanup`` of the hooks that began. Any task may call :meth:`close`. A session that is not
-        closed is reported by a ``ResourceWarning``, and closed by ``am.run``.
-
-        Raises:
-            RuntimeError: the session was opened before.
-        """
-        await self._life.open()
-        self._life.close_by(self)
-        return self
-
-    async def close(self) -> None:
-        """End the session successfully: call hooks' ``end``, join tasks, close, call ``cleanup``.
-
-        A second call does nothing; during another close it waits for that one. If cancelled, it closes
-        before it raises the cancellation. Each part that exceeds the grace period is cancelled, and the
-        next one has a grace period of its own: a saver still saves after a hook that hangs.
-
-        Raises:
-            RuntimeError: called from inside a run.
-            Exception: an error of a background task that was not raised yet, or of a hook's ``end``.
-        """
-        await self._life.close(None)
-
-    async def __aenter__(self) -> Self:
-        await self._life.open()
-        return self
-
-    async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> bool:
-        return await self._life.close(exc)
-
-    def __enter__(self) -> NoReturn:
-        raise TypeError(f"A {type(self).__name__} is awaited: write `async with`, not `with`.")
-
-    def __exit__(self, *_exc_info: object) -> None:
-        """Never reached; ``with`` looks it up first."""
-
-    async def run(
-        self,
-        fetches: Any,
-        feed_dict: Any = None,
-        options: Any = None,
-        run_metadata: Any = None,
-        *,
-        hooks: bool = True,
-    ) -> Any:
-        """Run one step with all hooks. TF1: same name.
-
-        Calls from several tasks run one after another, hooks included, in their order. If cancelled,
-        the step is done or not, never in part; no ``after_run`` is called, and the session stays
-        usable.
-
-        Args:
-            fetches: in any nesting; the result has the same structure.
-            feed_dict: values for this run.
-            options: a ``RunOptions``.
-            run_metadata: a ``RunMetadata`` to be filled.
-            hooks: False for a run concurrent to the others. It calls no hooks and does not wait for
-                other runs, so that it can produce the data for a step that waits.
-
-        Raises:
-            RuntimeError: the session is not open, a hook has requested a stop, or this is called from
-                inside a run or in another event loop.
-            Exception: an error of the step or of a hook; or the error of a background task, which also
-                interrupts a run that waits.
-        """
-        life = self._life
-        if life.state is not _OPEN or life.gated:
-            life.check_run() if hooks else life.check_open()
-        task = asyncio.current_task(life.loop)
-        if task is None or get_ident() != life.thread:
-            raise RuntimeError(OTHER_LOOP)
-        if life.budget.spent():
-            await life.budget.pause()
-        run = (fetches, feed_dict, options, run_metadata)
-        if not hooks:
-            return await life.call("bare run", Hooked.run_bare, run)
-        lock = life.lock
-        if life.gated or not lock.acquire_nowait(task):
-            await life.acquire_lock()
-        try:
-            if life.state is not _OPEN or life.gated:  # closed, or stopped, while this waited
-                life.check_run()
-            if self._hooks.steps:
-                results = await life.call("run", Hooked.run, run)
-            else:
-                results = await life.call("run", Hooked.run, run, Hooked.run_nowait)
-            self.last_results = results
-            return results
-        finally:
-            lock.release()
-
-    async def run_step_fn(self, step_fn: Callable[[_StepContext], Any]) -> Any:
-        """Return the result of a step function, called with a :class:`StepContext`. TF1: same name.
-
-        The function may be plain or async. No other run comes in between. A preemption error inside it
-        repeats the whole function, with a fresh context, in the new session.
-
-        Raises:
-            ValueError: the function does not take exactly one argument.
-            RuntimeError, Exception: as :meth:`run`.
-        """
-        check_step_fn(step_fn)
-        life = self._life
-        life.check_run()
-        if life.budget.spent():
-            await life.budget.pause()
-        await life.acquire_lock()
-        try:
-            life.check_run()
-            return await life.call("run", Hooked.run_step_fn, step_fn)
-        finally:
-            life.lock.release()
-
-    async def sample(self, fetches: Any) -> Any:
-        """Fetch values together with the next run of this session, also after a recovery.
-
-        Raises:
-            RuntimeError: the session is not open, or ended before another run was complete.
-        """
-        self._life.check_open()
-        assert self._life.coord is not None, "set when it was opened"
-        return await self._life.coord.sample(fetches)
-
-    async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:
-        """Compute fetches that change no state on one consistent version, delaying no step.
-
-        Raises:
-            RuntimeError: the session is not open, or is recovering.
-        """
-        return await self._life.current().raw.peek(fetches, feed_dict)
-
-    def iterate(
-        self, source: AsyncIterable[T] | Iterable[T], *, name: str | None = None
-    ) -> DataIterator[T]:
-        """Return an async iterator over a source that also ends when a stop is requested.
-
-        The position of a source with ``state_dict`` and ``load_state_dict``, such as those of
-        ``am.data``, is saved in checkpoints: a restored session continues after the last item whose
-        step is in the checkpoint. See :class:`~asyncmon.runtime.ResumableSource`.
-
-        Args:
-            source: an iterable or an async iterable.
-            name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on, in the order
-                of the calls; a source keeps its name in later calls.
-
-        Example::
-
-            async for batch in sess.iterate(source):
-                await sess.run(train_op, {x: batch})
-        """
-        life = self._life
-        resumable = resumable_source(life.stateful, source, name, life.step_of_data, life.sessions)
-        return DataIterator(source, life.should_stop, life.stops, life.sources, resumable)
-
-    def epochs(
-        self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None
-    ) -> Epochs:
-        """Return an async iterator over passes of a dataset, which a checkpoint counts.
-
-        Three epochs are three epochs, however often the program is restarted: the epoch and the
-        position in it are saved. A restored session begins with the rest of the interrupted epoch,
-        which has no elements if only its end was missing. Leaving an epoch early (``break``) skips its
-        rest. A stop ends epochs and iterator.
-
-        Args:
-            source: a dataset of ``am.data``, or what ``am.data.from_iterable`` makes one of.
-            count: the number of epochs in all; None for no limit.
-            name: of the position in checkpoints, as for :meth:`iterate`.
-
-        Raises:
-            TypeError: the source can be read only once.
-        """
-        data = dataset_of(source)
-        return Epochs(data, count, lambda: self.iterate(data, name=name), self.should_stop)
-
-    def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
-        """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
-
-        Hooks have ``run_context.log`` and ``coord.log``, step functions ``step_context.log``.
-
-        Args:
-            values: a tag, or values by tag. A value is a number, a string, numbers in an array or a
-                list (copied; their distribution is logged), or a :class:`~asyncmon.summary.Image`.
-            value: that of a single tag.
-            step: default: the global step.
-
-        Raises:
-            TypeError, ValueError: a value cannot be logged; nothing is.
-            RuntimeError: the session is not open.
-        """
-        self._life.check_log()
-        self._hooks.log(values, value, step=step)
-
-    def log_config(self, config: Mapping[str, Any]) -> None:
-        """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
-
-        Raises:
-            TypeError, RuntimeError: a value is of another type; the session is not open.
-        """
-        self._life.check_log()
-        self._hooks.log_config(config)
-
-    def should_stop(self) -> bool:
-        """Return whether the body should end. Never waits, changes nothing.
-
-        True when a stop was requested, a background task has failed, or the session is not open. An
-        error that the next run recovers from does not count.
-
-        Raises:
-            RuntimeError: a loop calls this, and a coroutine function such as :meth:`run` without
-                ``await``, so that it would never end.
-        """
-        return self._life.should_stop()
-
-    def request_stop(self, reason: str | None = None, *, preempted: bool = False) -> None:
-        """Request the end of the body. Safe in any thread and signal handler; the first request stays.
-
-        The current run has the grace period to complete, or no limit if the request comes from inside
-        it. Later runs are not refused.
-
-        Args:
-            reason: for people, in :attr:`stop_reason` and the log.
-            preempted: whether the program is to be started again, as after a signal: for a service that
-                handles its signals itself. The session then leaves its cluster, if it may, instead of
-                stopping it, a hook does not restore the best state, and ``am.run`` ends with 75.
-        """
-        self._life.request_stop(reason, preempted)
-
-    @property
-    def stop_reason(self) -> str | None:
-        """Why the session stopped, or why a stop is requested; None without a stop."""
-        stop = self._life.stop
-        return None if stop is None else stop.text
-
-    def pause(self, reason: str | None = None) -> None:
-        """Hold all runs that have not begun, until :meth:`resume`, a stop or the close.
-
-        The current run completes. Timers continue, such as saves by time.
-
-        Raises:
-            RuntimeError: the session is not open, or a stop is requested.
-        """
-        self._life.pause(reason)
-
-    def resume(self) -> None:
-        """End a pause, if there is one."""
-        self._life.resume()
-
-    @property
-    def paused(self) -> bool:
-        """Whether the next run would wait for :meth:`resume`."""
-        return self._life.paused
-
-    async def save(self) -> str:
-        """Save a checkpoint now, and return its prefix once it is committed.
-
-        The first hook with ``async def save_now(session)`` saves, usually the ``CheckpointSaverHook``.
-        Listeners are called, and the hook's schedule continues from this step. A step that is saved
-        already is not saved again. Cancelling this does not cancel the save. Its error is also reported
-        by the hook.
-
-        Raises:
-            RuntimeError: the session is not open or has no such hook, saves are vetoed, by a NaN for
-                example, or this is called from inside a run.
-        """
-        return await self._life.save()
-
-    async def attach(self, hook: Any) -> AttachedHook:
-        """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.
-
-        The next run calls it. The program is finalized, so ``begin`` cannot add to it. This waits for
-        the current run, unless it is called from inside it, and is interrupted as a run is.
-
-        Raises:
-            RuntimeError: the session is not open.
-            TypeError, ValueError: the hook is refused, see :class:`SessionRunHook`.
-        """
-        await self._life.attach(hook)
-        return AttachedHook(hook, self.detach)
-
-    async def detach(self, hook: Any) -> None:
-        """Remove a hook, attached or given, after the current run: ``end``, then ``cleanup``.
-
-        Does nothing if the session has no such hook or is closed.
-        """
-        await self._life.detach(hook)
-
-    @property
-    def state(self) -> SessionState:
-        """The phase of the session's life."""
-        return self._life.state
-
-    @property
-    def started(self) -> float | None:
-        """When the session was started, in seconds since 1970, or None."""
-        return self._life.started
-
-    @property
-    def last_step(self) -> int | None:
-        """The lowest step at which a hook is going to stop the session, or None."""
-        return last_step(self._hooks.hooks)
-
-    def statistics(self) -> SessionStatistics:
-        """Return hooks, tasks, timers, pending saves and so on, in any phase of the session."""
-        return self._life.statistics()
-
-    async def queues(self) -> tuple[QueueStatistics, ...]:
-        """Return the queues of the program's session, and the channels of its coordinator.
-
-        A queue of a graph is listed once a run has used it. ``OpError``: its process does not answer.
-        """
-        return await queue_statistics(self._life.sessions.current)
-
-    def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call an observer at the start and the end of each :class:`Span`, also after a recovery.
-
-        Steps cost nothing without an observer. An observer that raises is logged and removed.
-
-        Returns:
-            A function that removes the observer. It is still called at the end of spans that have
-            started.
-
-        Raises:
-            TypeError: the observer lacks ``began(span)`` or ``ended(span)``.
-        """
-        return self._life.observers.add(observer)
-
-    def raw_session(self) -> Any:
-        """Return the session of the program, or None while none is open. TF1: same name."""
-        session = self._life.sessions.current if self._life.state is _OPEN else None
-        return None if session is None else session.raw
-
-    @property
-    def graph(self) -> Any:
-        """The program of the session, such as a ``Graph``. None while the session is not open."""
-        return members_of(SessionMembers, self.raw_session()).graph
-
-    @property
-    def global_step(self) -> int | None:
-        """The last known number of completed steps; None before the opening, or if not counted."""
-        raw = self.raw_session()
-        return self._life.observers.step if raw is None else members_of(SessionMembers, raw).global_step
-
-    @property
-    def coord(self) -> Coordinator | None:
-        """The coordinator of the background tasks; a recovery brings a new one."""
-        return self._life.coord
 
 
 @final
-class MonitoredSession(_MonitoredSession):
+class MonitoredSession(BaseSession):
     """A session that initialises or restores, calls hooks, recovers, and ends in order. TF1: same name.
 
     Construction only checks; ``async with`` (or ``await start()`` … ``await close()``, in any tasks)
@@ -443,6 +36,9 @@ class MonitoredSession(_MonitoredSession):
             once. A second signal has its default action; nothing more is saved.
         interrupt: whether an error of a background task interrupts the current run at once. If not, the
             run has the grace period, and the next one raises the error.
+        step_timeout_secs: a run that takes longer is interrupted, and raises
+            :class:`~asyncmon.errors.StepTimeoutError`, from which the session recovers. None: a run
+            that hangs is only named in the log.
 
     Example::
 
@@ -460,13 +56,16 @@ class MonitoredSession(_MonitoredSession):
         recovery: Recovery | None = None,
         signals: Literal["auto"] | None = None,
         interrupt: bool = True,
+        step_timeout_secs: float | None = None,
     ) -> None:
         creator = session_creator if session_creator is not None else ChiefSessionCreator()
-        super().__init__(creator, hooks, stop_grace_period_secs, recovery, signals, interrupt)
+        super().__init__(
+            creator, hooks, stop_grace_period_secs, recovery, signals, interrupt, step_timeout_secs
+        )
 
 
 @final
-class SingularMonitoredSession(_MonitoredSession):
+class SingularMonitoredSession(BaseSession):
     """A monitored session that never recovers: a preemption is raised like any error. TF1: same name.
 
     It is always the chief, and adds no hooks.

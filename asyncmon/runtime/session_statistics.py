@@ -77,6 +77,8 @@ class SessionStatistics:
     timers: tuple[TimerStatistics, ...]
     under_way: tuple[Span, ...]
     """Saves, restores, recoveries and so on that have not ended, without runs and hooks."""
+    last_error: BaseException | None = None
+    """The last error that a run has raised, while the session is open."""
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

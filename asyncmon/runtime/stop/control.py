@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from asyncmon.errors import CancelledError, DeadlineExceededError
+from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutError
 from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, inside_run
@@ -74,6 +74,8 @@ class StopControl:
         """The error after which the session made no further attempt of a recovery."""
         self.late_errors: list[BaseException] = []
         """Errors of the clean-up of data, which the end of the session raises."""
+        self.step_secs: float | None = None
+        """The longest time of a run in seconds, or None."""
         self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
@@ -274,7 +276,20 @@ class StopControl:
         )
         logger.warning("%s The call is interrupted.", what)
         self.ended = DeadlineExceededError(what)
-        scope.interrupt(self.ended)
+        self._interrupt_firmly(scope, self.ended)
+
+    def time_out(self, scope: CallScope, secs: float) -> None:
+        """Interrupt a run that takes longer than a number of seconds."""
+        subject, place = self._describe(scope)
+        error = StepTimeoutError(
+            f"{subject} took longer than step_timeout_secs={secs:g}: {place}. The session recovers "
+            "from this, as from a lost server."
+        )
+        logger.warning("%s", error)
+        self._interrupt_firmly(scope, error)
+
+    def _interrupt_firmly(self, scope: CallScope, error: BaseException) -> None:
+        scope.interrupt(error)
         self._soon(self._insist, scope)
 
     def _soon(self, call: Callable[[CallScope], None], scope: CallScope) -> None:

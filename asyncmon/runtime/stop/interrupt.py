@@ -40,13 +40,17 @@ class CallScope:
             item = await anext(source)
     """
 
-    __slots__ = ("_base", "_call", "_cancels", "_scopes", "error", "exempt", "kind", "task", "timer")
+    __slots__ = (
+        "_base", "_call", "_cancels", "_scopes", "error", "exempt", "kind", "number", "task", "timer",
+    )  # fmt: skip
 
     def __init__(self, scopes: CallScopes, kind: Kind) -> None:
         self._scopes = scopes
         self._base = self._cancels = 0
         self._call: LeavableCall | None = None
         self.kind = kind
+        self.number = 0
+        """How often it was entered, so that one call is told from the next."""
         self.task: asyncio.Task[Any] | None = None
         """The task inside the block, or None. Set before ``with`` if it is known: the lookup takes as
         long as the rest."""
@@ -63,6 +67,7 @@ class CallScope:
             task = self.task = asyncio.current_task()
             assert task is not None, "coroutines of a session run in tasks"
         self._base = task.cancelling()
+        self.number += 1
         scopes = self._scopes
         scopes.open[self] = None
         if scopes.on_enter is not None:

@@ -50,18 +50,18 @@ ATTRIBUTES = {
     ("Supervisor", "session_manager"): "SessionManager",
     ("SessionRunContext", "session"): "Session",
     ("StepContext", "session"): "Session",
-    ("_MonitoredSession", "coord"): "Coordinator",
-    ("_MonitoredSession", "scaffold"): "Scaffold",
+    ("BaseSession", "coord"): "Coordinator",
+    ("BaseSession", "scaffold"): "Scaffold",
     ("Scaffold", "saver"): "Saver",
 }
 
 RESULTS = {
-    ("_MonitoredSession", "raw_session"): "Session",
+    ("BaseSession", "raw_session"): "Session",
     ("Session", "as_default"): "Session",
     ("Graph", "as_default"): "Graph",
     ("Session", "__aenter__"): "Session",
-    ("_MonitoredSession", "__aenter__"): "MonitoredSession",
-    ("_MonitoredSession", "start"): "MonitoredSession",
+    ("BaseSession", "__aenter__"): "MonitoredSession",
+    ("BaseSession", "start"): "MonitoredSession",
 }
 """The results of methods whose signatures lack them."""
 
