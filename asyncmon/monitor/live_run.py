@@ -153,6 +153,7 @@ class LiveRun:
         rate, last = self._rate(step), session.last_step
         eta = max(last - step, 0) / rate if rate and last is not None and step is not None else None
         changes = [self._changed, *[one.updated for one in files]]
+        found = session.statistics()
         return Status(
             state=session.state.value,
             step=step,
@@ -160,6 +161,8 @@ class LiveRun:
             eta_secs=eta,
             last_step=last,
             stop_reason=session.stop_reason,
+            stop_cause=None if found.stop is None else str(found.stop.cause),
+            last_error=None if found.last_error is None else phrase(found.last_error),
             paused=session.paused,
             started=session.started,
             updated=max((time for time in changes if time is not None), default=None),

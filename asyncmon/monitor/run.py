@@ -35,6 +35,10 @@ class Status:
     eta_secs: float | None = None
     last_step: int | None = None
     stop_reason: str | None = None
+    stop_cause: str | None = None
+    """Of a live run: what asked for the stop, or ended it: see ``asyncmon.runtime.stop.Cause``."""
+    last_error: str | None = None
+    """The last error that a run of an open session has raised."""
     paused: bool = False
     started: float | None = None
     updated: float | None = None

@@ -68,7 +68,16 @@ async def test_the_states_of_a_session() -> None:
         sess.request_stop("enough")
     status = run.status()
     assert (status.state, status.step, status.stop_reason) == ("closed", 1, "enough")
+    assert status.stop_cause == "request"
     assert (status.rate, status.eta_secs) == (None, None)
+
+
+async def test_the_last_error_of_an_open_session() -> None:
+    sess = scripted(raw=ScriptedSession([ValueError("bad data"), 1]))
+    async with sess:
+        with pytest.raises(ValueError, match="bad data"):
+            await sess.run("a")
+        assert LiveRun("digits", sess).status().last_error == "ValueError: bad data"
 
 
 async def test_the_rate_and_the_time_left() -> None:

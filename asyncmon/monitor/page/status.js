@@ -109,8 +109,9 @@ export class Status {
     const bar = $("progress");
     bar.parentNode.hidden = !row.last_step;
     if (row.last_step) bar.value = Math.min(1, (row.step ?? 0) / row.last_step);
-    $("reason").hidden = !row.stop_reason;
-    setText($("reason"), row.stop_reason ?? "");
+    const failed = row.last_error ? `The last run failed: ${row.last_error}` : "";
+    $("reason").hidden = !row.stop_reason && !failed;
+    setText($("reason"), row.stop_reason ?? failed);
     this.#facts();
     this.#announce(row, word);
     this.#titled ??= setTimeout(() => this.#title(), TITLE_MS);
