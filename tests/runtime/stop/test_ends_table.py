@@ -87,6 +87,10 @@ async def raise_exit(session: Session) -> None:
     raise SystemExit(3)
 
 
+async def leave_generator(session: Session) -> None:
+    raise GeneratorExit
+
+
 async def task_fails_in_a_run(session: Session) -> None:
     session.coord.create_task(raise_value_error, session)
     await session.run("wait")
@@ -158,6 +162,7 @@ CASES: dict[str, list[Case]] = {
     "an error in a hook's `end`": [Case(None, fail_in("end", ValueError("broken")))],
     "the task is cancelled": [Case(cancel)],
     "`KeyboardInterrupt` or `SystemExit` in the body": [Case(raise_exit)],
+    "a generator with the session in it is closed": [Case(leave_generator)],
     "a signal comes, and the current run is abandoned to save in time": [
         Case(hang_after_a_signal, stop_grace_period_secs=4)
     ],
