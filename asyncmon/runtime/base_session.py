@@ -53,13 +53,10 @@ class BaseSession:
     ) -> None:
         self._hooks = HookSet(check_hooks(hooks))
         self._life = Lifecycle(
-            creator, self._hooks, grace, recovery, signals, interrupt, step_timeout_secs, self._progress
+            creator, self._hooks, grace, recovery, signals, interrupt, step_timeout_secs
         )
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
-
-    def _progress(self) -> tuple[int | None, object]:
-        return self._life.observers.step, self.last_results
 
     def __repr__(self) -> str:
         step = self.global_step

@@ -49,7 +49,7 @@ class Coordinated:
         self._scopes = created.stops.scopes
         self._step_secs = created.stops.step_secs
         self._lock = lock
-        self._run_scope = CallScope(self._scopes, "run")  # of the run that holds the lock
+        self.run_scope = CallScope(self._scopes, "run")  # of the run that holds the lock
         self._preemption = created.stops.preemption or PREEMPTION
 
     def call_nowait(self, attempt: Callable[[Any, A], tuple[Any] | None], argument: A) -> Any:
@@ -75,7 +75,7 @@ class Coordinated:
         if cause is not None:
             self.delivered = True
             raise cause
-        scope = self._run_scope
+        scope = self.run_scope
         if kind == "run" and scope.task is None:
             scope.task = self._lock.holder
         else:

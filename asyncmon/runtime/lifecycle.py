@@ -72,7 +72,6 @@ class Lifecycle:
         signals: Literal["auto"] | None,
         interrupt: bool,
         step_timeout_secs: float | None,
-        progress: Callable[[], tuple[int | None, object]],
     ) -> None:
         if signals not in ("auto", None):
             raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
@@ -89,7 +88,7 @@ class Lifecycle:
         self.hooks = hooks
         self.stops = StopControl(grace, recovery.errors, interrupt, self._describe, self._abandon)
         self.stops.step_secs = step_timeout_secs
-        self.watch = RunWatch(self.stops, progress, self._describe)
+        self.watch = RunWatch(self.stops, self._progress, self._describe)
         self.stateful = StatefulObjects()
         self.sources = OpenSources(self.stops)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -185,6 +184,8 @@ class Lifecycle:
                 "Session ended%s: it was not closed%s.",
                 "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",
             )  # fmt: skip
+            self.watch.end()
+            run_names.closed(self.observers)
             self.stops.shutdown.leave(stopped=False)
             warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
@@ -365,6 +366,10 @@ class Lifecycle:
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
         return describe_call(scope, self.stops.scopes.run, self.hooks.running, self.observers.raw)
+
+    def _progress(self) -> tuple[int | None, int]:
+        session = self.sessions.current
+        return self.observers.step, 0 if session is None else session.run_scope.number
 
     def _abandon(self) -> None:
         abandon = members_of(SessionMembers, self.observers.raw).abandon

@@ -35,14 +35,14 @@ class RunWatch:
 
     Args:
         stops: of the session, with its open calls.
-        progress: returns what changes with each run: the step and the results.
+        progress: returns what changes with each run: the step, and the number of awaited runs.
         describe: returns the name of a call, and where it waits.
     """
 
     def __init__(
         self,
         stops: StopControl,
-        progress: Callable[[], tuple[int | None, object]],
+        progress: Callable[[], tuple[int | None, int]],
         describe: Callable[[CallScope], tuple[str, str]],
     ) -> None:
         self.last_error: Exception | None = None
@@ -128,10 +128,9 @@ class RunWatch:
         if not self._said_dead:
             self._later("dead", DEAD_SECS, self._look_for_end, error, self._progress())
 
-    def _look_for_end(self, error: Exception, before: tuple[int | None, object]) -> None:
-        step, results = self._progress()
-        has_run = step != before[0] or results is not before[1]
-        if has_run or self._stops.scopes.open or self._stops.is_requested():
+    def _look_for_end(self, error: Exception, before: tuple[int | None, int]) -> None:
+        step = self._progress()[0]
+        if self._progress() != before or self._stops.scopes.open or self._stops.is_requested():
             return
         self._said_dead = True
         logger.warning(
