@@ -8,7 +8,7 @@ import os
 import socket
 
 from asyncmon.errors import AbortedError, OutOfRangeError, UnavailableError
-from asyncmon.hooks.hook_support import created_session, stop_by, whole_number
+from asyncmon.hooks.hook_support import created_session, whole_number
 from asyncmon.hooks.step_schedule import global_step_of, require_global_step
 from asyncmon.runtime import (
     SAVER,
@@ -130,7 +130,7 @@ class ClusterHook(SessionRunHook):
         run = members_of(SessionMembers, session).cluster_run
         self._stop = None if run is None else await run.join(self._name, self._is_chief)
         if self._stop is not None:
-            stop_by(coord, self._stop)
+            created_session(coord).request(self._stop)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Wait for a stop of another session, and for a restore by the chief."""
@@ -150,7 +150,7 @@ class ClusterHook(SessionRunHook):
                 # A run that fails now is recovered from, maybe at an earlier step, and may continue.
                 if created_session(coord).boundary.run is not None:
                     await coord.wait_for_stop(_RUN_SECS)
-                stop_by(coord, self._stop)
+                created_session(coord).request(self._stop)
                 return
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -158,7 +158,7 @@ class ClusterHook(SessionRunHook):
         if self._rollback is not None:
             self._log_rollback()
         if self._stop is not None and self._coord is not None:
-            stop_by(self._coord, self._stop)
+            created_session(self._coord).request(self._stop)
             run_context.request_stop(self._stop.text)
 
     async def end(self, session: Session) -> None:

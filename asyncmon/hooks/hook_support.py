@@ -11,11 +11,10 @@ from typing import Any
 from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.graph import Graph
 from asyncmon.runtime import Coordinator, SessionRunHook, current_program
-from asyncmon.runtime.coordinator import CreatedSession
 from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.protocols import ProgramMembers
-from asyncmon.runtime.stop.stop import Stop
+from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import clock
 from asyncmon.system.members import members_of
@@ -68,15 +67,10 @@ def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
         hook._logged.log(error, "%s: %s failed; on_error='log'.", hook_name(hook), what)
 
 
-def created_session(coord: Coordinator) -> CreatedSession:
-    """Return the created session of a hook's coordinator."""
-    assert coord._session is not None, "hooks have the coordinator of a created session"
-    return coord._session
-
-
-def stop_by(coord: Coordinator, stop: Stop) -> None:
-    """Request a stop as ``coord.request_stop`` does, with another cause."""
-    coord._set_stop(stop)
+def created_session(coord: Coordinator) -> SessionCoordinator:
+    """Return a hook's coordinator as that of its created session."""
+    assert isinstance(coord, SessionCoordinator), "hooks have the coordinator of a created session"
+    return coord
 
 
 def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from asyncmon.errors import PREEMPTION
-from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.protocols import close_raw, step_of
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.runtime.stop.origin import is_only, mark
 from asyncmon.system.error_text import add_note, phrase, text_of
@@ -31,26 +31,25 @@ class Coordinated:
     def __init__(
         self,
         inner: Any,
-        created: CreatedSession,
-        coord: Coordinator,
+        coord: SessionCoordinator,
         lock: RunLock,
     ) -> None:
-        self.raw = created.raw
-        self.first_step = step_of(created.raw)
+        self.raw = coord.raw
+        self.first_step = step_of(coord.raw)
         """The global step of the new session: 0, or that of the restored checkpoint."""
-        self.samples, self.boundary = created.samples, created.boundary
+        self.samples, self.boundary = coord.samples, coord.boundary
         self.coord = coord
         self.delivered = False
         """Whether a run has raised the coordinator's error."""
         self.has_nowait = inner.raw_nowait is not None
         self._inner = inner
         self._errors = coord._errors
-        self._stops = created.stops
-        self._scopes = created.stops.scopes
-        self._step_secs = created.stops.step_secs
+        self._stops = coord.stops
+        self._scopes = coord.stops.scopes
+        self._step_secs = coord.stops.step_secs
         self._lock = lock
         self.run_scope = CallScope(self._scopes, "run")  # of the run that holds the lock
-        self._preemption = created.stops.preemption or PREEMPTION
+        self._preemption = coord.stops.preemption or PREEMPTION
 
     def call_nowait(self, attempt: Callable[[Any, A], tuple[Any] | None], argument: A) -> Any:
         """Return ``attempt(inner, argument)``, or None if a background task has failed."""

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, overload
 from weakref import WeakSet
@@ -15,44 +14,16 @@ from weakref import WeakSet
 from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels, Overflow
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
-from asyncmon.runtime.observation import Observers
-from asyncmon.runtime.protocols import Session, SessionMembers, TaskMembers
-from asyncmon.runtime.samples import Samples
-from asyncmon.runtime.step_boundary import StepBoundary
-from asyncmon.runtime.stop.control import StopControl
-from asyncmon.runtime.stop.origin import NoEndError, mark
+from asyncmon.runtime.protocols import TaskMembers
 from asyncmon.runtime.stop.stop import Cause, Stop, StopEvent
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks, call_at_ticks
-from asyncmon.summary.logged import Log
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.functions import qualified_name
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class CreatedSession:
-    """A raw session, and what its coordinator and hooks share with the layers around it."""
-
-    raw: Session
-    stops: StopControl
-    """Of the whole session, over recoveries."""
-    hooks: Callable[[], tuple[Any, ...]]
-    """Returns the hooks that the session has now."""
-    observers: Observers
-    """Of the whole session, over recoveries."""
-    log: Log
-    """Logs values to the loggers of the session."""
-    samples: Samples = field(init=False)
-    boundary: StepBoundary = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_fetches = members_of(SessionMembers, self.raw).check_fetches
-        self.samples = Samples(self.stops.scopes, check_fetches)
-        self.boundary = StepBoundary(self.raw)
 
 
 class Coordinator:
@@ -85,8 +56,6 @@ class Coordinator:
         self._channels = Channels(self._stop, self._tasks.running, self._tasks.register)
         self._timers: WeakSet[Ticks] = WeakSet()
         self._forgotten = ForgottenAwait()
-        self._session: CreatedSession | None = None
-        """The session whose background tasks these are, or None. Hooks use it."""
         self.joined = False
         """Whether :meth:`join` has ended."""
 
@@ -130,12 +99,9 @@ class Coordinator:
 
     def _set_stop(self, stop: Stop) -> None:
         self._stop.set(stop)
-        if self._session is not None:
-            self._session.stops.coordinator_stopped(self._stop)
 
     def _on_stop(self) -> None:
-        if self._session is not None:
-            self._session.stops.task_failed(self._errors)
+        """A stop was requested. Called in the loop's thread."""
 
     def clear_stop(self) -> None:
         """Clear the stop, its reason and the errors, so that the coordinator can be used again.
@@ -270,9 +236,7 @@ class Coordinator:
             RuntimeError: the session ended before another run was complete; this is called from inside
                 a run, which would wait for the next one; or the coordinator belongs to no session.
         """
-        if self._session is None:
-            raise RuntimeError("sample() needs the coordinator of a monitored session: `sess.coord`.")
-        return (await self._session.samples.request(fetches))[0]
+        raise RuntimeError("sample() needs the coordinator of a monitored session: `sess.coord`.")
 
     # -- tasks --------------------------------------------------------------------------------------
 
@@ -346,12 +310,11 @@ class Coordinator:
         elif self.joined:
             logger.error("Task %r failed after its coordinator was joined.", name, exc_info=error)
         else:
-            if self._session is not None:
-                try:
-                    mark(error, "task", f"task {name!r}")
-                except NoEndError as fault:
-                    error = fault
-            self._request_stop(error, None, f"task {name!r}")
+            self._request_stop(self._of_task(error, name), None, f"task {name!r}")
+
+    def _of_task(self, error: BaseException, name: str) -> BaseException:
+        """Return the error to report for that of a task."""
+        return error
 
     async def join(
         self,
@@ -393,9 +356,7 @@ class Coordinator:
         Raises:
             RuntimeError: this is not the coordinator of a monitored session.
         """
-        if self._session is None:
-            raise RuntimeError("Only the coordinator of a monitored session logs values.")
-        self._session.log(values, value, step=step)
+        raise RuntimeError("Only the coordinator of a monitored session logs values.")
 
     # -- for the session or supervisor that owns this
 
@@ -409,13 +370,15 @@ class Coordinator:
             logger.warning(stragglers)
         return stragglers
 
+    def _before_cancelling(self) -> None:
+        """The tasks have been told to stop, and are joined and then cancelled."""
+
     async def _join(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:
         exclude = exclude or asyncio.current_task()
 
         def leave() -> None:
             self._channels.leave(exclude)
-            if self._session is not None:
-                self._session.samples.refuse(self._tasks.running, self._stop)
+            self._before_cancelling()
 
         self._threads.start_waiting()
         try:

@@ -9,12 +9,12 @@ from dataclasses import fields
 from typing import Any
 
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
-from asyncmon.runtime.coordinator import CreatedSession
 from asyncmon.runtime.graph_program import is_needed
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
 from asyncmon.runtime.protocols import ProgramMembers, Run, SessionMembers
+from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
 from asyncmon.runtime.stop.interrupt import inside_run
 from asyncmon.runtime.stop.origin import mark, marked
@@ -33,16 +33,16 @@ class Hooked:
 
     def __init__(
         self,
-        created: CreatedSession,
+        coord: SessionCoordinator,
         hooks: HookSet,
         on_stop: Callable[[Stop], None],
     ) -> None:
-        raw = self.raw = created.raw
+        raw = self.raw = coord.raw
         self._hooks = hooks
-        self.samples = created.samples
-        self._boundary = created.boundary
-        self._stops = created.stops
-        self._scopes = created.stops.scopes  # their run is the current one
+        self.samples = coord.samples
+        self._boundary = coord.boundary
+        self._stops = coord.stops
+        self._scopes = coord.stops.scopes  # their run is the current one
         self._on_stop = on_stop
         self.raw_nowait = _run_nowait_of(raw)
         """The ``run_nowait`` of the raw session, or None."""

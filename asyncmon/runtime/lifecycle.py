@@ -16,7 +16,6 @@ from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime import run_names
 from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
-from asyncmon.runtime.coordinator import Coordinator, CreatedSession
 from asyncmon.runtime.data_iterator import ResumableSource
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.hook_check import check_hook
@@ -28,6 +27,7 @@ from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, 
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.reports import describe_call, unsaved_state
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
@@ -107,7 +107,7 @@ class Lifecycle:
         self.gated = False
         """Whether runs are refused or held: after a hook's stop, and in a pause."""
         self._resumed: asyncio.Event | None = None  # set during a pause only
-        self.coord: Coordinator | None = None
+        self.coord: SessionCoordinator | None = None
         """The coordinator of the background tasks; a recovery brings a new one."""
         self.end: Stop | None = None
         """What ended the session, once it is closed."""
@@ -116,7 +116,6 @@ class Lifecycle:
         self._closing: Closing | None = None
         self._opened_at: tuple[str, int]
         self._undo = ExitStack()  # for the end of the closing
-        self._created: CreatedSession | None = None
         self._closed = asyncio.Event()
 
     # -- opening
@@ -204,11 +203,9 @@ class Lifecycle:
                 one.restart(step_of(raw))
         warn_of_misspelled("session", raw, Session, SessionMembers)
         hooks = self.hooks
-        created = CreatedSession(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
-        coord = Coordinator(clean_stop_exception_types=())
-        coord._session = created
-        inner = Hooked(created, self.hooks, self._request_stop_by_hook)
-        session = Coordinated(inner, created, coord, self.lock)
+        coord = SessionCoordinator(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
+        inner = Hooked(coord, self.hooks, self._request_stop_by_hook)
+        session = Coordinated(inner, coord, self.lock)
         try:
             start_producers = members_of(ProgramMembers, program_of(raw)).start_producers
             if start_producers is not None:
@@ -220,10 +217,10 @@ class Lifecycle:
         if self.state not in (SessionState.OPENING, SessionState.OPEN):  # closed during the creation
             await shielded(session.close, 0.0, name="closing a session that came too late")
             raise self._not_open()
-        if self._created is not None:
-            self._created.samples.move_to(created.samples)
-        self._created, self.coord = created, coord
-        self.stateful.boundary = created.boundary
+        if self.coord is not None:
+            self.coord.samples.move_to(coord.samples)
+        self.coord = coord
+        self.stateful.boundary = coord.boundary
         self.stops.adopt(coord._errors, coord._stop)
         return session
 

@@ -1,0 +1,73 @@
+"""The coordinator of a created session, and what its hooks share with the layers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.observation import Observers
+from asyncmon.runtime.protocols import Session, SessionMembers
+from asyncmon.runtime.samples import Samples
+from asyncmon.runtime.step_boundary import StepBoundary
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.origin import NoEndError, mark
+from asyncmon.runtime.stop.stop import Stop
+from asyncmon.summary.logged import Log
+from asyncmon.system.members import members_of
+
+
+class SessionCoordinator(Coordinator):
+    """The coordinator of one raw session. A recovery brings a new one.
+
+    Args:
+        raw: the raw session.
+        stops: of the whole session, over recoveries. A stop of either one is a stop of both.
+        hooks: returns the hooks that the session has now.
+        observers: of the whole session, over recoveries.
+        log: logs values to the loggers of the session.
+    """
+
+    def __init__(
+        self,
+        raw: Session,
+        stops: StopControl,
+        hooks: Callable[[], tuple[Any, ...]],
+        observers: Observers,
+        log: Log,
+    ) -> None:
+        super().__init__(clean_stop_exception_types=())
+        self.raw = raw
+        self.stops = stops
+        self.hooks = hooks
+        self.observers = observers
+        self.samples = Samples(stops.scopes, members_of(SessionMembers, raw).check_fetches)
+        self.boundary = StepBoundary(raw)
+        self._log = log
+
+    async def sample(self, fetches: Any) -> Any:
+        return (await self.samples.request(fetches))[0]
+
+    def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
+        self._log(values, value, step=step)
+
+    def request(self, stop: Stop) -> None:
+        """Request a stop with another cause than ``request_stop`` gives it."""
+        self._set_stop(stop)
+
+    def _set_stop(self, stop: Stop) -> None:
+        super()._set_stop(stop)
+        self.stops.coordinator_stopped(self._stop)
+
+    def _on_stop(self) -> None:
+        self.stops.task_failed(self._errors)
+
+    def _of_task(self, error: BaseException, name: str) -> BaseException:
+        try:
+            mark(error, "task", f"task {name!r}")
+        except NoEndError as fault:
+            return fault
+        return error
+
+    def _before_cancelling(self) -> None:
+        self.samples.refuse(self._tasks.running, self._stop)
