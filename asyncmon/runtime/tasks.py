@@ -11,7 +11,7 @@ from typing import Any
 
 from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
 from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
-from asyncmon.system.cancellation import CANCEL_ROUNDS, is_unrequested
+from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task, is_unrequested
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import where_it_waits
 
@@ -50,14 +50,19 @@ class TaskSet:
         return task
 
     async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str) -> Any:
+        task = current_task()
         try:
             return await _awaitable(fn, args)
         except asyncio.CancelledError as error:
             if is_unrequested():
                 _warn(name, error)
             raise
-        except GeneratorExit:
-            raise
+        except GeneratorExit as error:
+            if current_task() is not task:
+                raise  # this coroutine is being closed
+            fault = RuntimeError(f"Task {name!r} raised GeneratorExit, which only a generator may.")
+            fault.__cause__ = error
+            self._report(fault, name)
         except BaseException as error:
             if _means_closed(error, self._stop):
                 return None

@@ -25,6 +25,7 @@ CAMPAIGNS = {
     "damage": "damaged files and manifests",
     "cancellation": "calls cancelled at random",
     "stops": "stops by signals, tasks and threads",
+    "ends": "all ends, with sources, steps and hooks that fail, hang or ignore their cancellation",
     "errors": "errors of hooks, steps, snapshots and listeners, recovered from",
     "recovery": "elements of the data after recoveries and restarts",
     "cluster": "servers and workers killed, suspended and cut off, bytes changed",
