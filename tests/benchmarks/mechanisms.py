@@ -91,18 +91,15 @@ def many_variables() -> models.Model:
 
 
 def arena() -> list[Row]:
-    """Large layers: the arrays of (784, 128, 10) are so small that the arena wins nothing there."""
+    """The values of smaller layers cost nothing to allocate; of larger ones the products take the step.
+
+    So (784, 128, 10) takes 0.9 to 1.0 of the time without, and (1024, 2048, 2048, 10) 0.96.
+    """
 
     def large() -> models.Model:
         return models.mlp(g, [784, 512, 512, 10])
 
-    def larger() -> models.Model:
-        return models.mlp(g, [1024, 2048, 2048, 10])
-
-    return [
-        compared("arena: mlp-784-512", NO_ARENA, lambda: trained(large, [128, 784], 40)),
-        compared("arena: mlp-1024-2048", NO_ARENA, lambda: trained(larger, [128, 1024], 5)),
-    ]
+    return [compared("arena: mlp-784-512", NO_ARENA, lambda: trained(large, [128, 784], 40))]
 
 
 def groups() -> list[Row]:
