@@ -37,12 +37,11 @@ from asyncmon.summary.events import Summary as Summary, SummaryMetadata as Summa
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.compat import dimension_at_index as dimension_at_index
 from asyncmon.tf1.compat import dimension_value as dimension_value
-from asyncmon.tf1.config_proto import *
 from asyncmon.tf1.file_ops import *
 from asyncmon.tf1.functional_ops import *
-from asyncmon.tf1.hessians import *
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.old_names import *
+from asyncmon.tf1.ops.math import *
 from asyncmon.tf1.ops.matrices import *
 from asyncmon.tf1.ops.segments import *
 from asyncmon.tf1.ops.sequences import *
@@ -53,9 +52,10 @@ from asyncmon.tf1.ops.sparse import (
 from asyncmon.tf1.ops.strided_slice import *
 from asyncmon.tf1.ops.strings import *
 from asyncmon.tf1.ops.tensor_array import TensorArray as TensorArray
-from asyncmon.tf1.ops.trigonometry import *
 from asyncmon.tf1.parsing import *
+from asyncmon.tf1.queues import *
 from asyncmon.tf1.readers import *
+from asyncmon.tf1.session import *
 from asyncmon.tf1.template import *
 from asyncmon.tf1.variables import *
 from asyncmon.tf1.weighting import confusion_matrix as confusion_matrix

@@ -4,7 +4,7 @@
 # isort: off
 from types import ModuleType as _ModuleType
 
-from asyncmon.graph import PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from asyncmon.graph import QueueBase, RandomShuffleQueue
 from asyncmon.summary import write_graph
 from asyncmon.tf1.file_ops import matching_files, read_file
 from asyncmon.tf1.image import decode_image, decode_jpeg, decode_png, encode_jpeg, encode_png
@@ -16,6 +16,7 @@ from asyncmon.tf1.parsing import (
 from asyncmon.tf1.python_io import (
     TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator,
 )
+from asyncmon.tf1.queues import PaddingFIFOQueue, PriorityQueue
 # isort: on
 
 __all__ = [

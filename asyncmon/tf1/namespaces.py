@@ -49,13 +49,13 @@ _SMALL = {
     "math": """
         abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil confusion_matrix
         conj cos cosh count_nonzero cumprod cumsum divide equal erf erfc exp expm1 floor floordiv
-        floormod greater greater_equal in_top_k invert_permutation is_finite is_inf is_nan less
+        floormod greater greater_equal invert_permutation is_finite is_inf is_nan less
         less_equal log log1p logical_and logical_not logical_or logical_xor maximum minimum mod
         multiply negative not_equal pow reciprocal reduce_all reduce_any reduce_logsumexp reduce_max
         reduce_mean reduce_min reduce_prod reduce_sum rint round rsqrt scalar_mul segment_max
         segment_mean segment_sum sigmoid sign sin sinh sqrt square squared_difference subtract tan
         tanh top_k truediv unsorted_segment_mean unsorted_segment_sum divide_no_nan=div_no_nan
-        l2_normalize=nn.l2_normalize log_softmax=nn.log_softmax softmax=nn.softmax
+        in_top_k=nn.in_top_k l2_normalize=nn.l2_normalize log_softmax=nn.log_softmax softmax=nn.softmax
         softplus=nn.softplus softsign=nn.softsign zero_fraction=nn.zero_fraction
     """,
     "random": """
