@@ -36,6 +36,16 @@ _SMALL = {
         tables_initializer uniform_unit_scaling=uniform_unit_scaling_initializer
         variables=variables_initializer
     """,
+    "io": """
+        FixedLenFeature FixedLenSequenceFeature PaddingFIFOQueue PriorityQueue QueueBase
+        RandomShuffleQueue VarLenFeature decode_csv decode_raw matching_files parse_example
+        parse_single_example read_file TFRecordCompressionType=python_io.TFRecordCompressionType
+        TFRecordOptions=python_io.TFRecordOptions TFRecordWriter=python_io.TFRecordWriter
+        decode_image=image.decode_image decode_jpeg=image.decode_jpeg decode_png=image.decode_png
+        encode_jpeg=image.encode_jpeg encode_png=image.encode_png
+        match_filenames_once=train.match_filenames_once
+        tf_record_iterator=python_io.tf_record_iterator write_graph=train.write_graph
+    """,
     "io.gfile": """
         GFile=gfile.GFile copy=gfile.Copy exists=gfile.Exists glob=gfile.Glob isdir=gfile.IsDirectory
         listdir=gfile.ListDirectory makedirs=gfile.MakeDirs mkdir=gfile.MkDir remove=gfile.Remove
@@ -79,6 +89,9 @@ def small_namespaces(root: ModuleType) -> dict[str, ModuleType]:
             setattr(module, name, attrgetter(place)(root))
         vars(module)["__all__"] = [*places]
         sys.modules[module.__name__] = made[space] = module
+        owner, _, last = space.rpartition(".")
+        if owner in made:
+            made[owner].__all__.append(last)
     return made
 
 
