@@ -25,7 +25,7 @@ from reasons import REASONS  # noqa: E402
 SCRIPTS = {
     "step_overhead": ["none", "fetching", "default", "function"],
     "engine": ["scalar", "mlp-small", "mlp-784-128", "conv", "peek"],
-    "mechanisms": ["arena", "groups", "attempt"],
+    "mechanisms": ["arena", "groups", "no-task"],
     "queues": ["round-trip", "shuffle_batch"],
     "checkpoint": ["checkpoint"],
     "checkpoint_steps": ["checkpoint_steps"],

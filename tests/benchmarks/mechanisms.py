@@ -1,6 +1,6 @@
 """What each mechanism of the executor wins: ``python tests/benchmarks/mechanisms.py [row ...]``.
 
-Rows: arena, groups, attempt. A session with one mechanism switched off takes turns with a session that
+Rows: arena, groups, no-task. A session with one mechanism switched off takes turns with a session that
 has it, in one process; the best turn counts. A mechanism that wins less than 5 % of the rows that it is
 for does not stay.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import models
@@ -17,46 +18,42 @@ from engine import LOOP, Ours, verdict
 from harness import Row, command, take_turns
 
 import asyncmon.graph as g
-from asyncmon.graph.execution import awaits, compiler, executor, update
+from asyncmon.graph.core.op import AwaitedOpDef, table
+from asyncmon.graph.execution import compiler, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Off = tuple[tuple[object, str, Any], ...]
-"""The members that switch a mechanism off: owner, name and what stands in their place."""
-
-NO_ARENA: Off = ((compiler, "plan_memory", lambda code, *_: (list(code), {})),)
-NO_GROUPS: Off = ((update, "_kind", lambda _update: None),)
+Off = tuple[tuple[dict[str, Any], str, Any], ...]
+"""What switches a mechanism off: a module's names or the table of ops, a name, and its replacement."""
 
 
-def _start_with_a_task(node: Any, *args: Any, start: Any = awaits._start) -> bool:
-    """Start awaiting a node in a task, whether or not it has to wait."""
-    nowait, node.nowait = node.nowait, False
-    try:
-        done: bool = start(node, *args)
-    finally:
-        node.nowait = nowait
-    return done
+def _in_a_task(record: AwaitedOpDef) -> AwaitedOpDef:
+    """Return the record of an awaited op whose kernel always gets a task."""
+    off = {"nowait": False, "attempt": None}
+    return replace(record, **{one.name: off[one.name] for one in fields(record) if one.name in off})
 
 
-NO_ATTEMPT: Off = (
-    (executor.Executor, "_may_attempt", lambda *_: False),
-    (awaits.Stage, "attempt", lambda *_: 0),
-    (awaits, "_start", _start_with_a_task),
+NO_ARENA: Off = ((vars(compiler), "plan_memory", lambda code, *_: (list(code), {})),)
+NO_GROUPS: Off = ((vars(update), "_kind", lambda _update: None),)
+WITH_TASKS: Off = tuple(
+    (table, name, _in_a_task(record))
+    for name, record in table.items()
+    if isinstance(record, AwaitedOpDef)
 )
 
 
 @contextmanager
 def without(mechanism: Off) -> Iterator[None]:
     """Switch a mechanism off inside ``with``, for plans that are compiled and run there."""
-    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in mechanism]
-    for owner, name, other in mechanism:
-        setattr(owner, name, other)
+    kept = [(names, name, names[name]) for names, name, _ in mechanism]
     try:
+        for names, name, other in mechanism:
+            names[name] = other
         yield
     finally:
-        for owner, name, value in kept:
-            setattr(owner, name, value)
+        for names, name, value in kept:
+            names[name] = value
 
 
 def compared(work: str, mechanism: Off, turn: Callable[[], Callable[[], float]]) -> Row:
@@ -114,10 +111,10 @@ def groups() -> list[Row]:
     ]
 
 
-def attempt() -> list[Row]:
+def no_task() -> list[Row]:
     return [
-        compared("attempt: enqueue op + dequeue op", NO_ATTEMPT, lambda: queues.Trips().seconds),
-        compared("attempt: shuffle_batch, an example", NO_ATTEMPT, lambda: queues.shuffled),
+        compared("no task: enqueue op + dequeue op", WITH_TASKS, lambda: queues.Trips().seconds),
+        compared("no task: shuffle_batch, an example", WITH_TASKS, lambda: queues.shuffled),
     ]
 
 
@@ -125,6 +122,6 @@ if __name__ == "__main__":
     with LOOP:
         sys.exit(
             command(
-                "mechanisms of the executor", {"arena": arena, "groups": groups, "attempt": attempt}
+                "mechanisms of the executor", {"arena": arena, "groups": groups, "no-task": no_task}
             )
         )
