@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -154,11 +153,6 @@ class Page:
         """Set media features, such as ``prefers_color_scheme="dark"``."""
         wanted = [{"name": n.replace("_", "-"), "value": value} for n, value in features.items()]
         self.call("Emulation.setEmulatedMedia", features=wanted)
-
-    def screenshot(self, whole: bool = False) -> bytes:
-        """Return a picture of the page as PNG."""
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        return base64.b64decode(answer["data"])
 
     def call(self, method: str, **params: Any) -> Any:
         """Send a command of the protocol, and return its answer."""

@@ -11,7 +11,7 @@ is JSON. Types that JSON lacks are objects with one member:
 ``{"__float__": "nan"}``               ``nan``, ``inf`` or ``-inf``
 ``{"__complex__": [re, im]}``          a complex number
 ``{"__array__": "name"}``              an array in the tensor files; its name begins with
-                                       ``__stateful__/`` (earlier: ``__traveller__/``)
+                                       ``__stateful__/``
 ``{"__scalar__": "name"}``             a numpy scalar, stored like an array
 =====================================  =========================================================
 """

@@ -7,16 +7,13 @@ import asyncio
 import sys
 
 from asyncmon import checkpoint
-from asyncmon.cli.output import add_json_option, moment, write_json, write_table
+from asyncmon.cli.output import add_checkpoint_options, moment, write_json, write_table
 
 DESCRIPTION = "List the contents of a checkpoint, or of the newest one in a directory."
 
-PATH = "a checkpoint (dir/model.ckpt-10), a safetensors file, a directory, or a URL"
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", help=PATH)
-    add_json_option(parser)
+    add_checkpoint_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:

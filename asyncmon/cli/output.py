@@ -1,4 +1,4 @@
-"""Output of commands: tables or JSON."""
+"""What commands share: options, and output as tables or JSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from typing import Any
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
+    """Add the path of a checkpoint, and ``--json``."""
+    text = "a checkpoint (dir/model.ckpt-10), a safetensors file, a directory, or a URL"
+    parser.add_argument("path", help=text)
+    add_json_option(parser)
 
 
 def write_json(value: Any) -> None:

@@ -6,8 +6,7 @@ import argparse
 import asyncio
 
 from asyncmon import checkpoint
-from asyncmon.cli.inspect import PATH
-from asyncmon.cli.output import add_json_option, moment, write_json, write_table
+from asyncmon.cli.output import add_checkpoint_options, moment, write_json, write_table
 
 DESCRIPTION = "Verify every byte of a checkpoint, or of all checkpoints in a directory."
 
@@ -15,8 +14,7 @@ EPILOG = "exit status: 0 all are intact; 1 one is damaged or missing, or there i
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", help=PATH)
-    add_json_option(parser)
+    add_checkpoint_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:

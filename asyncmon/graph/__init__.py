@@ -61,7 +61,7 @@ from asyncmon.graph.ops.elementwise import (
     square, squared_difference, subtract, tan, tanh, truediv, where,
 )
 from asyncmon.graph.ops.gather import (
-    TopK, gather, gather_nd, in_top_k, scatter_nd, top_k, unsorted_segment_sum,
+    TopK, gather, gather_nd, scatter_nd, top_k, unsorted_segment_sum,
 )
 from asyncmon.graph.ops.index import boolean_mask, newaxis, pad, reverse, slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
@@ -82,9 +82,9 @@ from asyncmon.graph.ops.variable_ops import (
     scatter_update,
 )
 from asyncmon.graph.queues.queues import (
-    FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
+    FIFOQueue, QueueBase, RandomShuffleQueue,
 )
-from asyncmon.graph.session.session import InteractiveSession, Session
+from asyncmon.graph.session.session import Session
 from asyncmon.graph.variables import initializers
 from asyncmon.graph.variables.global_step import (
     assert_global_step, create_global_step, get_global_step, get_or_create_global_step, global_step,
@@ -115,8 +115,8 @@ from asyncmon.system.missing_names import missing_name as _missing_name
 
 __all__ = [
     "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "DeviceSpec", "Dimension", "FIFOQueue",
-    "Graph", "GraphKeys", "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats",
-    "OpDef", "Operation", "PaddingFIFOQueue", "PartitionedVariable", "Print", "PriorityQueue",
+    "Graph", "GraphKeys", "IndexedSlices", "IndexedSlicesValue", "NodeStats",
+    "OpDef", "Operation", "PartitionedVariable", "Print",
     "QueueBase", "RandomOpDef", "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session",
     "SessionConfig", "Spec", "Tensor", "TensorShape", "TopK", "Variable", "VariableOpDef",
     "VariableScope", "abs", "add", "add_n", "add_to_collection", "add_to_collections", "argmax",
@@ -132,7 +132,7 @@ __all__ = [
     "get_local_variable", "get_or_create_global_step", "get_variable", "get_variable_scope",
     "global_norm", "global_step", "global_variables", "global_variables_initializer",
     "glorot_normal_initializer", "glorot_uniform_initializer", "gradients", "greater",
-    "greater_equal", "group", "half", "identity", "identity_initializer", "in_top_k",
+    "greater_equal", "group", "half", "identity", "identity_initializer",
     "initializers", "int8", "int16", "int32", "int64", "is_finite", "is_inf", "is_nan",
     "is_tensor_like", "is_variable_initialized", "less", "less_equal", "linspace",
     "local_variables", "local_variables_initializer", "log", "log1p", "logical_and", "logical_not",

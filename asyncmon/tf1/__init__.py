@@ -37,12 +37,11 @@ from asyncmon.summary.events import Summary as Summary, SummaryMetadata as Summa
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.compat import dimension_at_index as dimension_at_index
 from asyncmon.tf1.compat import dimension_value as dimension_value
-from asyncmon.tf1.config_proto import *
 from asyncmon.tf1.file_ops import *
 from asyncmon.tf1.functional_ops import *
-from asyncmon.tf1.hessians import *
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.old_names import *
+from asyncmon.tf1.ops.math import *
 from asyncmon.tf1.ops.matrices import *
 from asyncmon.tf1.ops.segments import *
 from asyncmon.tf1.ops.sequences import *
@@ -53,14 +52,14 @@ from asyncmon.tf1.ops.sparse import (
 from asyncmon.tf1.ops.strided_slice import *
 from asyncmon.tf1.ops.strings import *
 from asyncmon.tf1.ops.tensor_array import TensorArray as TensorArray
-from asyncmon.tf1.ops.trigonometry import *
 from asyncmon.tf1.parsing import *
+from asyncmon.tf1.queues import *
 from asyncmon.tf1.readers import *
-from asyncmon.tf1.template import *
+from asyncmon.tf1.session import *
 from asyncmon.tf1.variables import *
 from asyncmon.tf1.weighting import confusion_matrix as confusion_matrix
 from asyncmon.tf1.image import random_crop as random_crop
-from asyncmon.tf1 import app, compat, contrib, flags as flags, gfile, image, io, layers
+from asyncmon.tf1 import app, compat, contrib, flags as flags, gfile, image, layers
 from asyncmon.tf1 import logging, losses, metrics, nn, python_io, rnn_cell as _rnn_cell, summary, train
 from asyncmon.tf1.namespaces import open_namespace as _open_namespace
 from asyncmon.tf1.namespaces import show as _show, small_namespaces as _small_namespaces
@@ -74,6 +73,7 @@ __version__ = VERSION
 
 debugging: _ModuleType
 dtypes: _ModuleType
+io: _ModuleType
 linalg: _ModuleType
 manip: _ModuleType
 math: _ModuleType
@@ -88,14 +88,14 @@ for _name, _module in _small.items():
 
 _show(
     globals(), *[_name for _name in _small if "." not in _name], "app", "compat", "contrib", "errors",
-    "flags", "gfile", "image", "io", "layers", "logging", "losses", "metrics", "nn", "python_io",
+    "flags", "gfile", "image", "layers", "logging", "losses", "metrics", "nn", "python_io",
     "summary", "train",
 )  # fmt: skip
 
 for _module in (
     _sys.modules[__name__], app, compat, contrib, contrib.estimator, contrib.framework, contrib.layers,
     contrib.rnn, contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile,
-    image, io, layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train,
+    image, layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train,
     *_small.values(),
 ):  # fmt: skip
     _open_namespace(_module)

@@ -30,6 +30,7 @@ from asyncmon.graph.ops.variable_ops import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
+from asyncmon.tf1.queues import PaddingFIFOQueue
 from asyncmon.tf1.signatures import REQUIRED, function_of
 from asyncmon.tf1.structures import map_structure
 
@@ -193,7 +194,7 @@ def _batch(
 ) -> Any:  # fmt: skip
     minimum = min_after_dequeue
     kind: Any = g.FIFOQueue if minimum is None else g.RandomShuffleQueue
-    kind = g.PaddingFIFOQueue if dynamic_pad else kind
+    kind = PaddingFIFOQueue if dynamic_pad else kind
     if not examples:
         raise ValueError("Expected at least one set of tensors.")
     if len({len(example) for example in examples if isinstance(example, list | tuple)}) > 1:

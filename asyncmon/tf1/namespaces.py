@@ -36,6 +36,16 @@ _SMALL = {
         tables_initializer uniform_unit_scaling=uniform_unit_scaling_initializer
         variables=variables_initializer
     """,
+    "io": """
+        FixedLenFeature FixedLenSequenceFeature PaddingFIFOQueue PriorityQueue QueueBase
+        RandomShuffleQueue VarLenFeature decode_csv decode_raw matching_files parse_example
+        parse_single_example read_file TFRecordCompressionType=python_io.TFRecordCompressionType
+        TFRecordOptions=python_io.TFRecordOptions TFRecordWriter=python_io.TFRecordWriter
+        decode_image=image.decode_image decode_jpeg=image.decode_jpeg decode_png=image.decode_png
+        encode_jpeg=image.encode_jpeg encode_png=image.encode_png
+        match_filenames_once=train.match_filenames_once
+        tf_record_iterator=python_io.tf_record_iterator write_graph=train.write_graph
+    """,
     "io.gfile": """
         GFile=gfile.GFile copy=gfile.Copy exists=gfile.Exists glob=gfile.Glob isdir=gfile.IsDirectory
         listdir=gfile.ListDirectory makedirs=gfile.MakeDirs mkdir=gfile.MkDir remove=gfile.Remove
@@ -49,13 +59,13 @@ _SMALL = {
     "math": """
         abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh ceil confusion_matrix
         conj cos cosh count_nonzero cumprod cumsum divide equal erf erfc exp expm1 floor floordiv
-        floormod greater greater_equal in_top_k invert_permutation is_finite is_inf is_nan less
+        floormod greater greater_equal invert_permutation is_finite is_inf is_nan less
         less_equal log log1p logical_and logical_not logical_or logical_xor maximum minimum mod
         multiply negative not_equal pow reciprocal reduce_all reduce_any reduce_logsumexp reduce_max
         reduce_mean reduce_min reduce_prod reduce_sum rint round rsqrt scalar_mul segment_max
         segment_mean segment_sum sigmoid sign sin sinh sqrt square squared_difference subtract tan
         tanh top_k truediv unsorted_segment_mean unsorted_segment_sum divide_no_nan=div_no_nan
-        l2_normalize=nn.l2_normalize log_softmax=nn.log_softmax softmax=nn.softmax
+        in_top_k=nn.in_top_k l2_normalize=nn.l2_normalize log_softmax=nn.log_softmax softmax=nn.softmax
         softplus=nn.softplus softsign=nn.softsign zero_fraction=nn.zero_fraction
     """,
     "random": """
@@ -79,6 +89,9 @@ def small_namespaces(root: ModuleType) -> dict[str, ModuleType]:
             setattr(module, name, attrgetter(place)(root))
         vars(module)["__all__"] = [*places]
         sys.modules[module.__name__] = made[space] = module
+        owner, _, last = space.rpartition(".")
+        if owner in made:
+            made[owner].__all__.append(last)
     return made
 
 

@@ -25,43 +25,36 @@ from reasons import REASONS  # noqa: E402
 SCRIPTS = {
     "step_overhead": ["none", "fetching", "default", "function"],
     "engine": ["scalar", "mlp-small", "mlp-784-128", "conv", "peek"],
-    "recurrent": ["lstm"],
-    "input": ["input"],
-    "shuffle_batch": ["shuffle_batch"],
-    "summaries": ["scalars", "add_scalar", "histograms"],
+    "mechanisms": ["arena", "groups", "no-task"],
+    "queues": ["round-trip", "shuffle_batch"],
     "checkpoint": ["checkpoint"],
     "checkpoint_steps": ["checkpoint_steps"],
     "programs": ["function"],
-    "distributed": ["local-scalar", "local-mlp", "grpc-scalar", "tf"],
     "service": [],
-    "monitor": [],
     "scale": ["hooks", "nodes", "variables"],
 }
 """Each script, and the rows of it that a quick run measures."""
 
 PEERS = {
-    "tensorflow": (["tensorflow-cpu", "tf_keras"], ["ASYNCMON_PEER_PYTHON"]),
-    "torch": (
-        ["torch==2.13.0", "pytorch-ignite", "jax", "optax", "ml-dtypes", "tensorboardX"],
-        ["ASYNCMON_TORCH_PYTHON", "ASYNCMON_IGNITE_PYTHON"],
-    ),
+    "tensorflow": (["tensorflow-cpu", "tf_keras"], "ASYNCMON_PEER_PYTHON"),
+    "torch": (["torch==2.13.0", "jax", "optax", "ml-dtypes"], "ASYNCMON_TORCH_PYTHON"),
 }
-"""The peers' environments: packages, and the variables that name their interpreter."""
+"""The peers' environments: packages, and the variable that names their interpreter."""
 
 
 def make_peers(place: Path) -> None:
     """Make the peers' environments where they are missing, and name them in this process's own.
 
-    Asyncmon is in that of torch: rows of engines and of tensorboardX are measured within one process.
+    Asyncmon is in that of torch: rows of engines are measured within one process.
     """
-    for name, (packages, variables) in PEERS.items():
+    for name, (packages, variable) in PEERS.items():
         python = place / name / "bin" / "python"
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", str(place / name)], check=True)
             wanted = [*packages, *(["-e", f"{ROOT}[test]"] if name == "torch" else [])]
             print(f"installing {' '.join(wanted)}", file=sys.stderr)
             subprocess.run([python, "-m", "pip", "install", "-q", *wanted], check=True)
-        os.environ.update(dict.fromkeys(variables, str(python)))
+        os.environ[variable] = str(python)
 
 
 def measured(script: str, rows: list[str], timeout: float) -> list[Row]:
@@ -73,19 +66,6 @@ def measured(script: str, rows: list[str], timeout: float) -> list[Row]:
         return [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])]
     except (subprocess.TimeoutExpired, IndexError, ValueError) as problem:
         return [Row(script, f"failed: {type(problem).__name__}", "runs to its end", False)]
-
-
-def merged(sittings: list[list[Row]]) -> list[tuple[Row, str]]:
-    """Return each row of the middle sitting, by its first ratio, and the spread of that ratio."""
-    found = []
-    by_work = [{row.work: row for row in rows} for rows in sittings]
-    for work in by_work[0]:
-        same = [rows[work] for rows in by_work if work in rows]
-        same.sort(key=lambda row: next(iter(row.ratios.values()), 0.0))
-        kept = [next(iter(row.ratios.values())) for row in same if row.ratios]
-        spread = f"{min(kept):.2f} to {max(kept):.2f}" if len(kept) > 1 else ""
-        found.append((same[len(same) // 2], spread))
-    return found
 
 
 PACKAGES = ["asyncmon", "numpy", "anyio", "grpcio", "msgspec", "safetensors"]
@@ -100,7 +80,6 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "load": os.getloadavg()[0],
         **{name: metadata.version(name) for name in PACKAGES},
     }
 
@@ -108,21 +87,21 @@ def machine() -> dict[str, Any]:
 def peer_versions() -> list[str]:
     """Return a line with the versions of the peers, if there are any."""
     found = []
-    for packages, variables in PEERS.values():
+    for packages, variable in PEERS.values():
         names = [name.partition("==")[0] for name in packages]
         code = (
             f"from importlib.metadata import version\nfor name in {names}: print(name, version(name))"
         )
-        if python := os.environ.get(variables[0]):
+        if python := os.environ.get(variable):
             done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
             found += done.stdout.splitlines()
     return [f"Peers: {', '.join(found)}."] if found else []
 
 
-def write_page(everything: list[tuple[Row, str]], secs: float) -> None:
+def write_page(rows: list[Row], secs: float) -> None:
     """Write ``docs/benchmarks.md`` and its chart."""
-    draw([row for row, _ in everything], ROOT / "docs" / "images" / "benchmarks.png")
-    met = [row.met for row, _ in everything if row.met is not None]
+    draw(rows, ROOT / "docs" / "images" / "benchmarks.png")
+    met = [row.met for row in rows if row.met is not None]
     on = machine()
     lines = [
         "# Benchmarks",
@@ -142,15 +121,11 @@ def write_page(everything: list[tuple[Row, str]], secs: float) -> None:
         "| what | measured | ratio | wanted | |",
         "|---|---|---|---|---|",
     ]
-    for row, spread in everything:
+    for row in rows:
         work, said, ratio, wanted, verdict = cells(row)
-        shown = f"{ratio} ({spread})" if spread else ratio
-        lines.append(
-            f"| {work} | {said} | {shown} | {wanted.strip('()')} | {verdict.lower()} |".replace(
-                "**", "^"
-            )
-        )
-    missed = [row.work for row, _ in everything if row.met is False]
+        line = f"| {work} | {said} | {ratio} | {wanted.strip('()')} | {verdict.lower()} |"
+        lines.append(line.replace("**", "^"))
+    missed = [row.work for row in rows if row.met is False]
     whys = [(name, why) for name, why in REASONS.items() if any(x.startswith(name) for x in missed)]
     if whys:
         lines += ["", "## Why rows are not met", "", *[f"- **{name}**: {why}" for name, why in whys]]
@@ -203,13 +178,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds of the main rows: 3 minutes")
     parser.add_argument("--only", action="append", metavar="SCRIPT[:ROW]", help="may be given often")
-    parser.add_argument("--sittings", type=int, default=1, help="measure so often: gives the spread")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write rows and machine to it")
     parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md and its chart")
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw a PNG")
     parser.add_argument(
         "--peers", type=Path, nargs="?", const=ROOT / ".peers", metavar="FOLDER",
-        help="make environments with TensorFlow, torch, ignite, JAX and tensorboardX there first",
+        help="make environments with TensorFlow, torch and JAX there first",
     )  # fmt: skip
     options = parser.parse_args()
     if options.peers:
@@ -227,27 +199,16 @@ def main() -> int:
             if name not in SCRIPTS:
                 parser.error(f"no script is called {name!r}; there are {', '.join(SCRIPTS)}")
             work.setdefault(name, []).extend([row] if row else [])
-    everything: list[tuple[Row, str]] = []
+    everything: list[Row] = []
     start = time.monotonic()
     for script, rows in work.items():
-        sittings = [measured(script, rows, 3600) for _ in range(options.sittings)]
-        found = merged(sittings)
-        show(f"{script} ({time.monotonic() - start:.0f} s)", [row for row, _ in found])
+        found = measured(script, rows, 3600)
+        show(f"{script} ({time.monotonic() - start:.0f} s)", found)
         everything += found
-    rows_found = [row for row, _ in everything]
-    met = [row.met for row in rows_found if row.met is not None]
+    met = [row.met for row in everything if row.met is not None]
     print(f"\n{sum(met)} of {len(met)} rows met, {time.monotonic() - start:.0f} s")
-    if options.json:
-        as_rows = [
-            {**dict(zip(("work", "measured", "ratios", "wanted", "met"), cells(row), strict=True)),
-             "spread": spread, "points": row.points}
-            for row, spread in everything
-        ]  # fmt: skip
-        options.json.write_text(json.dumps({"machine": machine(), "rows": as_rows}, indent=1) + "\n")
     if options.docs:
         write_page(everything, time.monotonic() - start)
-    if options.chart:
-        draw(rows_found, options.chart)
     return 0 if all(met) else 1
 
 

@@ -1,8 +1,8 @@
 """The figures of the embedded engine: ``python tests/benchmarks/engine.py [row ...]``.
 
-Rows: scalar, mlp-small, mlp-784-128, mlp-784-512, mlp-1024-2048, conv, first-run, large-graph, memory,
-memory-flat, lag-mlp, lag-scalar, peek; and torch-mlp and torch-conv (``kernels="torch"``) where torch
-is installed. ``ASYNCMON_PEER_PYTHON`` names an interpreter with TensorFlow.
+Rows: scalar, mlp-small, mlp-784-128, mlp-784-512, mlp-1024-2048, conv, first-run, memory-flat, lag-mlp,
+peek; and torch-mlp and torch-conv (``kernels="torch"``) where torch is installed.
+``ASYNCMON_PEER_PYTHON`` names an interpreter with TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import asyncio
 import gc
 import itertools
 import statistics
-import subprocess
 import sys
 import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ from harness import (
     Peer,
     Row,
     command,
-    quiet_environment,
     ratios,
     seconds,
     take_turns,
@@ -39,7 +36,6 @@ from harness import (
 
 from asyncmon import graph as am
 from asyncmon.session_config import SessionConfig
-from asyncmon.system.loop_budget import LoopBudget
 
 HERE = Path(__file__).parent
 PEER = Peer(HERE / "tf1_peer.py")
@@ -250,56 +246,7 @@ def first_run() -> Row:
     return verdict("first-run", take_turns(contestants), {}, "20 ms", us=20_000)
 
 
-def large_graph() -> Row:
-    def build(nodes: int) -> dict[str, float]:
-        gc.collect()
-        start = time.perf_counter()
-        graph = am.Graph()
-        with graph.as_default():
-            top, init = models.tower(am, nodes), am.global_variables_initializer()
-        built = time.perf_counter()
-        graph.finalize()
-        finalized = time.perf_counter()
-        session = am.Session(graph=graph)
-        LOOP.run(session.run(init))
-        planned = seconds(lambda: LOOP.run(session.run(top)), 1)
-        LOOP.run(session.close())
-        return {"build": built - start, "finalize": finalized - built, "first": planned}
-
-    def middle(nodes: int) -> dict[str, float]:
-        found = [build(nodes) for _ in range(5)]
-        return {part: statistics.median(one[part] for one in found) for part in found[0]}
-
-    half, whole = middle(50_000), middle(100_000)
-    growth = sum(whole.values()) / sum(half.values())
-    said = ", ".join(f"{part} {value:.2f} s" for part, value in whole.items())
-    said += f", {growth:.2f}x half as many nodes"
-    if PEER.installed:
-        said += ", TF1 " + ", ".join(f"{p} {v:.2f} s" for p, v in PEER.ask(build=100_000).items())
-    met = max(whole.values()) < 2 and growth < 2.5
-    return Row("large-graph", said, "each under 2 s, linear", met)
-
-
 # --- memory -----------------------------------------------------------------------------------------
-
-
-def memory() -> Row:
-    def peak(python: str, who: str) -> float:
-        done = subprocess.run(
-            [python, str(HERE / "memory_probe.py"), who],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=quiet_environment(),
-        )
-        return float(loads(done.stdout.splitlines()[-1])["bytes"])
-
-    found = {who: peak(sys.executable, who) for who in ("ours", "numpy")}
-    said = ", ".join(f"{who} {value / 1e6:.0f} MB" for who, value in found.items())
-    ratio = found["ours"] / found["numpy"]
-    if PEER.installed:
-        said += f", TF1 {peak(PEER.python, 'TF1') / 1e6:.0f} MB"
-    return Row("memory", said, "1.1x numpy", ratio <= 1.1, {"numpy": ratio})
 
 
 def memory_flat() -> Row:
@@ -353,35 +300,6 @@ def lag_mlp() -> Row:
     return Row("lag-mlp", f"p99 {_time(found)}, worst {_time(worst)}", "p99 5 ms", found <= 0.005)
 
 
-def lag_scalar() -> Row:
-    ours = Ours(lambda: models.counter(am))
-    steps, lags = 30_000, []
-
-    def alone() -> float:
-        budget = LOOP.run(_budget())
-        kept, budget.seconds = budget.seconds, 1e9  # a loop that never turns
-        try:
-            return ours(steps)
-        finally:
-            budget.seconds = kept
-
-    def beside() -> float:
-        took, found = LOOP.run(beside_ticker(ours.train, steps))
-        lags.append(p99(found))
-        return took
-
-    found = take_turns({"alone": alone, "yielding": lambda: ours(steps), "ticker": beside})
-    lost = 1 - found["alone"] / found["yielding"]
-    with_ticker = 1 - found["alone"] / found["ticker"]
-    lag = statistics.median(lags)
-    said = f"p99 {_time(lag)}, {lost:.1%} lost ({with_ticker:.1%} with the ticker's own work)"
-    return Row("lag-scalar", said, "p99 2 ms, 3 % lost", lag <= 0.002 and lost <= 0.03)
-
-
-async def _budget() -> LoopBudget:
-    return LoopBudget.of_running_loop()
-
-
 async def beside_peeks(ours: Ours, per_second: int, steps: int) -> tuple[float, list[float]]:
     """Train beside a task that peeks at the loss of one image; return seconds a step, and of peeks."""
     assert ours.feeds is not None
@@ -432,11 +350,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "conv": conv,
     **({"torch-mlp": torch_mlp, "torch-conv": torch_conv} if find_spec("torch") else {}),
     "first-run": first_run,
-    "large-graph": large_graph,
-    "memory": memory,
     "memory-flat": memory_flat,
     "lag-mlp": lag_mlp,
-    "lag-scalar": lag_scalar,
     "peek": peek,
 }
 

@@ -59,39 +59,6 @@ def conv_net(tf: Any) -> Model:
     return _trained(tf, images, labels, tf.nn.bias_add(tf.matmul(flat, weights), biases))
 
 
-VOCABULARY, UNITS = 1000, 200
-
-
-def lstm(tf: Any, steps: int, batch: int) -> Model:
-    """A language model: words looked up, two LSTMs, a softmax; clipped gradient descent."""
-    words = tf.placeholder(tf.int32, [batch, steps], "words")
-    following = tf.placeholder(tf.int32, [batch, steps], "following")
-    cells = [tf.nn.rnn_cell.BasicLSTMCell(UNITS, forget_bias=0.0) for _ in range(2)]
-    with tf.variable_scope("model", initializer=tf.random_uniform_initializer(-0.1, 0.1)):
-        table = tf.get_variable("embedding", [VOCABULARY, UNITS])
-        inputs = tf.nn.embedding_lookup(table, words)
-        cell = tf.nn.rnn_cell.MultiRNNCell(cells)
-        outputs, _ = tf.nn.dynamic_rnn(cell, inputs, dtype=tf.float32)
-        weights = tf.get_variable("softmax_w", [UNITS, VOCABULARY])
-        biases = tf.get_variable("softmax_b", [VOCABULARY])
-    logits = tf.nn.bias_add(tf.matmul(tf.reshape(outputs, [-1, UNITS]), weights), biases)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=tf.reshape(following, [-1]), logits=logits
-    )
-    loss = tf.reduce_sum(losses) / batch
-    variables = tf.trainable_variables()
-    grads, _ = tf.clip_by_global_norm(tf.gradients(loss, variables), 5.0)
-    optimizer = tf.train.GradientDescentOptimizer(1.0)
-    train = optimizer.apply_gradients(zip(grads, variables, strict=True))
-    return Model([loss, train], words, following, tf.global_variables_initializer())
-
-
-def sentences(steps: int, batch: int) -> tuple[Any, Any]:
-    """A batch of words, and of those that follow."""
-    words = np.random.default_rng(0).integers(0, VOCABULARY, (batch, steps + 1)).astype(np.int32)
-    return words[:, :-1], words[:, 1:]
-
-
 def _trained(tf: Any, images: Any, labels: Any, logits: Any) -> Model:
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     loss = tf.reduce_mean(losses)

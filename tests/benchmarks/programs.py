@@ -1,7 +1,7 @@
 """What a session adds to the steps of other engines: ``python tests/benchmarks/programs.py [row ...]``.
 
-Rows: function, jax_1ms, jax_20ms, jax_resume, torch_3ms, torch_16ms, torch_lag, torch_save,
-torch_resume. Rows of an engine that is not installed are left out.
+Rows: function, jax_1ms, jax_20ms, torch_3ms, torch_16ms, torch_lag. Rows of an engine that is
+not installed are left out.
 
 The bare loop and the session do the same steps in turns, a stretch of each; the median of the stretches
 counts, and the overhead is the difference. Loop lag is what a task that sleeps for 1 ms comes late.
@@ -137,25 +137,6 @@ async def jax_step(width: int, rows: int, count: int) -> list[Row]:
     ]
 
 
-async def jax_resume() -> list[Row]:
-    """Compare the bits of a run of 40 steps with those of one that was saved and loaded at 20."""
-    work = Perceptron(64, 32)
-    states = []
-    for interrupted in (False, True):
-        session = work.program.create_session()
-        for number in range(40):
-            if interrupted and number == 20:
-                values = {name: np.array(v) for name, v in (await session.snapshot()).items()}
-                await session.close()
-                session = Perceptron(64, 32).program.create_session()
-                await session.load(values)
-            await session.run("train", {"x": work.x + number})
-        states.append({name: v.tobytes() for name, v in (await session.snapshot()).items()})
-        await session.close()
-    same = states[0] == states[1]
-    return [Row("jax, resumed", "the same bits" if same else "other bits", "the same bits", same)]
-
-
 async def torch_rows(name: str) -> list[Row]:
     """Measure a row of ``torch_programs.py``."""
     found: list[Row] = await importlib.import_module("torch_programs").ROWS[name]()
@@ -177,12 +158,9 @@ ROWS: dict[str, Measure] = {
     "function": function,
     "jax_1ms": of_engine("jax", lambda: jax_step(320, 128, 60)),
     "jax_20ms": of_engine("jax", lambda: jax_step(1024, 512, 8)),
-    "jax_resume": of_engine("jax", jax_resume),
     "torch_3ms": of_engine("torch", lambda: torch_rows("3ms")),
     "torch_16ms": of_engine("torch", lambda: torch_rows("16ms")),
     "torch_lag": of_engine("torch", lambda: torch_rows("lag")),
-    "torch_save": of_engine("torch", lambda: torch_rows("save")),
-    "torch_resume": of_engine("torch", lambda: torch_rows("resume")),
 }
 
 

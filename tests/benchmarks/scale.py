@@ -1,6 +1,6 @@
 """How costs grow with size: ``python tests/benchmarks/scale.py [curve ...]``.
 
-Curves: hooks, sessions, nodes, variables, state, workers, viewers. Each is measured at several sizes; a
+Curves: hooks, sessions, nodes, variables, state, workers. Each is measured at several sizes; a
 power law is fitted through them, and an exponent above 1 says that it grows faster than the size.
 """
 
@@ -13,21 +13,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import models
 import numpy as np
 import psutil
-from distributed import grpc_server
 from harness import QUICK, Row, command, quiet_environment
 
 import asyncmon as am
 from asyncmon import graph as g
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HERE = Path(__file__).parent
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -161,6 +160,19 @@ async def state() -> list[Row]:
     return [curve("n MB of state: save", "ms", saved), curve("n MB of state: restore", "ms", restored)]
 
 
+@contextmanager
+def grpc_server() -> Iterator[tuple[str, Any]]:
+    """Start a parameter server; yield its target and the process."""
+    command = [sys.executable, "-m", "asyncmon", "server", "--cluster", '{"ps": ["localhost:0"]}']
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert server.stdout is not None, "PIPE"
+    try:
+        yield server.stdout.readline().strip(), server
+    finally:
+        server.kill()
+        server.wait()
+
+
 async def workers() -> list[Row]:
     """Steps a second of n workers on one server, each of which waits for its own step only."""
     points, said = [], []
@@ -191,14 +203,6 @@ async def workers() -> list[Row]:
     return [Row(work, ", ".join(said), "to compare", points=points)]
 
 
-async def viewers() -> list[Row]:
-    """Processor time of a step and of what is done beside it for n viewers of the monitor's page."""
-    from monitor import beside_viewers  # it needs the web extra
-
-    points = [(count, (await beside_viewers(count))[1]) for count in sizes(1, 5, 10, 20, 50)]
-    return [curve("a step beside n viewers", "ms", points, 0.5)]
-
-
 CURVES: dict[str, Callable[[], Any]] = {
     "hooks": hooks,
     "sessions": sessions,
@@ -206,7 +210,6 @@ CURVES: dict[str, Callable[[], Any]] = {
     "variables": variables,
     "state": state,
     "workers": workers,
-    "viewers": viewers,
 }
 
 

@@ -116,7 +116,7 @@ def figures(name: str, times: float, *options: str) -> list[Row]:
 
 
 def local() -> list[Row]:
-    """The rows of sessions in a child process, which ``distributed.py`` has, too."""
+    """The rows of sessions in a child process."""
     return figures("local", 2, "--master", "local")
 
 

@@ -1,7 +1,7 @@
 """What monitoring adds to a step: ``python tests/benchmarks/step_overhead.py [row ...]``.
 
-Rows: none, silent, fetching, default, function, state, graphs, functions, lag. ``ASYNCMON_PEER_PYTHON``
-names an interpreter with TensorFlow, ``ASYNCMON_IGNITE_PYTHON`` one with pytorch-ignite.
+Rows: none, silent, fetching, default, function, graphs, functions, lag. ``ASYNCMON_PEER_PYTHON``
+names an interpreter with TensorFlow.
 
 What is added is measured as a difference: monitored and raw runs of the same increment take turns, 200
 steps each, and the median of the differences counts. So what else the machine does meanwhile falls out.
@@ -21,7 +21,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from harness import QUICK, Peer, Row, command, quiet_environment, ratios, take_turns
 
 import asyncmon as am
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 TF1 = Peer(HERE / "tf1_monitored.py")
-IGNITE = Peer(HERE / "ignite_peer.py", "ASYNCMON_IGNITE_PYTHON")
 LOOP = asyncio.Runner()
 PLACE = f"{tempfile.gettempdir()}/asyncmon-benchmark-{os.getpid()}"
 
@@ -191,7 +189,7 @@ async def number() -> float:
 
 
 def function() -> Row:
-    """One async function that returns a float, against an iteration of ignite's engine."""
+    """One async function that returns a float, against the raw session."""
     program = FunctionProgram(steps={"train": number})
     monitored = am.MonitoredSession(am.ChiefSessionCreator(program=program))
     raw = program.create_session()
@@ -200,40 +198,10 @@ def function() -> Row:
         "ours": lambda: LOOP.run(usual(monitored, "train")),
         "raw": lambda: LOOP.run(usual(raw, "train")),
     }
-    if IGNITE.installed:  # with steps enough that starting the engine, some 100 us, does not show
-        contestants["ignite"] = lambda: float(IGNITE.ask(turns=5, steps=10 * STEPS)["seconds"])
     found = take_turns(contestants)
     LOOP.run(monitored.close())
     said = ", ".join(f"{name} {us(value)}" for name, value in found.items())
-    known = "ignite" in found
-    met = found["ours"] <= 0.6 * found["ignite"] if known else None
-    return Row("a function that returns a float", said, "0.6x ignite", met, ratios(found))
-
-
-def state() -> Row:
-    """A function that changes a number beside 80 MB of arrays that it does not ask for."""
-
-    async def train(state: Any) -> float:
-        state["number"] += 1.0
-        return 0.5
-
-    big = {"weights": np.zeros(10_000_000), "number": 0.0}
-    sessions = {
-        "80 MB beside it": FunctionProgram(state=big, steps={"train": train}).create_session(),
-        "8 B beside it": FunctionProgram(
-            state={**big, "weights": np.zeros(1)}, steps={"train": train}
-        ).create_session(),
-    }
-    LOOP.run(sessions["80 MB beside it"].run("train"))
-    found = take_turns(
-        {
-            name: lambda sess=sess: LOOP.run(usual(sess, "train"))  # type: ignore[misc]
-            for name, sess in sessions.items()
-        }
-    )
-    large, small = found.values()
-    said = ", ".join(f"{us(value)} with {name}" for name, value in found.items())
-    return Row("a function beside large arrays", said, "no copies", large <= 2 * small)
+    return Row("a function that returns a float", said, "to compare", None, ratios(found))
 
 
 # --- many sessions, and the loop --------------------------------------------------------------------
@@ -310,7 +278,6 @@ ROWS: dict[str, Callable[[], Row]] = {
     "fetching": fetching,
     "default": default,
     "function": function,
-    "state": state,
     "graphs": lambda: many("graphs"),
     "functions": lambda: many("functions"),
     "lag": lag,
@@ -319,7 +286,7 @@ ROWS: dict[str, Callable[[], Row]] = {
 
 def main() -> int:
     try:
-        with TF1, IGNITE, LOOP:
+        with TF1, LOOP:
             return command("what monitoring adds to a step", ROWS)
     finally:
         shutil.rmtree(PLACE, ignore_errors=True)

@@ -27,8 +27,6 @@ class Work:
         with self.graph.as_default():
             if kind == "mlp":
                 model = models.mlp(tf, request["sizes"])
-            elif kind == "lstm":
-                model = models.lstm(tf, request["long"], request["batch"])
             else:
                 model = models.conv_net(tf) if kind == "conv" else models.counter(tf)
         self.session = tf.Session(graph=self.graph)
@@ -36,11 +34,7 @@ class Work:
         self.fetches = model.step
         self.feeds = {}
         if model.images is not None:
-            images, labels = (
-                models.sentences(request["long"], request["batch"])
-                if kind == "lstm"
-                else models.batch(request["shape"])
-            )
+            images, labels = models.batch(request["shape"])
             self.feeds = {model.images: images, model.labels: labels}
 
     def seconds(self, steps: int) -> float:
@@ -52,21 +46,15 @@ class Work:
         return (time.perf_counter() - start) / steps
 
 
-def build(nodes: int) -> dict[str, float]:
-    """Return what it takes to build, finalize and first run a graph."""
-    graph = tf.Graph()
-    start = time.perf_counter()
-    with graph.as_default():
+def first_run(nodes: int) -> dict[str, float]:
+    """Return the seconds of the first run of a graph."""
+    with tf.Graph().as_default() as graph:
         top, init = models.tower(tf, nodes), tf.global_variables_initializer()
-    built = time.perf_counter()
-    graph.finalize()
-    finalized = time.perf_counter()
     with tf.Session(graph=graph) as session:
         session.run(init)
-        before = time.perf_counter()
+        start = time.perf_counter()
         session.run(top)
-        first = time.perf_counter() - before
-    return {"build": built - start, "finalize": finalized - built, "first": first}
+        return {"first": time.perf_counter() - start}
 
 
 def main() -> None:
@@ -77,7 +65,7 @@ def main() -> None:
             work = Work(request)
             answer: dict[str, Any] = {}
         elif "build" in request:
-            answer = build(request["build"])
+            answer = first_run(request["build"])
         else:
             assert work is not None
             answer = {"seconds": typical(work.seconds, request["steps"], request.get("core"))}

@@ -1,19 +1,14 @@
 """The rows of PyTorch for ``programs.py``, by which they are measured.
 
 The bare loop and the session train in a process each, which take turns: in one process each would find
-the other's OpenMP threads awake. So this file is a peer too, see :class:`harness.Peer`. A save of
-250 MB is ordered between two steps; the longest step until it is written is compared with the median of
-the others and the time of the copy to the host, which that step waits for.
+the other's OpenMP threads awake. So this file is a peer too, see :class:`harness.Peer`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import statistics
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,63 +90,10 @@ async def answer_requests() -> None:
             print(json.dumps({"seconds": await stretch(step, json.loads(line)["steps"])}), flush=True)
 
 
-async def save() -> list[Row]:
-    """Watch steps beside the writing of 250 MB: parameters and two averages of Adam."""
-    work = Perceptron(2640, 32)
-    session, saver, feeds = work.program.create_session(), am.Saver(), {"x": work.x}
-
-    async def timed() -> float:
-        start = time.perf_counter()
-        await session.run("train", feeds)
-        return time.perf_counter() - start
-
-    plain = statistics.median([await timed() for _ in range(20)])
-    with tempfile.TemporaryDirectory() as directory:
-        longest, copies, size = [], [], 0
-        for number in range(3):
-            start = time.perf_counter()
-            with await session.snapshot() as snapshot:
-                copies.append(time.perf_counter() - start)
-                size = sum(array.nbytes for array in snapshot.values())
-            handle = saver.start_save(session, f"{directory}/model.ckpt", number)
-            steps = [await timed()]
-            while saver.busy:
-                steps.append(await timed())
-            await handle
-            longest.append(max(steps))
-        await saver.close()
-    await session.close()
-    worst, most = statistics.median(longest), 1.5 * plain + max(copies)
-    said = f"{worst * 1e3:.0f} ms; median {plain * 1e3:.0f} ms, copy {max(copies) * 1e3:.0f} ms"
-    return [Row(f"longest step, {size / 1e6:.0f} MB saved", said, "1.5x + copy", worst <= most)]
-
-
-async def resume() -> list[Row]:
-    """Compare the bits of 40 steps with those of 40 that were saved and loaded at 20."""
-    states = []
-    for interrupted in (False, True):
-        work = Perceptron(64, 32)
-        session = work.program.create_session()
-        for number in range(40):
-            if interrupted and number == 20:
-                values = {name: value.copy() for name, value in (await session.snapshot()).items()}
-                await session.close()
-                session = Perceptron(64, 32).program.create_session()
-                await session.load(values)
-            await session.run("train", {"x": work.x + number})
-        states.append({name: value.tobytes() for name, value in (await session.snapshot()).items()})
-        await session.close()
-    states = [{name: v for name, v in one.items() if not name.endswith(".json")} for one in states]
-    same = states[0] == states[1]
-    return [Row("torch, resumed", "the same bits" if same else "other bits", "the same bits", same)]
-
-
 ROWS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "3ms": lambda: step(384, 128, 100),
     "16ms": lambda: step(1024, 256, 20),
     "lag": lag,
-    "save": save,
-    "resume": resume,
 }
 
 

@@ -100,8 +100,7 @@ def _mirrored(x: Any) -> Any:
 
 def _top(x: Any) -> Any:
     order = np.argsort(-x, -1)[:, :2]
-    hits = [i in row for i, row in enumerate(order)]
-    return [np.take_along_axis(x, order, -1), order, np.array(hits)]
+    return [np.take_along_axis(x, order, -1), order]
 
 
 def _convolved(x: Any, w: Any, step: int) -> Any:

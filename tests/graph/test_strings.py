@@ -65,13 +65,8 @@ async def test_a_py_func_gets_bytes_and_may_return_str() -> None:
 
 
 async def test_queues_hold_bytes() -> None:
-    queue = tf.PaddingFIFOQueue(3, [tf.string, tf.string], [[], [None]])
     many = tf.FIFOQueue(3, [tf.string], [[]])
     async with tf.Session() as sess:
-        await sess.run(queue.enqueue([WORD, ["a"]]))
-        await sess.run(queue.enqueue(["b", ["a", "b"]]))
-        words, lists = await sess.run(queue.dequeue_many(2))
-        assert (words.tolist(), lists.tolist()) == ([BYTES, b"b"], [[b"a", b""], [b"a", b"b"]])
         await sess.run(many.enqueue_many([[WORD, b"c\0"]]))
         assert await sess.run(many.dequeue()) == BYTES
         assert (await sess.run(many.dequeue_many(1))).tolist() == [b"c\0"]

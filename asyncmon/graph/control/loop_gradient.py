@@ -11,7 +11,7 @@ the total. Other terms are accumulated in a carried value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -35,10 +35,6 @@ from asyncmon.graph.ops.create import zeros, zeros_like
 from asyncmon.graph.ops.linalg import half_product, product, product_gradients
 from asyncmon.graph.ops.shape_ops import broadcast_like, like, sum_to_shape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
-
-if TYPE_CHECKING:
-    Term = Callable[[Callable[[Tensor], Tensor]], Any]
-    """Makes a term of a sum over iterations; its argument gives the stack of a tensor."""
 
 _OF_SHAPES = frozenset({"Shape", "Size", "Rank"})
 

@@ -31,7 +31,7 @@ def get_default_graph() -> Graph:
     """Return the graph that new ops go to. TF1: same name.
 
     :meth:`Graph.as_default` sets it for the current task and the tasks started inside. Without one, it
-    is the graph of an open ``InteractiveSession``, or the default graph of this thread for code outside
+    is the graph of an open interactive session, or the default graph of this thread for code outside
     of tasks (each line of ``python -m asyncio`` has its own context). Otherwise this creates a graph,
     which in a task is the default graph of that task only.
     """

@@ -17,7 +17,7 @@ def get_default_session() -> Any:
     """Return the default session, or None. TF1: same name.
 
     The innermost ``async with Session()`` or ``with session.as_default()`` of this task, which tasks
-    started inside inherit; else the newest open ``InteractiveSession``. As in TF1, a monitored session
+    started inside inherit; else the newest open interactive session. As in TF1, a monitored session
     is never the default.
     """
     session = _default.get()

@@ -16,14 +16,14 @@ from asyncmon.graph.nn.losses import (
 from asyncmon.graph.nn.normalization import batch_normalization, dropout, l2_normalize, moments
 from asyncmon.graph.nn.pool import avg_pool, max_pool, max_pool2d
 from asyncmon.graph.ops.elementwise import sigmoid, tanh
-from asyncmon.graph.ops.gather import in_top_k, top_k
+from asyncmon.graph.ops.gather import top_k
 # isort: on
 
 avg_pool2d = avg_pool
 
 __all__ = [
     "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv2d", "conv2d_transpose",
-    "dropout", "elu", "embedding_lookup", "gelu", "in_top_k", "l2_loss", "l2_normalize",
+    "dropout", "elu", "embedding_lookup", "gelu", "l2_loss", "l2_normalize",
     "leaky_relu", "log_softmax", "max_pool", "max_pool2d", "moments", "relu", "relu6", "selu",
     "sigmoid", "sigmoid_cross_entropy_with_logits", "softmax",
     "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",

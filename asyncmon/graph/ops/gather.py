@@ -18,9 +18,9 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.rules import shape_from
-from asyncmon.graph.core.shape import Shape, merge, merge_dim, num_elements
+from asyncmon.graph.core.shape import Shape, merge, num_elements
 from asyncmon.graph.numerics.arrays import Array, check_inside, nd_index
 from asyncmon.graph.ops.axes import folded, with_size
 from asyncmon.graph.ops.index import indexing_gradient, indexing_op
@@ -310,27 +310,7 @@ def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]
     return [like("Put", (grad, op.outputs[1]), op.inputs[0], attrs), None]
 
 
-def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:
-    rows, classes = predictions.shape
-    if not classes:
-        return np.zeros(rows, np.bool_)
-    valid = (targets >= 0) & (targets < classes)
-    mine = predictions[np.arange(rows), np.where(valid, targets, 0)][:, None]
-    better = np.count_nonzero(predictions > mine, axis=1)
-    finite = np.all(np.isfinite(predictions), axis=1)
-    return valid & finite & (better < k)
-
-
-def _in_top_k_rule(predictions: Spec, targets: Spec, k: Spec) -> Spec:
-    rules.check_dtype(predictions.dtype, (dtypes.float32,), "predictions")
-    rules.check_dtype(targets.dtype, (dtypes.int32, dtypes.int64), "targets")
-    rows, _ = rules.with_rank(predictions.shape, 2)
-    (count,) = rules.with_rank(targets.shape, 1)
-    return Spec(dtypes.bool, (merge_dim(rows, count),))
-
-
 register(OpDef("TopKV2", _top_k, _top_k_rule, _top_k_gradient))
-register(OpDef("InTopKV2", _in_top_k, _in_top_k_rule, ZERO))
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
@@ -340,12 +320,3 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
     equal ones are in the order of their positions.
     """
     return TopK(*create_ops("TopKV2", (input, k), None, name))
-
-
-def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
-    """Return whether the target of each row is in its ``k`` greatest predictions. TF1: ``tf.nn``.
-
-    All classes with the k-th greatest prediction are in. The result is false for a target out of range,
-    or a row with a prediction that is not finite.
-    """
-    return create_op("InTopKV2", (predictions, targets, k), None, name or "in_top_k")

@@ -26,7 +26,7 @@ from asyncmon.graph.core.build import (
     create_op,
     create_operation,
 )
-from asyncmon.graph.core.dtypes import as_dtype, int64
+from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.graph import building, current_container
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, Spec
@@ -224,30 +224,6 @@ class FIFOQueue(QueueBase):
         super().__init__("FIFOQueue", capacity, dtypes, shapes, names, name, shared_name=shared_name)
 
 
-class PaddingFIFOQueue(QueueBase):
-    """A FIFO queue whose batches are filled up to the largest element. TF1: ``tf.PaddingFIFOQueue``.
-
-    ``shapes`` has None where a dimension varies. Numbers are padded with 0, strings with b"". Arguments
-    as for :class:`FIFOQueue`.
-    """
-
-    def __init__(
-        self,
-        capacity: int,
-        dtypes: Any,
-        shapes: Any,
-        names: Sequence[str] | None = None,
-        shared_name: str | None = None,
-        name: str = "padding_fifo_queue",
-    ) -> None:
-        if shapes is None or any(as_shape(shape) is None for shape in shapes):
-            raise ValueError("When providing partial shapes, a list of shapes must be provided.")
-        super().__init__(
-            "PaddingFIFOQueue", capacity, dtypes, shapes, names, name,
-            pads=True, shared_name=shared_name,
-        )  # fmt: skip
-
-
 class RandomShuffleQueue(QueueBase):
     """Elements leave in random order. TF1: ``tf.RandomShuffleQueue``.
 
@@ -274,36 +250,11 @@ class RandomShuffleQueue(QueueBase):
         )  # fmt: skip
 
 
-class PriorityQueue(QueueBase):
-    """The element with the smallest first component leaves first. TF1: ``tf.PriorityQueue``.
-
-    That is the priority, an int64 scalar; ``types``, ``shapes`` and ``names`` are of the components
-    that follow. Other arguments as for :class:`FIFOQueue`.
-    """
-
-    def __init__(
-        self,
-        capacity: int,
-        types: Any,
-        shapes: Any = None,
-        names: Sequence[str] | None = None,
-        shared_name: str | None = None,
-        name: str = "priority_queue",
-    ) -> None:
-        types = list(types) if isinstance(types, list | tuple) else [types]
-        known = [None] * len(types) if shapes is None else _listed(shapes)
-        all_names = None if names is None else ["priority", *names]
-        super().__init__(
-            "PriorityQueue", capacity, [int64, *types], [(), *known], all_names, name,
-            shared_name=shared_name,
-        )  # fmt: skip
-
-
 def _components(dtypes: Any, shapes: Any) -> tuple[Spec, ...]:
     types = tuple(map(as_dtype, dtypes if isinstance(dtypes, list | tuple) else [dtypes]))
     if not types:
         raise ValueError("A queue needs at least one dtype.")
-    shapes = [None] * len(types) if shapes is None else _listed(shapes)
+    shapes = [None] * len(types) if shapes is None else listed(shapes)
     if len(shapes) != len(types):
         raise ValueError(
             "Queue shapes must have the same length as dtypes, "
@@ -312,7 +263,7 @@ def _components(dtypes: Any, shapes: Any) -> tuple[Spec, ...]:
     return tuple(Spec(dtype, as_shape(shape)) for dtype, shape in zip(types, shapes, strict=True))
 
 
-def _listed(shapes: Any) -> list[Any]:
+def listed(shapes: Any) -> list[Any]:
     """Return the shapes of the components. A single shape is that of the only one."""
     single = isinstance(shapes, TensorShape) or all(isinstance(extent, int) for extent in shapes)
     return [shapes] if single else list(shapes)

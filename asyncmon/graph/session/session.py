@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 
 from asyncmon.errors import InvalidArgumentError, OpError
 from asyncmon.graph.core.build import get_default_graph
-from asyncmon.graph.core.default_session import default_session, interactive, set_default_session
+from asyncmon.graph.core.default_session import default_session, set_default_session
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.op import Spec
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
@@ -439,38 +439,3 @@ _RUN = Session.run
 def _check_feeds(feeds: Any) -> None:
     if not isinstance(feeds, Mapping):
         raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.") from None
-
-
-class InteractiveSession(Session):
-    """A session that is the default session from its construction to its ``close``. TF1: same name.
-
-    For ``python -m asyncio`` and notebooks, where each line or cell may run in a context of its own: it
-    is the default session of the whole process, and its graph the default graph, unless another one is
-    set. Create it before the graph. ``close`` ends that.
-
-    Args: as for :class:`Session`.
-
-    Example::
-
-        >>> sess = InteractiveSession()
-        >>> x = constant([1.0, 2.0])
-        >>> await reduce_sum(x).eval()
-        3.0
-    """
-
-    def __init__(
-        self, target: str = "", graph: Graph | None = None, config: SessionConfig | None = None
-    ) -> None:
-        super().__init__(target, graph, config)
-        interactive.append(self)
-        self._graph_scope = None if graph is None else graph.as_default()
-        if self._graph_scope is not None:
-            self._graph_scope.__enter__()
-
-    async def close(self) -> None:
-        """Stop being the default session, and close. A second call does nothing."""
-        if self in interactive:
-            interactive.remove(self)
-            if self._graph_scope is not None and get_default_graph() is self.graph:  # not elsewhere
-                self._graph_scope.__exit__(None, None, None)
-        await super().close()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from asyncmon import graph as tf
 from asyncmon.graph.core import rules
+from asyncmon.graph.core.op import ZERO
+from asyncmon.graph.core.shape import merge_dim
 from asyncmon.graph.nn.losses import need_names
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import in_single
 
 __all__ = [
-    "local_response_normalization", "lrn", "relu_layer", "softmax_cross_entropy_with_logits",
-    "xw_plus_b", "zero_fraction",
+    "in_top_k", "local_response_normalization", "lrn", "relu_layer",
+    "softmax_cross_entropy_with_logits", "xw_plus_b", "zero_fraction",
 ]  # fmt: skip
 
 
@@ -89,3 +94,34 @@ def softmax_cross_entropy_with_logits(
     fixed = tf.stop_gradient(tf.convert_to_tensor(labels))
     along = dim if axis is None else axis
     return tf.nn.softmax_cross_entropy_with_logits_v2(fixed, logits, along, name)
+
+
+def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:
+    rows, classes = predictions.shape
+    if not classes:
+        return np.zeros(rows, np.bool_)
+    valid = (targets >= 0) & (targets < classes)
+    mine = predictions[np.arange(rows), np.where(valid, targets, 0)][:, None]
+    better = np.count_nonzero(predictions > mine, axis=1)
+    finite = np.all(np.isfinite(predictions), axis=1)
+    return valid & finite & (better < k)
+
+
+def _in_top_k_rule(predictions: tf.Spec, targets: tf.Spec, k: tf.Spec) -> tf.Spec:
+    rules.check_dtype(predictions.dtype, (tf.float32,), "predictions")
+    rules.check_dtype(targets.dtype, (tf.int32, tf.int64), "targets")
+    rows, _ = rules.with_rank(predictions.shape, 2)
+    (count,) = rules.with_rank(targets.shape, 1)
+    return tf.Spec(tf.bool, (merge_dim(rows, count),))
+
+
+tf.register(tf.OpDef("InTopKV2", _in_top_k, _in_top_k_rule, ZERO))
+
+
+def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> tf.Tensor:
+    """Return whether the target of each row is in its ``k`` greatest predictions. TF1: ``tf.nn``.
+
+    All classes with the k-th greatest prediction are in. The result is false for a target out of range,
+    or a row with a prediction that is not finite.
+    """
+    return tf.create_op("InTopKV2", (predictions, targets, k), None, name or "in_top_k")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 SIZE = 1 << 18
-Wait = "Callable[[float], None]"
 
 
 @pytest.fixture

@@ -43,37 +43,3 @@ def test_k_may_be_a_tensor_and_must_fit(ops: Any) -> None:
     for x in (tf.constant(X), tf.placeholder(tf.float32)):
         with pytest.raises(ValueError, match="k must be non-negative, got -1"):
             tf.nn.top_k(x, -1)
-
-
-def test_in_top_k(ops: Any) -> None:
-    scores = X.astype("f")
-
-    def run(s: Any, t: Any) -> Any:
-        return tf.nn.in_top_k(s, t, 2)
-
-    ops.agree(run, np.array([True, False]), scores, np.array([2, 3]))
-    ops.agree(run, np.array([False, False]), scores, np.array([-1, 4]))
-    ties = np.array([[1.0, 1.0, 0.0]], np.float32)
-    assert ops.compute(lambda s: tf.nn.in_top_k(s, [1], 1), ties)[0]
-    bad = np.array([[np.nan, 1.0, 0.0], [np.inf, 1.0, 0.0]], np.float32)
-    assert ops.compute(lambda s: tf.nn.in_top_k(s, [1, 1], 3), bad).tolist() == [False, False]
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_in_top_k_says_no_for_a_row_that_is_not_finite(ops: Any, value: float) -> None:
-    scores = np.array([[1, value, 3], [1, 2, 3]], "f")
-    for target in range(3):
-        found = ops.compute(lambda s, t=target: tf.nn.in_top_k(s, [t, t], 3), scores)
-        assert found.tolist() == [False, True]
-
-
-def test_in_top_k_of_no_classes(ops: Any) -> None:
-    found = ops.compute(lambda s: tf.nn.in_top_k(s, [0, 0], 1), np.zeros((2, 0), "f"))
-    assert found.tolist() == [False, False]
-
-
-def test_in_top_k_refuses_what_does_not_fit() -> None:
-    with pytest.raises(ValueError, match="must be equal, but are 2 and 1"):
-        tf.nn.in_top_k(tf.ones([2, 3]), [1], 1)
-    with pytest.raises(TypeError, match="'predictions'"):
-        tf.nn.in_top_k(tf.ones([2, 3], tf.float64), [1, 1], 1)

@@ -19,7 +19,7 @@ from asyncmon.graph.ops.checks import check_numerics
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.queues.ops import closing_error
-from asyncmon.graph.queues.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from asyncmon.graph.queues.queues import FIFOQueue, RandomShuffleQueue
 from asyncmon.graph.session.session import Session
 from asyncmon.graph.variables.variable import Variable, global_variables_initializer
 from asyncmon.testing import wait_all_tasks_blocked
@@ -104,8 +104,6 @@ async def test_what_does_not_fit_together_is_refused(sess: Session) -> None:
             FIFOQueue(3, [int32, float32], **arguments)
     with pytest.raises(ValueError, match="at least one dtype"):
         FIFOQueue(3, [])
-    with pytest.raises(ValueError, match="a list of shapes must be provided"):
-        PaddingFIFOQueue(3, [int32], None)
     with pytest.raises(ValueError, match="min_after_dequeue 5 must be < capacity 5"):
         RandomShuffleQueue(5, 5, [int32])
     shapeless, scalars = FIFOQueue(3, [int32]), FIFOQueue(3, [int32], [[]])
@@ -180,18 +178,6 @@ async def test_more_than_fit_beside_what_must_stay_are_put_as_room_comes(sess: S
     await sess.run(queue.close())
     got += (await sess.run(queue.dequeue_many(10))).tolist()
     assert sorted(got) == list(range(11))
-
-
-async def test_padded_and_sorted_elements_that_do_not_fit_are_put_and_taken_too(sess: Session) -> None:
-    padding = PaddingFIFOQueue(2, [int32], shapes=[[None]])
-    by_priority = PriorityQueue(2, [int32], shapes=[[]])
-    for queue, values in (
-        (padding, np.ones([5, 3], np.int32)),
-        (by_priority, (np.arange(5), np.arange(5, dtype=np.int32))),
-    ):
-        taking = await started(sess.run(queue.dequeue_many(5)))
-        await sess.run(queue.enqueue_many(values))
-        await taking
 
 
 @pytest.mark.parametrize("depends_on_state", [False, True])
@@ -373,8 +359,6 @@ async def test_the_shape_of_the_only_component_needs_no_list(sess: Session) -> N
         queue = FIFOQueue(3, int32, shapes=shape)
         assert queue.shapes[0].as_list() == list(shape)
         assert queue.dequeue_many(2).shape.as_list() == [2, *shape]
-    by_priority = PriorityQueue(3, int32, shapes=())
-    assert [shape.as_list() for shape in by_priority.shapes] == [[], []]
 
 
 async def test_a_failed_queue_raises_its_error_when_it_is_empty(sess: Session) -> None:
@@ -394,35 +378,6 @@ async def test_two_sessions_of_a_graph_have_queues_of_their_own(sess: Session) -
     async with Session(graph=sess.graph) as other:
         assert await other.run(queue.size()) == 0
     assert await sess.run(queue.size()) == 1
-
-
-async def test_a_padding_queue_fills_up_to_the_largest(sess: Session) -> None:
-    x, s = placeholder(int32, [None]), placeholder(string, [None])
-    queue = PaddingFIFOQueue(5, [int32, string], shapes=[[None], [None]])
-    enqueue = queue.enqueue((x, s))
-    await sess.run(enqueue, {x: [1, 2], s: ["a"]})
-    await sess.run(enqueue, {x: [3], s: ["b", "c", "d"]})
-    batch = queue.dequeue_many(2)
-    assert batch[0].shape.as_list() == [2, None]
-    numbers, words = await sess.run(batch)
-    assert numbers.tolist() == [[1, 2], [3, 0]]
-    assert words.tolist() == [[b"a", b"", b""], [b"b", b"c", b"d"]]
-    await sess.run(enqueue, {x: [4], s: ["e"]})
-    assert [part.tolist() for part in await sess.run(queue.dequeue_many(1))] == [[[4]], [[b"e"]]]
-    await sess.run(enqueue, {x: [5], s: ["f"]})
-    assert (await sess.run(queue.dequeue()))[0].tolist() == [5]
-
-
-async def test_a_priority_queue_gives_the_smallest_first(sess: Session) -> None:
-    queue = PriorityQueue(5, [string], shapes=[[]])
-    await sess.run(queue.enqueue_many(([5, 1, 3], ["five", "one", "three"])))
-    assert await sess.run(queue.dequeue()) == [1, b"one"]
-    assert queue.dtypes == [int64, string]
-    priorities, words = await sess.run(queue.dequeue_many(2))
-    assert (priorities.tolist(), words.tolist()) == ([3, 5], [b"three", b"five"])
-    named = PriorityQueue(5, string, shapes=[[]], names=["word"])
-    await sess.run(named.enqueue({"priority": 2, "word": "two"}))
-    assert await sess.run(named.dequeue()) == {"priority": 2, "word": b"two"}
 
 
 async def test_a_shuffled_queue_keeps_some_elements(sess: Session) -> None:
@@ -499,34 +454,6 @@ async def test_cancelling_pending_enqueues_drops_what_has_not_entered_yet(sess: 
         await sess.run(queue.dequeue())
 
 
-async def test_a_waiting_batch_of_a_priority_queue_has_the_smallest_of_all(sess: Session) -> None:
-    queue = PriorityQueue(5, [string], shapes=[[]])
-    p = placeholder(int64, [])
-    put, batch = queue.enqueue((p, "x")), queue.dequeue_many(3)
-    waiting = asyncio.create_task(sess.run(batch))
-    for priority in (5, 1):
-        await sess.run(put, {p: priority})
-    assert await sess.run(queue.size()) == 2
-    await sess.run(queue.enqueue_many(([9, 3], ["y", "z"])))
-    assert [part.tolist() for part in await waiting] == [[1, 3, 5], [b"x", b"z", b"x"]]
-    assert await sess.run(queue.size()) == 1
-    waiting = asyncio.create_task(sess.run(batch))
-    await sess.run(queue.enqueue_many(([8, 7, 6, 5, 4, 3], ["."] * 6)))  # more than fit
-    assert (await waiting)[0].tolist() == [5, 6, 7]  # of those that were there
-    up_to = asyncio.create_task(sess.run(queue.dequeue_up_to(5)))
-    await asyncio.sleep(0)
-    await sess.run(queue.close())
-    assert (await up_to)[0].tolist() == [3, 4, 8, 9]
-
-
-async def test_more_elements_than_a_priority_queue_holds_are_taken_as_they_come(sess: Session) -> None:
-    queue = PriorityQueue(2, [int32], shapes=[[]])
-    waiting = asyncio.create_task(sess.run(queue.dequeue_many(3)))
-    for priority in (5, 1, 3):
-        await sess.run(queue.enqueue((np.int64(priority), 0)))
-    assert sorted((await waiting)[0].tolist()) == [1, 3, 5]
-
-
 async def test_a_shared_name_shares_the_queue_of_a_session(sess: Session) -> None:
     first = FIFOQueue(5, [int32], shapes=[[]], shared_name="s")
     second = FIFOQueue(5, [int32], shapes=[[]], shared_name="s")
@@ -547,7 +474,6 @@ async def test_a_shared_name_shares_the_queue_of_a_session(sess: Session) -> Non
         (lambda: FIFOQueue(6, [int32], shapes=[[]], shared_name="s"), "capacity 5, but .* has 6"),
         (lambda: FIFOQueue(5, [int64], shapes=[[]], shared_name="s"), "dtypes .*int32.*int64"),
         (lambda: FIFOQueue(5, [int32], shapes=[[2]], shared_name="s"), r"shapes .*\(\).*\(2,\)"),
-        (lambda: PaddingFIFOQueue(5, [int32], [[]], shared_name="s"), "kind FIFOQueue"),
         (lambda: RandomShuffleQueue(5, 1, [int32], [[]], shared_name="s"), "kind FIFOQueue"),
     ],
 )

@@ -44,10 +44,8 @@ async def test_queues_of_all_kinds() -> None:
         queues = [
             tf.FIFOQueue(4, [tf.float32], shapes=[[]]),
             tf.RandomShuffleQueue(4, 0, [tf.float32], shapes=[[]], seed=1, shared_name="shuffled"),
-            tf.PaddingFIFOQueue(4, [tf.float32], shapes=[[None]]),
-            tf.PriorityQueue(4, tf.float32, [[]]),
         ]
-        values: list[Any] = [1.0, 2.0, [[3.0]], [7, 4.0]]
+        values: list[Any] = [1.0, 2.0]
         puts = [queue.enqueue(value) for queue, value in zip(queues, values, strict=True)]
         takes = [queue.dequeue_many(1) for queue in queues]
         sizes = [queue.size() for queue in queues]
@@ -55,10 +53,10 @@ async def test_queues_of_all_kinds() -> None:
         copy_attrs(graph)
         async with tf.Session() as sess:
             await sess.run(puts)
-            assert await sess.run(sizes) == [1, 1, 1, 1]
+            assert await sess.run(sizes) == [1, 1]
             await sess.run(ends)
             found = await sess.run(takes)
-    assert [float(np.ravel(one)[-1]) for one in (*found[:3], found[3][1])] == [1.0, 2.0, 3.0, 4.0]
+    assert [float(np.ravel(one)[-1]) for one in found] == [1.0, 2.0]
 
 
 async def test_queues_of_one_node_name_in_two_branches_are_two() -> None:

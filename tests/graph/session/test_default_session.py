@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -141,44 +138,3 @@ async def test_a_callable_feeds_its_arguments() -> None:
             await sess.make_callable(more)()
         with pytest.raises(TypeError, match="Can not convert"):
             sess.make_callable([3.5])
-
-
-async def test_an_interactive_session_is_the_default_until_it_is_closed() -> None:
-    graph, before = tf.Graph(), tf.get_default_graph()
-    sess = tf.InteractiveSession(graph=graph)
-    assert tf.get_default_graph() is graph
-    assert await tf.constant(2).eval() == 2
-    async with tf.Session() as inner:
-        assert tf.get_default_session() is inner
-    newer = tf.InteractiveSession()
-    assert tf.get_default_session() is newer
-    await newer.close()
-    assert tf.get_default_session() is sess
-    await sess.close()
-    await sess.close()
-    assert tf.get_default_session() is None
-    assert tf.get_default_graph() is before
-
-
-async def test_it_works_at_the_prompt_where_each_line_has_a_context_of_its_own() -> None:
-    lines = [
-        "import asyncmon.graph as tf",
-        "sess = tf.InteractiveSession()",
-        "v = tf.get_variable('v', initializer=[1.0, 2.0])",
-        "await tf.global_variables_initializer().run()",
-        "print('sum', await tf.reduce_sum(v).eval(), tf.get_default_graph() is sess.graph)",
-        "await sess.close()",
-        "print('after', tf.get_default_session())",
-    ]
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "asyncio"],
-        input="\n".join(lines) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env={**os.environ, "PYTHON_BASIC_REPL": "1"},
-    )
-    assert "sum 3.0 True" in done.stdout, done.stderr
-    assert "after None" in done.stdout, done.stderr

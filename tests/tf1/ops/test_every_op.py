@@ -79,6 +79,7 @@ def _integers(x: Any) -> Any:
     return [
         tf.create_op("CheckLimit", (ids[0],), {"limit": 3}),
         tf.create_op("CheckCoordinates", (ids[:, None],), {"shape": (2,)}),
+        tf.nn.in_top_k(tf.cast(x, tf.float32), ids, 2),
         tf.searchsorted(x, x), tf.sequence_mask(ids), tf.string_to_number(texts),
         tf.decode_raw(texts, tf.uint8), *tf.decode_csv(texts, [[0]]),
     ]  # fmt: skip

@@ -12,6 +12,7 @@ import asyncmon.tf1 as tf
 RNG = np.random.default_rng(8)
 LOGITS = RNG.normal(size=(4, 3))
 LABELS = RNG.dirichlet(np.ones(3), 4)
+SCORES = np.array([[0.1, 0.9, 0.5, 0.3], [0.8, 0.2, 0.7, 0.4]], "f")
 nn = tf.nn
 
 
@@ -42,3 +43,35 @@ def test_labels_and_logits_must_be_named_and_given() -> None:
 
 def test_zero_fraction(ops: Any) -> None:
     assert ops.compute(nn.zero_fraction, np.array([0, 1, 0, 2])) == 0.5
+
+
+def test_in_top_k(ops: Any) -> None:
+    def run(s: Any, t: Any) -> Any:
+        return tf.nn.in_top_k(s, t, 2)
+
+    ops.agree(run, np.array([True, False]), SCORES, np.array([2, 3]))
+    ops.agree(run, np.array([False, False]), SCORES, np.array([-1, 4]))
+    ties = np.array([[1.0, 1.0, 0.0]], np.float32)
+    assert ops.compute(lambda s: tf.nn.in_top_k(s, [1], 1), ties)[0]
+    bad = np.array([[np.nan, 1.0, 0.0], [np.inf, 1.0, 0.0]], np.float32)
+    assert ops.compute(lambda s: tf.nn.in_top_k(s, [1, 1], 3), bad).tolist() == [False, False]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_in_top_k_says_no_for_a_row_that_is_not_finite(ops: Any, value: float) -> None:
+    scores = np.array([[1, value, 3], [1, 2, 3]], "f")
+    for target in range(3):
+        found = ops.compute(lambda s, t=target: tf.nn.in_top_k(s, [t, t], 3), scores)
+        assert found.tolist() == [False, True]
+
+
+def test_in_top_k_of_no_classes(ops: Any) -> None:
+    found = ops.compute(lambda s: tf.nn.in_top_k(s, [0, 0], 1), np.zeros((2, 0), "f"))
+    assert found.tolist() == [False, False]
+
+
+def test_in_top_k_refuses_what_does_not_fit() -> None:
+    with pytest.raises(ValueError, match="must be equal, but are 2 and 1"):
+        tf.nn.in_top_k(tf.ones([2, 3]), [1], 1)
+    with pytest.raises(TypeError, match="'predictions'"):
+        tf.nn.in_top_k(tf.ones([2, 3], tf.float64), [1, 1], 1)

@@ -8,6 +8,7 @@ from typing import Any
 from asyncmon import graph as tf
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
+from asyncmon.tf1.queues import PaddingFIFOQueue
 
 __all__ = ["prefetch_queue"]
 
@@ -27,7 +28,7 @@ def prefetch_queue(
     """
     names = sorted(tensors) if isinstance(tensors, Mapping) else None
     listed = [tf.convert_to_tensor(tensors[key]) for key in names or range(len(tensors))]
-    kind = tf.PaddingFIFOQueue if dynamic_pad else tf.FIFOQueue
+    kind = PaddingFIFOQueue if dynamic_pad else tf.FIFOQueue
     with tf.name_scope(name, "prefetch_queue", listed) as scope:
         types, shapes = [one.dtype for one in listed], [one.shape for one in listed]
         queue = kind(capacity, types, shapes, names, shared_name, scope)

@@ -46,5 +46,5 @@ def test_the_angle_of_a_point(ops: Any) -> None:
 
 
 def test_a_function_looks_as_if_written_by_hand() -> None:
-    assert (tf.asin.__name__, tf.asin.__module__) == ("asin", "asyncmon.tf1.ops.trigonometry")
+    assert (tf.asin.__name__, tf.asin.__module__) == ("asin", "asyncmon.tf1.ops.math")
     assert "Return the inverse sine. TF1: ``tf.asin``." in str(tf.asin.__doc__)
