@@ -21,7 +21,7 @@ HANG_SECS = 60.0
 HANG_FACTOR = 10
 """A call hangs if it takes longer than both, the factor times the median of the time for a step."""
 
-FIRST_SECS = 600.0
+FIRST_SECS = 1800.0
 """The same before a step is done, which may compile."""
 
 DEAD_SECS = 1.0
