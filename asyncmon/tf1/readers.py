@@ -28,10 +28,10 @@ from asyncmon.graph import DeviceSpec, device
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import control_dependencies, create_op, create_operation
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.queues.core import QueueCore, Request
-from asyncmon.graph.queues.ops import QueueSpec, awaited, gives, resource_name
+from asyncmon.graph.queues.ops import QueueSpec, awaited, gives, immediate, resource_name
 from asyncmon.graph.queues.queues import FIFOQueue, QueueBase
 from asyncmon.protobuf.tfrecord import read_chunks, read_records
 from asyncmon.runtime import QueueRunner, add_queue_runner
@@ -297,11 +297,11 @@ class _Reader:
         self._file: _File | None = None
         self._returned: deque[Texts] = deque()
 
-    def read_nowait(self, run: Run) -> Any:
-        """Return a record that was read ahead, else WAITS."""
+    def read_nowait(self, run: Run) -> Texts | None:
+        """Return a record that was read ahead, or None if there is none."""
         file = self._file
         if self._busy or self._returned or self._one_each or file is None or not file.records:
-            return WAITS
+            return None
         if file.owner is not run:
             file.owner = None
         record = file.records.popleft()
@@ -390,14 +390,17 @@ class _Reader:
             self._file = None
 
 
-# --- kernels: what can be done without waiting, and else a coroutine ------------------------------
+# --- kernels -------------------------------------------------------------------------------------
 def _state(run: Run, op: Operation) -> _Reader:
     reader: ReaderSpec = op.attrs["reader"]
     return reader.state(run)
 
 
 async def _read(run: Run, op: Operation, _handle: Any) -> Any:
-    (record,) = await _state(run, op).read(run, op.attrs["queue"], 1)
+    state = _state(run, op)
+    record = state.read_nowait(run)
+    if record is None:
+        (record,) = await state.read(run, op.attrs["queue"], 1)
     return record
 
 
@@ -421,16 +424,15 @@ def _read_up_to_rule(_handle: Spec, count: Spec, **attrs: Any) -> tuple[Spec, ..
 
 
 _COUNT = gives(Spec(dtypes.int64, ()))
-awaited(
-    "ReaderReadV2", lambda run, op, _: _state(run, op).read_nowait(run), gives(_STRING, _STRING), _read
-)
-register(AwaitedOpDef("ReaderReadUpToV2", _read_up_to, _read_up_to_rule, nowait=True, changes=True))
+awaited("ReaderReadV2", _read, gives(_STRING, _STRING))
+awaited("ReaderReadUpToV2", _read_up_to, _read_up_to_rule)
 for _name, _count in (
     ("ReaderNumRecordsProducedV2", attrgetter("produced")),
     ("ReaderNumWorkUnitsCompletedV2", attrgetter("completed")),
 ):
-    awaited(_name, lambda run, op, _, of=_count: np.int64(of(_state(run, op))), _COUNT, changes=False)
-awaited("ReaderResetV2", lambda run, op, _: run.on_commit(_state(run, op).reset), gives())
+    _kernel = immediate(lambda run, op, _, of=_count: np.int64(of(_state(run, op))))
+    awaited(_name, _kernel, _COUNT, changes=False)
+awaited("ReaderResetV2", immediate(lambda run, op, _: run.on_commit(_state(run, op).reset)), gives())
 
 
 # --- formats: generators of lists of records; an OpError follows the records before it -------------

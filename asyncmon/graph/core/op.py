@@ -104,9 +104,6 @@ def constant_of(spec: Spec) -> NDArray[Any] | None:
     return np.array(known).reshape(spec.shape or ())  # type: ignore[arg-type]  # no None left
 
 
-WAITS: Final = object()
-"""The result of the ``attempt`` of an awaited op that would have to wait."""
-
 NOT_DIFFERENTIABLE: Final = None
 """The ``gradient`` of an op that cannot be differentiated: gradients() raises LookupError."""
 
@@ -234,14 +231,11 @@ class AwaitedOpDef(OpRecord):
     Attributes:
         nowait: the kernel does not depend on its task, so it may start without one; a task is created
             when it first waits.
-        attempt: ``attempt(run, op, *arrays)`` -> the outputs, or :data:`WAITS` without any effect if it
-            would have to wait; the kernel is awaited then.
         changes: see :class:`OpRecord`.
         foreign: likewise.
     """
 
     nowait: bool = False
-    attempt: Callable[..., Any] | None = None
     changes: bool = False
     foreign: bool = False
     awaits: bool = field(default=True, init=False)

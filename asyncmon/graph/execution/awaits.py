@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import types
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -81,9 +80,11 @@ class Node:
     weight: float  # elements computed by the code
     awaited: AwaitedStep | None = None
     nowait: bool = False  # it may be started without a task
-    attempt: Callable[[Run, Registers], bool] | None = None  # False: it has to be awaited
     needs: int = 0
     successors: list[Node] = field(default_factory=list)
+
+
+Tasks = dict[asyncio.Future[None], Node]
 
 
 class Stage:
@@ -95,14 +96,6 @@ class Stage:
         self._computes = any(node.code for node in nodes)
         self._needs = {node: node.needs for node in nodes}
         self._cost = CostModel(sum(node.weight for node in nodes))
-        self._parts: list[tuple[list[Instruction], Node | None, int]] = []  # and the nodes until then
-        for i, node in enumerate(nodes, 1):
-            if node.awaited is not None:
-                self._parts.append(([], node, i))
-            elif self._parts and self._parts[-1][1] is None:
-                self._parts[-1] = ([*self._parts[-1][0], *node.code], None, i)
-            else:
-                self._parts.append((node.code, None, i))
 
     @classmethod
     def of(cls, nodes: Mapping[Operation, Node]) -> Self | None:
@@ -119,45 +112,53 @@ class Stage:
             inside[op] = node
         return cls(list(inside.values())) if inside else None
 
-    def attempt(self, run: Run, registers: Registers) -> int:
-        """Run nodes until one has to wait or may hold the loop; return the number of nodes run."""
+    def start(self, run: Run, registers: Registers, tasks: Tasks) -> int:
+        """Run nodes until one suspends or may hold the loop too long; return how many completed.
+
+        ``tasks`` gets the task of the node that suspended.
+        """
+        if not self._computes:
+            return self._start(run, registers, tasks)
         if run.trace is not None or not self._cost.is_short(run.limit, run.fed):
             return 0
-        if not self._computes:
-            return self._attempt(run, registers)
         start = perf_counter()
-        done = self._attempt_quietly(run, registers)
+        done = self._start_quietly(run, registers, tasks)
         if done == self.size:
             self._cost.observe(perf_counter() - start, run.limit, run.fed)
         return done
 
-    def _attempt(self, run: Run, registers: Registers) -> int:
-        done = 0
-        for code, node, end in self._parts:
-            if node is None:
-                execute(code, registers, run)
-            elif node.attempt is None or not node.attempt(run, registers):
-                break
-            done = end
-        return done
+    def _start(self, run: Run, registers: Registers, tasks: Tasks) -> int:
+        for done, node in enumerate(self._nodes):
+            if node.awaited is None:
+                execute(node.code, registers, run)
+            elif not (node.nowait and _start(node, run, registers, tasks)):
+                return done
+        return self.size
 
-    _attempt_quietly = np.errstate(all="ignore")(_attempt)
+    _start_quietly = np.errstate(all="ignore")(_start)
 
-    async def run(self, run: Run, registers: Registers, done: int = 0) -> None:
-        """Run all nodes except the first ``done`` ones, awaiting them concurrently.
+    async def run(self, run: Run, registers: Registers, done: int | None = None) -> None:
+        """Run all nodes, awaiting them concurrently.
 
         On an error or a cancellation the others are cancelled and joined.
+
+        Args:
+            run: the run.
+            registers: its registers.
+            done: the result of a :meth:`start` with ``run.waiting`` as tasks; None: it was not called.
         """
-        if not done and run.limit:
-            done = self.attempt(run, registers)
+        tasks: Tasks = {}
+        if done is not None:
+            tasks.update(run.waiting)  # no other stage of the run has begun
+        else:
+            done = self.start(run, registers, tasks) if run.limit else 0
         if done == self.size:
             return
         needs = self._needs.copy()
         for node in self._nodes[:done]:
             for successor in node.successors:
                 needs[successor] -= 1
-        ready = deque([node for node in self._nodes[done:] if not needs[node]])
-        tasks: dict[asyncio.Future[None], Node] = {}
+        ready = deque([node for node in self._nodes[done + len(tasks) :] if not needs[node]])
         try:
             while ready or tasks:
                 code: list[Instruction] = []
@@ -194,13 +195,13 @@ def _release(node: Node, needs: dict[Node, int], ready: deque[Node]) -> None:
 # refers to the task, all arrays of the run stay until the garbage collector runs.
 
 
-def _start(node: Node, run: Run, registers: Registers, tasks: dict[asyncio.Future[None], Node]) -> bool:
+def _start(node: Node, run: Run, registers: Registers, tasks: Tasks) -> bool:
     """Start awaiting a node. Return whether it is done, which saves a task and a loop iteration."""
     assert node.awaited is not None, "others are computed"
     call = node.awaited(run, registers)
     if node.nowait:
         try:
-            call = _resume(call, [call.send(None)])
+            call = _Started(call, call.send(None))
         except StopIteration:
             return True
     task = asyncio.ensure_future(call)
@@ -208,7 +209,7 @@ def _start(node: Node, run: Run, registers: Registers, tasks: dict[asyncio.Futur
     return False
 
 
-async def _first(run: Run, tasks: dict[asyncio.Future[None], Node]) -> list[Node]:
+async def _first(run: Run, tasks: Tasks) -> list[Node]:
     """Wait until some tasks are done, and return their nodes. Raise their error or that of the run."""
     await run.wait_first(tasks)
     for task in tasks:
@@ -224,27 +225,34 @@ async def _first(run: Run, tasks: dict[asyncio.Future[None], Node]) -> list[Node
     return [tasks.pop(task) for task in done]
 
 
-async def _resume(call: Coroutine[Any, Any, None], waits_for: list[Any]) -> None:
-    await _resumed(call, waits_for.pop())
+class _Started(Coroutine[Any, Any, None]):
+    """A coroutine that has suspended, and the future that it awaits, as the coroutine of a task.
+
+    It gets a cancellation before the first step of the task, too, where another one would not start.
+    """
+
+    def __init__(self, call: Coroutine[Any, Any, None], waits_for: Any) -> None:
+        self._call = call
+        self._first = [waits_for]
+
+    def __await__(self) -> NoReturn:
+        raise NotImplementedError("A task runs it.")
+
+    def send(self, value: Any) -> Any:
+        return self._first.pop() if self._first else self._call.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._first.clear()
+        try:
+            return self._call.throw(*error)
+        finally:
+            del error  # its traceback refers to this frame
+
+    def close(self) -> None:
+        self._call.close()
 
 
-@types.coroutine
-def _resumed(call: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Resume a started coroutine: pass on the future that it awaits, and the result back."""
-    try:
-        while True:
-            try:
-                value = yield waits_for
-            except BaseException as error:
-                waits_for = None  # a future, perhaps, that refers to the error
-                waits_for = call.throw(error)
-            else:
-                waits_for = call.send(value)
-    except StopIteration:
-        return
-
-
-async def _cancel_all(run: Run, tasks: dict[asyncio.Future[None], Node]) -> None:
+async def _cancel_all(run: Run, tasks: Tasks) -> None:
     """Cancel tasks and join them, also while the caller is cancelled, then drop them."""
     for task in tasks:
         task.cancel()

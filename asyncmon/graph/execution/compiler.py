@@ -22,10 +22,8 @@ from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
 from asyncmon.graph.execution.specialise import ShapeRules
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.execution.steps import (
-    attempted_step,
     awaited_step,
     copy_step,
-    located_attempt,
     located_step,
     missing_step,
     not_waiting,
@@ -88,7 +86,7 @@ class _Compiler:
         self.facts = Facts(self.outer.weaker)
         self.facts.disprove(self.ops, fed)
         self.folded: set[Tensor] = set()
-        self._attempts: dict[Operation, tuple[Any, Any]] = {}  # the steps of awaited nodes
+        self._outputs: dict[Operation, tuple[int, ...]] = {}  # the registers that awaited nodes set
         self.refs: dict[Operation, tuple[int, ...]] = {}
         """The registers of written variables with their values before the run."""
         fetched = {target for target in targets if isinstance(target, Tensor)}
@@ -146,11 +144,7 @@ class _Compiler:
         asserted = [x for x in computed if x in op.graph.asserted]
         node.code = rules.with_checks(node.code, unknown, asserted)
         if op.op_def.awaits or op in self.threaded:
-            node.awaited = located_step(op, node.code, self.values.all_of(computed))
-            awaited, attempted = self._attempts.get(op, (None, None))
-            if attempted is not None:
-                steps = [attempted if x[1] is awaited else x[1] for x in node.code]
-                node.attempt = located_attempt(op, steps)
+            node.awaited = located_step(op, node.code, self._outputs[op])
             node.code = []
 
     # Emitting, one method a kind of op.
@@ -264,10 +258,9 @@ class _Compiler:
     def _emit_awaited(self, op: Operation, step: Callable[..., AwaitedStep] = awaited_step) -> None:
         self.plan.uses_run = True
         inputs, outputs = self.values.all_of(op.inputs), self.values.outputs(op, self.fed)
+        self._outputs[op] = outputs
         self.values.external.update(dict.fromkeys(outputs, frozenset[int]()))
-        awaited = step(op, inputs, outputs)
-        self._attempts[op] = awaited, attempted_step(op, inputs, outputs)
-        self._general(op, awaited, inputs)
+        self._general(op, step(op, inputs), inputs)
 
     def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> None:
         """Emit a node that runs plans, with the variables that they read and write."""
@@ -303,10 +296,9 @@ class _Compiler:
         produced = (*outputs, *(register for _, register in written))
         values.external.update(dict.fromkeys(produced, frozenset[int]()))
         values.alias(produced, used)
-        step = subgraph_step(
-            live.kernel, op, plans, state, inputs, outputs, written, values.of_iteration()
-        )
-        self._general(op, step if op_def.awaits else not_waiting(step), used)
+        step = subgraph_step(live.kernel, op, plans, state, inputs, written, values.of_iteration())
+        self._outputs[op] = outputs
+        self._general(op, step if op_def.awaits else not_waiting(step, outputs), used)
 
     def _call(
         self,

@@ -29,6 +29,10 @@ from asyncmon.system.loop_budget import LoopBudget
 
 T = TypeVar("T")
 
+Begun = tuple[int | None, int | None]
+"""The number of completed nodes of each of the two stages; None of a stage that was not begun."""
+_NOT_BEGUN: Begun = (None, None)
+
 _ARENAS = 2  # kept: a step and a peek run concurrently, seldom more
 
 
@@ -88,9 +92,9 @@ class Executor:
             self.check_open()
         if at_once and not plan.waits and self._may_commit(changes):
             return self._run_at_once(plan, program, fed, changes)
-        run, registers, done = self._new_run(plan, program), plan.start(fed), (0, 0)
-        if at_once and plan.waits and self._may_attempt(plan, changes):
-            done, results = self._attempt(plan, program, registers, run, changes)
+        run, registers, begun = self._new_run(plan, program), plan.start(fed), _NOT_BEGUN
+        if at_once and plan.waits and self._may_start(plan, changes):
+            begun, results = self._start(plan, program, registers, run, changes)
             if results is not None:
                 return results
         self._runs.add(run)
@@ -98,7 +102,7 @@ class Executor:
             if options is not None or metadata is not None or self._timeout_in_ms:
                 apply_options(run, options, metadata, self._timeout_in_ms)
                 inline = inline and run.deadline is None  # a timer cannot interrupt the loop's thread
-            results = await self._resume(plan, program, registers, run, changes, inline, done)
+            results = await self._resume(plan, program, registers, run, changes, inline, begun)
             if run.trace is not None and metadata is not None:
                 metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
                 metadata.duration = perf_counter() - run.started
@@ -136,48 +140,48 @@ class Executor:
                 await budget.pause()
                 self.check_open()
             short = plan.cost.is_short(self.limit, program.size)
-            if not (short and plan.waits and self._may_attempt(plan, plan.locks)):
+            if not (short and plan.waits and self._may_start(plan, plan.locks)):
                 await self.run(plan, ())
                 continue
             run, results = self._new_run(plan, program), None
             while True:
                 registers, run.committed = plan.start(()), False
                 run.drew.clear()
-                done, results = self._attempt(plan, program, registers, run, plan.locks)
+                begun, results = self._start(plan, program, registers, run, plan.locks)
                 if results is None or budget.spent() or until():
                     break
             if results is None:
                 self._runs.add(run)
                 try:
-                    await self._resume(plan, program, registers, run, plan.locks, True, done)
+                    await self._resume(plan, program, registers, run, plan.locks, True, begun)
                 finally:
                     self._end(run)
 
-    def _may_attempt(self, plan: Plan, changes: bool) -> bool:
-        """Return whether awaited nodes may be tried before the run has to suspend."""
-        # else the rest of a stage could see another version of the state than what was tried
+    def _may_start(self, plan: Plan, changes: bool) -> bool:
+        """Return whether awaited nodes may start before the run takes the lock or pins the state."""
+        # else the rest of a stage could see another version of the state than its first nodes
         consistent = plan.stage is None or changes
         return consistent and not self._timeout_in_ms
 
-    def _attempt(
+    def _start(
         self, plan: Plan, program: Program, registers: Registers, run: Run, changes: bool
-    ) -> tuple[tuple[int, int], list[Any] | None]:
-        """Make a run with awaited nodes at once, unless one has to wait.
+    ) -> tuple[Begun, list[Any] | None]:
+        """Make a run with awaited nodes, until it suspends.
 
         Returns:
-            The numbers of the completed nodes of its two stages, and the results; None of a run that
-            has to wait.
+            What :meth:`_resume` needs to continue it, and the results; None of a run that suspended.
         """
         inputs, stage, store = plan.inputs, plan.stage, self.store
-        done, staged, results = 0, 0, None
+        done = staged = results = None
         try:
             if inputs is not None:
-                done = inputs.attempt(run, registers)
+                done = inputs.start(run, registers, run.waiting)
             if (inputs is None or done == inputs.size) and self._may_commit(changes):
-                run.random_state = store.values[0]
-                plan.load(registers, store.values)
+                if plan.reads or plan.random:
+                    run.random_state = store.values[0]
+                    plan.load(registers, store.values)
                 if stage is not None:
-                    staged = stage.attempt(run, registers)
+                    staged = stage.start(run, registers, run.waiting)
                 if stage is None or staged == stage.size:
                     if program.code or program.constants or changes:
                         results = self._compute(plan, program, registers, run, changes=changes)
@@ -330,15 +334,15 @@ class Executor:
         run: Run,
         changes: bool,
         inline: bool,
-        done: tuple[int, int],
+        begun: Begun,
     ) -> list[Any]:
-        """Execute a run, except the first ``done`` nodes of its two stages."""
+        """Execute a run, or the rest of one that was begun."""
         if plan.inputs is not None:
-            await plan.inputs.run(run, registers, done[0])
+            await plan.inputs.run(run, registers, begun[0])
         if changes:
             await self._take_lock(run)
         try:
-            return await self._finish(plan, program, registers, run, changes, inline, done[1])
+            return await self._finish(plan, program, registers, run, changes, inline, begun[1])
         finally:
             if changes:
                 self._release_lock()
@@ -351,10 +355,10 @@ class Executor:
         run: Run,
         changes: bool,
         inline: bool,
-        done: int,
+        done: int | None,
     ) -> list[Any]:
         """Execute the part that depends on the state."""
-        if inline and self._budget.spent():
+        if inline and not run.waiting and self._budget.spent():  # else it suspends anyway
             await run.pause(self._budget)
         is_stable = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
         pin = None if is_stable else await self._pin(plan, run)

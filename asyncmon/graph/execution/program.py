@@ -19,8 +19,8 @@ Instruction = tuple[int, Any, Any, Any, Any, "Operation | None"]
 """Kind, function (None in a ``FREE``), two inputs, output, node: the kind says what each is."""
 
 Step = Callable[[Any, Registers], None]
-"""Called with the run and its registers; ``AwaitedStep``: awaited."""
-AwaitedStep = Callable[[Any, Registers], Coroutine[Any, Any, None]]
+"""Called with the run and its registers; ``AwaitedStep``: awaited, and returns the node's outputs."""
+AwaitedStep = Callable[[Any, Registers], Coroutine[Any, Any, Any]]
 
 
 class Kind(IntEnum):

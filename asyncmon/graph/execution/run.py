@@ -171,7 +171,8 @@ class Run:
         calls = self._on_commit if self.committed else reversed(self._on_abort)
         for call in calls:
             call()
-        self._on_commit, self._on_abort = [], []
+        self._on_commit.clear()
+        self._on_abort.clear()
         if self._interrupt is not None and not self._interrupt.cancel():
             with contextlib.suppress(asyncio.CancelledError):
                 self._interrupt.exception()  # retrieved: it was raised, or came after the end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import WAITS, AwaitedOpDef
 from asyncmon.graph.execution.feeds import missing_feed
 from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, Step, raise_located
 from asyncmon.graph.execution.run import Run
@@ -84,17 +83,13 @@ def missing_step(tensor: Tensor) -> Step:
     return step
 
 
-def awaited_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> AwaitedStep:
+def awaited_step(op: Operation, inputs: Sequence[int]) -> AwaitedStep:
     """Await ``kernel(run, op, *arrays)``."""
     kernel: Any = op.op_def.kernel
-
-    async def step(run: Run, registers: Registers) -> None:
-        _store(registers, outputs, await kernel(run, op, *[registers[i] for i in inputs]))
-
-    return step
+    return lambda run, registers: kernel(run, op, *[registers[i] for i in inputs])
 
 
-def threaded_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> AwaitedStep:
+def threaded_step(op: Operation, inputs: Sequence[int]) -> AwaitedStep:
     """Await the call of a node's kernel in a thread."""
     kernel: Any = op.op_def.kernel
 
@@ -102,27 +97,7 @@ def threaded_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) 
     def call(arrays: Sequence[Any]) -> Any:
         return kernel(*arrays, **op.attrs)
 
-    async def step(run: Run, registers: Registers) -> None:
-        arrays = [registers[i] for i in inputs]
-        _store(registers, outputs, await run.in_thread(partial(call, arrays), run))
-
-    return step
-
-
-def attempted_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Step | None:
-    """Return a step for ``attempt(run, op, *arrays)``, which may return ``WAITS``; None without one."""
-    attempt: Any = op.op_def.attempt if isinstance(op.op_def, AwaitedOpDef) else None
-    if attempt is None:
-        return None
-
-    def step(run: Run, registers: Registers) -> Any:
-        found = attempt(run, op, *[registers[i] for i in inputs])
-        if found is WAITS:
-            return WAITS
-        _store(registers, outputs, found)
-        return None
-
-    return step
+    return lambda run, registers: run.in_thread(partial(call, [registers[i] for i in inputs]), run)
 
 
 def subgraph_step(
@@ -131,7 +106,6 @@ def subgraph_step(
     plans: Sequence[Any],
     state: Slots,
     inputs: Sequence[int],
-    outputs: Sequence[int],
     written: Slots,
     iteration: int,
 ) -> AwaitedStep:
@@ -139,73 +113,62 @@ def subgraph_step(
 
     Args:
         kernel: the kernel.
-        op: the node, with its ``inputs`` and ``outputs``.
+        op: the node, with its ``inputs``.
         plans: the plans of its subgraphs, with the read variables ``state`` and the ``written`` ones.
         iteration: the register with the iteration of the loop around.
     """
 
-    async def step(run: Run, registers: Registers) -> None:
+    async def step(run: Run, registers: Registers) -> Any:
         before = {slot: registers[i] for slot, i in state}
         arrays = [registers[i] for i in inputs]
         values, after = await kernel(run, op, plans, arrays, before, registers[iteration])
-        for register, value in zip(outputs, values, strict=True):
-            registers[register] = value
         for slot, register in written:
             registers[register] = after[slot]
+        return values[0] if len(values) == 1 else values
 
     return step
 
 
-def not_waiting(awaited: AwaitedStep) -> Step:
-    """Return an awaited step that never suspends as a plain function."""
+def not_waiting(awaited: AwaitedStep, outputs: Sequence[int]) -> Step:
+    """Return an awaited step that never suspends as a plain function, which sets the outputs."""
 
     def step(run: Run, registers: Registers) -> None:
         try:
             awaited(run, registers).send(None)
-        except StopIteration:
+        except StopIteration as end:
+            _store(registers, outputs, end.value)
             return
         raise AssertionError("a node waits that is not awaited")
 
     return step
 
 
-def located_step(op: Operation, code: Sequence[Instruction], outputs: Sequence[int]) -> AwaitedStep:
+def located_step(
+    op: Operation, code: Sequence[Instruction], outputs: Sequence[int]
+) -> Callable[[Run, Registers], Coroutine[Any, Any, None]]:
     """Execute the code of an awaited node: its step, and checks of shapes around it.
 
     Args:
         op: the node, for errors and traces.
         code: ``GENERAL`` instructions.
-        outputs: the node's registers.
+        outputs: the node's registers, which it sets.
     """
+
+    steps = [instruction[1] for instruction in code]
 
     async def step(run: Run, registers: Registers) -> None:
         start = 0.0 if run.trace is None else perf_counter()
         try:
-            for instruction in code:
-                waits = instruction[1](run, registers)
+            for one in steps:
+                waits = one(run, registers)
                 if waits is not None:
-                    await waits
+                    _store(registers, outputs, await waits)
         except Exception as error:
             raise_located(error, op)
         if run.trace is not None:
             run.note(op, start, [registers[i] for i in outputs])
 
     return step
-
-
-def located_attempt(op: Operation, steps: Sequence[Step]) -> Callable[[Any, Registers], bool]:
-    """Return a function that executes the steps of a node, and returns False if one ``WAITS``."""
-
-    def attempt(run: Run, registers: Registers) -> bool:
-        try:
-            for step in steps:
-                if step(run, registers) is WAITS:
-                    return False
-        except Exception as error:
-            raise_located(error, op)
-        return True
-
-    return attempt
 
 
 def _store(registers: Registers, outputs: Sequence[int], value: Any) -> None:

@@ -1,7 +1,7 @@
 """A queue, independent of graphs: its elements, the pending requests, its close.
 
 One instance belongs to one session and lives on its event loop's thread. No method blocks: an operation
-that has to wait is a :class:`Request`, granted in the order of arrival.
+is a :class:`Request`, granted at once or in the order of arrival.
 
 Runs are transactions. Elements that a run took are restored to the head if it fails. Elements that a
 run puts get room before the run changes anything, are visible to the run itself at once and enter the
@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, Self
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from asyncmon.graph.queues.order import Element, Order
@@ -30,6 +30,8 @@ from asyncmon.graph.queues.order import Element, Order
 class Request:
     """Room or elements that an operation of a run waits for, or holds.
 
+    It is granted if its ``future`` is None. Else await it at once: a cancellation withdraws it.
+
     Attributes:
         owner: the run; None after its commit.
         count: the number of elements.
@@ -37,7 +39,8 @@ class Request:
         elements: the taken elements, or the elements to enter the queue at the commit.
         restorable: the taken elements that were not put by the same run.
         closes: it is the place of a close among the enqueues.
-        future: done when the request is granted or refused; None if it does not wait.
+        future: done when the request is granted or refused; None if it never waited.
+        queue: the queue that it waited for.
     """
 
     owner: Any
@@ -47,6 +50,17 @@ class Request:
     elements: list[Element] = field(default_factory=list)
     restorable: list[Element] = field(default_factory=list)
     future: asyncio.Future[None] | None = None
+    queue: QueueCore | None = None
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        if self.future is not None and self.queue is not None:
+            try:
+                yield from self.future.__await__()
+            except BaseException:
+                self.queue.withdraw(self)
+                self.future = None  # it may refer to the error, and that to the request
+                raise
+        return self
 
     @property
     def is_met(self) -> bool:
@@ -99,7 +113,12 @@ class QueueCore:
 
     def size(self, owner: Any = None) -> int:
         """Return the number of elements; for a run, including its own."""
-        return len(self._order) + sum(len(r.elements) for r in self._rooms if r.owner is owner)
+        return len(self._order) + self._own(owner)
+
+    def _own(self, owner: Any) -> int:
+        """Return the number of elements that a run has put and not committed."""
+        rooms = self._rooms
+        return sum([len(room.elements) for room in rooms if room.owner is owner]) if rooms else 0
 
     @property
     def capacity(self) -> int | None:
@@ -108,46 +127,42 @@ class QueueCore:
 
     # -- putting
 
-    def reserve_nowait(self, owner: Any, count: int, *, in_parts: bool = False) -> Request | None:
-        """Return room for ``count`` elements, or None if that would have to wait.
+    def reserve(self, owner: Any, count: int) -> Request:
+        """Request room. No elements need no room, even in a closed queue.
 
-        No elements need no room, even in a closed queue. With ``in_parts``, more elements are allowed
-        than the queue can hold.
+        Where the run would wait for its own commit, the granted room has a count of 0, and the run must
+        :meth:`put` its elements later.
 
         Raises:
             CancelledError: the queue is closed.
             InvalidArgumentError: the queue can never hold that many elements.
         """
-        room = Request(owner, count)
-        if not count:
+        return self._reserve(Request(owner, count))
+
+    def put(self, owner: Any, elements: list[Element]) -> Request:
+        """Request room, to be filled. They may be more elements than the queue can hold.
+
+        Raises:
+            CancelledError: the queue is closed.
+            InvalidArgumentError: the queue can hold none.
+        """
+        return self._reserve(Request(owner, len(elements), elements=elements))
+
+    def _reserve(self, room: Request) -> Request:
+        if not room.count:
             return room
         if self.closed:
             raise CancelledError(f"{self._label} is closed.")
-        if (1 if in_parts else count) > self._capacity:
+        least = 1 if room.elements else room.count
+        if least > self._capacity:
             where = f"{self._label}, whose capacity is {self._capacity}"
-            raise InvalidArgumentError(f"{count} elements can never fit into {where}.")
-        if self._putters or count > self._free():
-            return None
+            raise InvalidArgumentError(f"{room.count} elements can never fit into {where}.")
+        if self._putters or room.count > self._free():
+            return self._queued(room, self._putters)
         self._grant_room(room)
+        if self._takers and room.elements:
+            self._serve()  # the run sees them
         return room
-
-    async def reserve(self, owner: Any, count: int) -> Request:
-        """Wait for room. A cancelled call reserves nothing.
-
-        Where the run would wait for its own commit, the room has a count of 0, and the run must
-        :meth:`put` its elements later.
-        """
-        room = self.reserve_nowait(owner, count)
-        return room or await self._wait(Request(owner, count), self._putters)
-
-    async def put(self, owner: Any, elements: Iterable[Element]) -> Request:
-        """Wait for room, and return it filled. They may be more elements than the queue can hold."""
-        elements = list(elements)
-        room = self.reserve_nowait(owner, len(elements), in_parts=True)
-        if room is not None:
-            self.fill(room, elements)
-            return room
-        return await self._wait(Request(owner, len(elements), elements=elements), self._putters)
 
     def fill(self, room: Request, elements: Iterable[Element]) -> None:
         """Add the elements that enter the queue at the commit. The run that owns the room sees them."""
@@ -176,7 +191,6 @@ class QueueCore:
     def _grant_room(self, room: Request) -> None:
         self._rooms[room] = None
         self._reserved += room.count
-        room.grant()
 
     def _give_up(self, room: Request) -> None:
         if room in self._rooms:
@@ -190,28 +204,24 @@ class QueueCore:
 
     # -- taking
 
-    def take_nowait(self, owner: Any, count: int, *, at_most: bool = False) -> Request | None:
-        """Return ``count`` elements, or None if that would have to wait. Zero elements never wait.
+    def take(self, owner: Any, count: int, *, at_most: bool = False) -> Request:
+        """Request elements, which leave the queue as they arrive. Zero elements never wait.
 
-        OutOfRangeError if the queue is closed and has too few, or none with ``at_most``.
+        Raises:
+            OutOfRangeError: the queue is closed and has too few, or none with ``at_most``.
         """
         taken = Request(owner, count, at_most=at_most)
         if not count:
             return taken
-        own = self.size(owner) - len(self._order)
-        enough = self._takeable() + own >= count
+        present = self._takeable()
+        enough = present >= count or present + self._own(owner) >= count
         if self._takers or not (enough or self._exhausted(owner)):
-            return None
+            return self._queued(taken, self._takers)
         self._collect(taken)
         if not taken.is_met:
             raise self._end_of_data(taken)
         self._serve()
         return taken
-
-    async def take(self, owner: Any, count: int, *, at_most: bool = False) -> Request:
-        """Wait for elements, which leave the queue as they arrive. A cancelled call restores them."""
-        taken = self.take_nowait(owner, count, at_most=at_most)
-        return taken or await self._wait(Request(owner, count, at_most=at_most), self._takers)
 
     def restore(self, taken: Request) -> None:
         """Undo a take, because its run has failed. What the run had put itself is gone."""
@@ -243,8 +253,8 @@ class QueueCore:
 
     # -- closing
 
-    def close_nowait(self, owner: Any) -> Request | None:
-        """Return the place of a close among the enqueues, or None if enqueues are pending.
+    def reserve_close(self, owner: Any) -> Request:
+        """Request the place of a close among the enqueues, after those that are pending.
 
         Later enqueues of other runs wait until the run closes the queue or releases the place.
         """
@@ -253,15 +263,8 @@ class QueueCore:
         if self.closed or (first is not None and first.closes and first.owner is owner):
             return place
         if first is not None:
-            return None
+            return self._queued(place, self._putters)
         self._putters.append(place)
-        return place
-
-    async def wait_to_close(self, owner: Any) -> Request:
-        """Wait for the pending enqueues, and return the place of a close. See :meth:`close_nowait`."""
-        place = self.close_nowait(owner)
-        if place is None:
-            place = await self._wait(Request(owner, 0, closes=True), self._putters)
         return place
 
     def release_place(self, place: Request) -> None:
@@ -331,25 +334,24 @@ class QueueCore:
 
     # -- waiting
 
-    async def _wait(self, request: Request, line: deque[Request]) -> Request:
+    def _queued(self, request: Request, line: deque[Request]) -> Request:
         loop = asyncio.get_running_loop()
-        request.future = loop.create_future()
+        request.future, request.queue = loop.create_future(), self
         line.append(request)
         if line is self._takers:
             self._serve()
-        else:  # a run that is only tried, and given up where it waits, must put nothing early
+        else:  # first the other nodes of the run start: nothing may have to enter early then
             loop.call_soon(self._serve)
-        try:
-            await request.future
-        except BaseException:
-            if request in line:
-                line.remove(request)
-            self._give_up(request)
-            self._return(request)
-            self._serve()
-            request.future = None  # it may refer to the error, and that to the request
-            raise
         return request
+
+    def withdraw(self, request: Request) -> None:
+        """Undo a request that failed or is awaited no longer."""
+        line = self._takers if request in self._takers else self._putters
+        if request in line:
+            line.remove(request)
+        self._give_up(request)
+        self._return(request)
+        self._serve()
 
     def _serve(self) -> None:
         """Grant all requests that can be granted, in the order of arrival."""
@@ -362,10 +364,10 @@ class QueueCore:
         if not self._takers:
             return False
         taken = self._takers[0]
-        if self._order.whole and taken.count <= self._capacity and not self._exhausted(taken.owner):
-            own = self.size(taken.owner) - len(self._order)
-            if self._takeable() + own < taken.count:
-                return False
+        whole = self._order.whole and taken.count <= self._capacity
+        few = whole and self._takeable() + self._own(taken.owner) < taken.count
+        if few and not self._exhausted(taken.owner):
+            return False
         self._collect(taken)
         if len(taken.elements) < taken.count and not self._exhausted(taken.owner):
             return False
@@ -401,6 +403,7 @@ class QueueCore:
             self._put(first, first.count)
         else:
             self._grant_room(first)
+            first.grant()
         return True
 
     def _put_early(self) -> bool:

@@ -14,10 +14,10 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, Spec, register
+from asyncmon.graph.core.op import AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.execution.run import Run
-from asyncmon.graph.queues.core import QueueCore, Request
+from asyncmon.graph.queues.core import QueueCore
 from asyncmon.graph.queues.order import Element, order_of
 
 closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error", default=None)
@@ -82,56 +82,34 @@ def resource_name(handle: Tensor) -> str:
     return handle.op.name if graph is graph.root else graph.root.unique_name(handle.op.name)
 
 
-# --- kernels: return results, or else a coroutine that waits ---------------------------------------
+# --- kernels -------------------------------------------------------------------------------------
 def _core(run: Run, op: Operation) -> QueueCore:
     queue: QueueSpec = op.attrs["queue"]
     return queue.core(run)
 
 
-def _try_reserve(run: Run, op: Operation, _handle: Any) -> Any:
-    core = _core(run, op)
-    room = core.reserve_nowait(run, op.attrs["count"])
-    return WAITS if room is None else _reserved(run, core, room)
-
-
 async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
     core = _core(run, op)
-    return _reserved(run, core, await core.reserve(run, op.attrs["count"]))
-
-
-def _reserved(run: Run, core: QueueCore, room: Request) -> Any:
+    room = core.reserve(run, op.attrs["count"])
+    if room.future is not None:
+        await room
     run.on_abort(partial(core.release, room))
     return room if room.count else None
 
 
-def _try_enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> Any:
+async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
     """Put an element, or rows of components; the first input may be room reserved before."""
     queue: QueueSpec = op.attrs["queue"]
-    core, room = queue.core(run), _room(queue, inputs)
+    core, elements = queue.core(run), _elements(queue, op, inputs)
+    room = inputs[0] if len(inputs) > len(queue.components) else None
     if room is None:
-        count = len(inputs[0]) if op.type == "QueueEnqueueManyV2" else 1
-        room = core.reserve_nowait(run, count, in_parts=True)
-        if room is None:
-            return WAITS
+        room = core.put(run, elements)
+        if room.future is not None:
+            await room
         run.on_abort(partial(core.release, room))
-    core.fill(room, _elements(queue, op, inputs))
+    else:
+        core.fill(room, elements)
     run.on_commit(partial(core.commit, room))
-    return None
-
-
-async def _enqueue(run: Run, op: Operation, handle: Any, *inputs: Any) -> None:
-    queue: QueueSpec = op.attrs["queue"]
-    if _room(queue, inputs) is not None:
-        _try_enqueue(run, op, handle, *inputs)
-        return
-    core = queue.core(run)
-    room = await core.put(run, _elements(queue, op, inputs))
-    run.on_abort(partial(core.release, room))
-    run.on_commit(partial(core.commit, room))
-
-
-def _room(queue: QueueSpec, inputs: Sequence[Any]) -> Any:
-    return inputs[0] if len(inputs) > len(queue.components) else None
 
 
 def _elements(queue: QueueSpec, op: Operation, inputs: Sequence[Any]) -> list[Element]:
@@ -149,26 +127,13 @@ def _rows(values: Any, spec: Spec) -> Any:
     return [values[i, ...] for i in range(len(values))] if is_text else values
 
 
-def _try_dequeue(run: Run, op: Operation, _handle: Any, count: Any = 1) -> Any:
-    core, most = _core(run, op), op.attrs.get("at_most", False)
-    taken = core.take_nowait(run, _checked(op, count), at_most=most)
-    return WAITS if taken is None else _taken(run, op, core, taken)
-
-
 async def _dequeue(run: Run, op: Operation, _handle: Any, count: Any = 1) -> Any:
-    core, most = _core(run, op), op.attrs.get("at_most", False)
-    return _taken(run, op, core, await core.take(run, _checked(op, count), at_most=most))
-
-
-def _checked(op: Operation, count: Any) -> int:
-    if count < 0:
-        raise InvalidArgumentError(f"Cannot take {count} elements from {op.attrs['queue']!r}.")
-    return int(count)
-
-
-def _taken(run: Run, op: Operation, core: QueueCore, taken: Request) -> Any:
     """Return an element, or a batch of them."""
     queue: QueueSpec = op.attrs["queue"]
+    core, most = queue.core(run), op.attrs.get("at_most", False)
+    taken = core.take(run, _checked(op, count), at_most=most)
+    if taken.future is not None:
+        await taken
     run.on_abort(partial(core.restore, taken))
     if op.type == "QueueDequeueV2":
         (components,) = taken.elements
@@ -178,6 +143,12 @@ def _taken(run: Run, op: Operation, core: QueueCore, taken: Request) -> Any:
             for i, spec in enumerate(queue.components)
         )
     return components if len(components) > 1 else components[0]
+
+
+def _checked(op: Operation, count: Any) -> int:
+    if count < 0:
+        raise InvalidArgumentError(f"Cannot take {count} elements from {op.attrs['queue']!r}.")
+    return int(count)
 
 
 def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
@@ -197,22 +168,13 @@ def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
     return batch
 
 
-def _try_close(run: Run, op: Operation, _handle: Any) -> Any:
+async def _close(run: Run, op: Operation, _handle: Any) -> None:
     core = _core(run, op)
     if op.attrs["cancel"]:
         error = closing_error.get() if op.attrs["fails"] else None
         run.on_commit(partial(core.close, cancel_pending_enqueues=True, error=error))
-        return None
-    place = core.close_nowait(run)
-    return WAITS if place is None else _closing(run, core, place)
-
-
-async def _close(run: Run, op: Operation, _handle: Any) -> None:
-    core = _core(run, op)
-    _closing(run, core, await core.wait_to_close(run))
-
-
-def _closing(run: Run, core: QueueCore, place: Request) -> None:
+        return
+    place = await core.reserve_close(run)
     run.on_abort(partial(core.release_place, place))
     run.on_commit(partial(core.close, place))
 
@@ -259,24 +221,31 @@ def gives(*specs: Spec) -> Callable[..., Spec | tuple[Spec, ...]]:
     return lambda *_inputs, **_attrs: specs[0] if len(specs) == 1 else specs
 
 
-def awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes: bool = True) -> None:
-    """Register an op with its attempt, which returns results or a coroutine that waits."""
+def awaited(name: str, kernel: Any, rule: Any, *, changes: bool = True) -> None:
+    """Register an awaited op that does not depend on its task."""
+    register(AwaitedOpDef(name, kernel, rule, nowait=True, changes=changes))
 
-    async def call(*args: Any) -> Any:
-        return attempt(*args)
 
-    register(AwaitedOpDef(name, kernel or call, rule, nowait=True, changes=changes, attempt=attempt))
+def immediate(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a plain function as the kernel of an awaited op."""
+
+    async def kernel(*args: Any) -> Any:
+        return function(*args)
+
+    return kernel
 
 
 for _kind in ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2"):
     # The value of a queue's own node only ties the queue's ops together.
     register(OpDef(_kind, lambda **attrs: np.array(b"queue", object), gives(Spec(dtypes.string, ()))))
-awaited("QueueReserve", _try_reserve, gives(Spec(dtypes.variant, ())), _reserve)
-awaited("QueueEnqueueV2", _try_enqueue, _enqueue_rule(0), _enqueue)
-awaited("QueueEnqueueManyV2", _try_enqueue, _enqueue_rule(1), _enqueue)
-awaited("QueueDequeueV2", _try_dequeue, lambda handle, *, queue: queue.components, _dequeue)
-awaited("QueueDequeueManyV2", _try_dequeue, _dequeue_many_rule, _dequeue)
-awaited("QueueCloseV2", _try_close, gives(), _close)
+awaited("QueueReserve", _reserve, gives(Spec(dtypes.variant, ())))
+awaited("QueueEnqueueV2", _enqueue, _enqueue_rule(0))
+awaited("QueueEnqueueManyV2", _enqueue, _enqueue_rule(1))
+awaited("QueueDequeueV2", _dequeue, lambda handle, *, queue: queue.components)
+awaited("QueueDequeueManyV2", _dequeue, _dequeue_many_rule)
+awaited("QueueCloseV2", _close, gives())
 _SIZE, _BOOL = gives(Spec(dtypes.int32, ())), gives(Spec(dtypes.bool, ()))
-awaited("QueueSizeV2", lambda run, op, _: np.int32(_core(run, op).size(run)), _SIZE, changes=False)
-awaited("QueueIsClosedV2", lambda run, op, _: np.bool_(_core(run, op).closed), _BOOL, changes=False)
+_size = immediate(lambda run, op, _: np.int32(_core(run, op).size(run)))
+_is_closed = immediate(lambda run, op, _: np.bool_(_core(run, op).closed))
+awaited("QueueSizeV2", _size, _SIZE, changes=False)
+awaited("QueueIsClosedV2", _is_closed, _BOOL, changes=False)

@@ -27,8 +27,19 @@ async def put(core: QueueCore, *values: Any) -> None:
     core.commit(await core.put(object(), [(value,) for value in values]))
 
 
-def values(taken: Request | None) -> list[Any]:
-    assert taken is not None
+def now(request: Request) -> Request:
+    """Return a request that was granted at once."""
+    assert request.future is None
+    return request
+
+
+def withdrawn(core: QueueCore, request: Request) -> bool:
+    """Withdraw a request, and return whether it was pending."""
+    core.withdraw(request)
+    return request.future is not None and not request.future.done()
+
+
+def values(taken: Request) -> list[Any]:
     return [element[0] for element in taken.elements]
 
 
@@ -99,10 +110,8 @@ async def test_a_take_cancelled_after_it_was_granted_puts_back_too() -> None:
 async def test_a_failed_run_puts_its_elements_back_to_the_head() -> None:
     core = queue(5)
     await put(core, 1, 2, 3)
-    first = core.take_nowait("run", 1)
-    second = core.take_nowait("run", 1)
-    assert first is not None
-    assert second is not None
+    first = now(core.take("run", 1))
+    second = now(core.take("run", 1))
     core.restore(second)
     core.restore(first)
     assert await take(core, 3) == [1, 2, 3]
@@ -118,10 +127,10 @@ async def test_a_cancelled_reservation_leaves_no_room_taken() -> None:
     granted = asyncio.ensure_future(core.reserve(None, 1))
     await wait_all_tasks_blocked()
     room = await granted
-    assert core.reserve_nowait(None, 1) is None
+    assert withdrawn(core, core.reserve(None, 1))
     core.release(room)
     core.release(room)
-    assert core.reserve_nowait(None, 1) is not None
+    now(core.reserve(None, 1))
 
 
 async def test_what_a_run_puts_is_seen_by_others_at_its_commit_and_by_itself_at_once() -> None:
@@ -137,8 +146,7 @@ async def test_what_a_run_puts_is_seen_by_others_at_its_commit_and_by_itself_at_
     room = await core.reserve("mine", 1)
     core.fill(room, [(8,)])
     assert (core.size("mine"), core.size("other")) == (1, 0)
-    taken = core.take_nowait("mine", 1)
-    assert taken is not None
+    taken = now(core.take("mine", 1))
     core.restore(taken)  # the run failed: what it had put itself is gone with it
     core.release(room)
     assert core.size() == 0
@@ -236,7 +244,7 @@ async def test_some_elements_stay_in_a_shuffled_queue_until_it_is_closed() -> No
     core = queue(10, 2, Shuffled(seed=1))
     await put(core, 1, 2, 3)
     assert len(first := await take(core)) == 1
-    assert core.take_nowait(None, 1) is None
+    assert withdrawn(core, core.take(None, 1))
     core.close()
     assert sorted(first + await take(core, 2)) == [1, 2, 3]
 
@@ -256,12 +264,10 @@ async def test_the_smallest_first_component_leaves_first_and_comes_back_first() 
     room = await core.reserve(None, 4)
     core.fill(room, [(5, "a"), (1, "b"), (5, "c"), (1, "d")])
     core.commit(room)
-    taken = core.take_nowait(None, 3)
-    assert taken is not None
+    taken = now(core.take(None, 3))
     assert [element[1] for element in taken.elements] == ["b", "d", "a"]
     core.restore(taken)
-    again = core.take_nowait(None, 4)
-    assert again is not None
+    again = now(core.take(None, 4))
     assert [element[1] for element in again.elements] == ["b", "d", "a", "c"]
 
 
@@ -272,7 +278,7 @@ async def test_a_run_that_puts_more_than_fits_does_not_wait_for_its_own_end() ->
     await wait_all_tasks_blocked()
     assert await take(core) == [0]  # put early: nothing else could be taken
     rooms.append(await third)
-    assert core.take_nowait(object(), 1) is None
+    assert withdrawn(core, core.take(object(), 1))
     for room in rooms:
         core.commit(room)
     assert await take(core, 2) == [1, 2]

@@ -31,6 +31,10 @@ async def put(core: QueueCore, number: int, value: int) -> None:
     core.commit(await core.put(object(), [(number, value)]))
 
 
+async def take(core: QueueCore, owner: object, count: int) -> list[Any]:
+    return (await core.take(owner, count, at_most=True)).elements
+
+
 @given(
     disturbances=DISTURBANCES,
     capacity=st.integers(1, 4),
@@ -63,12 +67,12 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
 
         async def consume() -> None:
             while True:
-                taking = asyncio.ensure_future(core.take("consumer", count, at_most=True))
+                taking = asyncio.ensure_future(take(core, "consumer", count))
                 if not await survived(taking):
                     continue
                 if taking.exception() is not None:
                     return
-                got.extend(taking.result().elements)
+                got.extend(taking.result())
 
         consumer = asyncio.ensure_future(consume())
         await asyncio.gather(*[produce(core, number) for number in range(producers)])
@@ -119,7 +123,7 @@ def test_runs_that_put_more_than_fits_end_and_nothing_is_lost_or_doubled(
         async def consume() -> None:
             with contextlib.suppress(OutOfRangeError):
                 while True:
-                    got.extend((await core.take(object(), count, at_most=True)).elements)
+                    got.extend(await take(core, object(), count))
 
         consumer = asyncio.ensure_future(consume())
         committed = await asyncio.gather(
