@@ -185,7 +185,7 @@ class Lifecycle:
             )  # fmt: skip
             self.watch.end()
             run_names.closed(self.observers)
-            self.stops.shutdown.leave(stopped=False)
+            self.stops.shutdown.leave(None)
             warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
     def save_states_of(self, hooks: Iterable[Any]) -> None:
@@ -440,8 +440,9 @@ class Lifecycle:
             failed = False
             if closing.outcome is not None:
                 self.end, failed = closing.outcome.stop, closing.outcome.error is not None
+            # A signal that comes while the session closes for another reason may cost its last save.
             hit = failed and process_shutdown.get().received is not None
-            self.stops.shutdown.leave(stopped=hit or self.stops.is_preempted())
+            self.stops.shutdown.leave(self.stop if hit or self.stops.is_preempted() else None)
             self.lock.holder = None  # it refers to the body's error
             self._closing = sessions.current = None
             self._undo.close()

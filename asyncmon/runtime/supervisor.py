@@ -21,6 +21,7 @@ from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.stop.deadline import SessionShutdown, process_shutdown
 from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.clock import monotonic
@@ -194,9 +195,10 @@ class Supervisor:
         finally:
             if sess is not None:
                 await shielded(close_raw, sess, name="closing the supervisor's session")
-            shutdown.leave(
-                stopped=cancelled is not None and process_shutdown.get().received is not None
-            )
+            received, stop = process_shutdown.get().received, None
+            if cancelled is not None and received is not None:
+                stop = Stop(Cause.SIGNAL, f"signal {received[0]}", preempted=True)
+            shutdown.leave(stop)
         if (left := cancelled or unopened) is not None:
             raise left
 

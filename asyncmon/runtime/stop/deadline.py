@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from asyncmon.errors import DeadlineExceededError
+from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system import clock
 from asyncmon.system.process import ProcessLocal
 from asyncmon.system.signals import SignalHandlers
@@ -85,8 +86,8 @@ class ProcessShutdown:
         """The time at which ``am.run`` ends the process. Without it nothing does."""
         self.sessions: dict[SessionShutdown, None] = {}
         """The open sessions."""
-        self.stopped = False
-        """Whether a signal stopped a session, here or elsewhere in its cluster."""
+        self.stop: Stop | None = None
+        """The stop of a session after which the program is to be started again."""
         self.timeouts: list[BaseException] = []
         """The errors of hooks that exceeded the grace period under ``am.run``, which are no failure."""
 
@@ -102,7 +103,7 @@ class ProcessShutdown:
         """
         if not _in_main_thread():
             return lambda: None
-        self._host, self._secs, self.stopped = (first, second), secs, False
+        self._host, self._secs, self.stop = (first, second), secs, None
         self.lost.clear()
         self.timeouts.clear()
         self.handlers.install()
@@ -219,11 +220,11 @@ class SessionShutdown:
         self.loop = asyncio.get_running_loop()
         self._process.sessions[self] = None
 
-    def leave(self, stopped: bool) -> None:
-        """Remove it. If a signal stopped the session, its loss is kept for the exit status."""
+    def leave(self, stop: Stop | None) -> None:
+        """Remove it. With a stop that preempted the session, its loss is kept for the exit status."""
         self._process.sessions.pop(self, None)
-        if stopped:
-            self._process.stopped = True
+        if stop is not None:
+            self._process.stop = self._process.stop or stop
             self._process.lost += filter(None, [self.unsaved()])
 
     @property

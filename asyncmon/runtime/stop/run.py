@@ -19,6 +19,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 
 from asyncmon.errors import CancelledError
 from asyncmon.runtime.stop.deadline import ABORTED, FAILED, PREEMPTED, Stage, process_shutdown
+from asyncmon.runtime.stop.stop import Cause
 from asyncmon.system import clock
 from asyncmon.system.cancellation import running_loop
 from asyncmon.system.signals import SIGNALS, is_default
@@ -87,7 +88,7 @@ def run(
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             result: T = runner.run(host.call(main, args))
-        if process_shutdown.get().stopped:
+        if process_shutdown.get().stop is not None:
             raise SystemExit(_stop_status())
         return result
     except BaseException as error:
@@ -136,7 +137,12 @@ def _says_stopped(error: BaseException) -> bool:
 def _stop_status() -> int:
     """Log the stop, and return the exit status."""
     received, status = process_shutdown.get().received, process_shutdown.get().status()
-    name = "a stop of its cluster" if received is None else received[0]
+    stop = process_shutdown.get().stop
+    name = "a stop" if stop is None else f"{stop.text}"
+    if received is not None:
+        name = received[0]
+    elif stop is not None and stop.cause is Cause.CLUSTER:
+        name = f"a stop of its cluster ({stop.text})"
     if status == PREEMPTED:
         text = "Stopped by %s, everything is saved. Exit status %d: start it again to continue."
         logger.warning(text, name, status)

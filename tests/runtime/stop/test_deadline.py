@@ -11,6 +11,7 @@ import pytest
 
 from asyncmon.runtime import MonitoredSession
 from asyncmon.runtime.stop.deadline import ProcessShutdown, SessionShutdown, Stage, process_shutdown
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating.md"
@@ -84,11 +85,11 @@ async def test_the_status_says_whether_an_open_or_a_stopped_session_lost_its_sta
     assert process.status() == 75
     lost.enter()
     assert (process.status(), process.losses()) == (1, ["a step is not saved"])
-    lost.leave(stopped=False)
+    lost.leave(None)
     assert process.status() == 75
     lost.enter()
-    lost.leave(stopped=True)
-    assert (process.status(), process.stopped) == (1, True)
+    lost.leave(Stop(Cause.SIGNAL, "signal SIGTERM", preempted=True))
+    assert (process.status(), process.stop is not None) == (1, True)
 
 
 @pytest.mark.asyncio

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncmon.checkpoint import latest_checkpoint, load_checkpoint
-from tests.runtime.stop.conftest import running, stopped
+from tests.runtime.stop.conftest import Child, running, stopped
 
 
 def saved(directory: Path) -> tuple[int, float]:
@@ -278,3 +278,50 @@ def test_without_it_the_loss_is_reported(tmp_path: Path, rest: str) -> None:
     assert out.count("log: Session ended at step 50: ") == 1
     assert "ResourceWarning: A session was started here and not closed" in err
     assert "await sess.start()  # the line" in err
+
+
+SERVICE = """
+    async def main():
+        async with session({options}) as sess:
+            for _ in range(4):
+                await sess.run("train")
+            sess.request_stop("our handler of SIGTERM", {how})
+            while not sess.should_stop():
+                await sess.run("train")
+            print("cause", sess.statistics().stop.cause)
+    am.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "how", "status"),
+    [
+        ("checkpoint_dir='run'", "preempted=True", 75),
+        ("", "preempted=True", 1),
+        ("checkpoint_dir='run'", "preempted=False", 0),
+        ("", "preempted=False", 0),
+    ],
+)
+def test_a_service_says_that_it_is_preempted(
+    tmp_path: Path, options: str, how: str, status: int
+) -> None:
+    child = Child(SERVICE.format(options=options, how=how), tmp_path)
+    found, out, err = child.end()
+    assert found == status, err
+    assert "cause request" in out
+    if status == 75:
+        assert saved(tmp_path / "run") == (4, 4)
+        assert "Stopped by our handler of SIGTERM, everything is saved. Exit status 75" in err
+
+
+@pytest.mark.parametrize("text", ["signal SIGTERM", "SIGTERM", "signal SIGINT"])
+def test_the_text_of_a_request_has_no_meaning(tmp_path: Path, text: str) -> None:
+    code = f"""
+        async def main():
+            async with session() as sess:
+                await sess.run("train")
+                sess.request_stop({text!r})
+        am.run(main)
+    """
+    status, _, err = Child(code, tmp_path).end()
+    assert status == 0, err

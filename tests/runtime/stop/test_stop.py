@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import Coordinator
-from asyncmon.runtime.stop.stop import StopEvent
+from asyncmon.runtime.stop.stop import Cause, Stop, StopEvent
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
@@ -95,8 +96,9 @@ async def test_each_callback_is_called_whatever_becomes_of_the_others() -> None:
     stop.when_set(lambda: called.append(1))
     stop.when_set(lambda: called.remove(5))
     stop.when_set(lambda: called.append(2))
-    stop.set(None)
-    stop.set(None)
+    stop.set(Stop(Cause.REQUEST, "first"))
+    stop.set(Stop(Cause.SIGNAL, "second", preempted=True))
+    assert stop.stop == Stop(Cause.REQUEST, "first")
     await stop.wait()
     await wait_all_tasks_blocked()
     assert called == [1, 2]
@@ -113,3 +115,16 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
             await coord.wait_for_stop(60)
     coord.request_stop()
     assert await coord.wait_for_stop()
+
+
+async def test_a_stop_travels_as_values_of_json() -> None:
+    stop = Stop(Cause.CLUSTER, "signal SIGTERM", "worker a:1", preempted=True)
+    assert Stop.from_wire(json.loads(json.dumps(stop.to_wire()))) == stop
+
+
+async def test_a_text_is_never_compared() -> None:
+    """The text of a signal's stop, in a request, is a text."""
+    event = StopEvent()
+    event.set(Stop(Cause.REQUEST, "signal SIGTERM"))
+    assert event.stop is not None
+    assert not event.stop.preempted
