@@ -1,0 +1,93 @@
+"""An await that is given up, where the awaited code ignores its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from asyncmon.system.error_text import where_it_waits
+from asyncmon.system.leavable import LeavableCall
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+async def add(a: int, b: int) -> int:
+    await asyncio.sleep(1)
+    return a + b
+
+
+async def ignore_all() -> None:
+    while True:
+        try:
+            await asyncio.sleep(1)
+        except BaseException:
+            continue
+
+
+async def test_it_returns_what_the_awaitable_returns() -> None:
+    assert await LeavableCall(add(1, 2)) == 3
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_result(5)
+    assert await LeavableCall(future) == 5
+
+
+async def test_it_raises_what_the_awaitable_raises() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(1)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await LeavableCall(fail())
+
+
+async def test_a_cancellation_reaches_the_awaited_code() -> None:
+    cancelled = []
+
+    async def clean_up() -> None:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            cancelled.append(True)
+            raise
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2):
+            await LeavableCall(clean_up())
+    assert cancelled
+    assert asyncio.get_running_loop().time() == 3
+
+
+async def test_after_leave_a_cancellation_goes_to_the_caller_alone() -> None:
+    call = LeavableCall(ignore_all())
+
+    async def caller() -> str:
+        try:
+            await call
+        except asyncio.CancelledError:
+            return "left"
+        return "ended"
+
+    task = asyncio.create_task(caller())
+    await asyncio.sleep(1.5)
+    task.cancel()
+    await asyncio.sleep(1)
+    assert not task.done()
+    call.leave()
+    task.cancel()
+    assert await task == "left"
+    assert call.is_left
+
+
+async def test_the_place_of_a_task_is_that_inside_of_it() -> None:
+    async def outer() -> Any:
+        return await LeavableCall(add(1, 2))
+
+    task = asyncio.create_task(outer())
+    await asyncio.sleep(0)
+    place = where_it_waits(task)
+    assert place.startswith("it waits in sleep (")
+    assert "called from add (" in place
+    await task
