@@ -113,11 +113,6 @@ class SteppedSession(ABC):
 
     async def _run(self, fetches: Any, feeds: Mapping[str, Any] | None) -> Any:
         self._check_open()
-        if self._workers.abandoned:
-            raise FailedPreconditionError(
-                "An earlier step is still computing in its thread, after a stop that did not wait for "
-                "it any longer: the session makes no further step."
-            )
         if feeds:
             self._check_feeds(feeds)
         single = self._steps.get(fetches) if fetches.__class__ is str else None
@@ -196,6 +191,13 @@ class SteppedSession(ABC):
         """
         if self._workers.computing():
             self._workers.abandon()
+            self._run = self._refuse_run  # type: ignore[method-assign] # it costs other runs nothing
+
+    async def _refuse_run(self, fetches: Any, feeds: Mapping[str, Any] | None) -> Any:
+        raise FailedPreconditionError(
+            "An earlier step is still computing in its thread, after a stop that did not wait for it "
+            "any longer: the session makes no further step."
+        )
 
     # -- implemented by subclasses
 

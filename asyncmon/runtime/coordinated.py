@@ -86,7 +86,8 @@ class Coordinated:
                     return await call
                 return await self._timed(scope, call)
         except BaseException as error:
-            if call.is_left:
+            if scope.is_left:
+                scope.is_left = False
                 self._inner.leave_run()
             note_use_of_coroutine(error)
             cause = self._errors.primary

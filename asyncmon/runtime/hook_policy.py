@@ -13,7 +13,7 @@ from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_text import where_it_waits
-from asyncmon.system.leavable import LeavableCall
+from asyncmon.system.leavable import Leavable, leavable
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ async def with_deadline(secs: float, hook: Any, moment: str, method: Method, *ar
         DeadlineExceededError: the deadline was exceeded.
     """
     name, scope, began = f"{hook_name(hook)}.{moment}", asyncio.timeout(secs), time.perf_counter()
-    call, task = LeavableCall(method(*args)), asyncio.current_task()
+    caller, task = Leavable(), asyncio.current_task()
     assert task is not None, "hooks are called in tasks"
 
     def leave() -> None:
@@ -64,17 +64,17 @@ async def with_deadline(secs: float, hook: Any, moment: str, method: Method, *ar
             "`except BaseException`, or a bare `except`, must raise CancelledError again.",
             name, secs, where_it_waits(task),
         )  # fmt: skip
-        call.leave()
+        caller.is_left = True
         task.cancel()
 
     leaving = asyncio.get_running_loop().call_later(secs + LEAVE_SECS, leave)
     try:
         async with scope:
             try:
-                result = await call
+                result = await leavable(caller, method(*args))
             finally:
                 leaving.cancel()
-                if call.is_left:
+                if caller.is_left:
                     task.uncancel()  # that of leave()
         if (took := time.perf_counter() - began) > secs:  # and the timeout could not come
             logger.warning(

@@ -14,10 +14,11 @@ from collections.abc import Collection, Iterator, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from asyncmon.system.leavable import LeavableCall
+from asyncmon.system.leavable import leavable
 
 logger = logging.getLogger(__name__)
 
+_LEAVABLE = leavable.__code__
 _LIBRARIES = ("asyncmon", "asyncio", "anyio")
 
 
@@ -61,8 +62,8 @@ def where_it_waits(task: asyncio.Task[Any]) -> str:
     inner: Any = task.get_coro()
     while inner is not None:  # the innermost awaitable is a future, without a frame
         generator = getattr(inner, "gi_frame", None)
-        if generator is not None and generator.f_code is LeavableCall.__await__.__code__:
-            inner = generator.f_locals["self"].awaitable
+        if generator is not None and generator.f_code is _LEAVABLE:
+            inner = generator.f_locals["awaitable"]
         frame = getattr(inner, "cr_frame", None)
         if frame is not None:
             frames.append(frame)

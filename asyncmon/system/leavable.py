@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator
+from types import CoroutineType, coroutine
 from typing import Any
 
 
-class LeavableCall:
-    """An awaitable that its task can leave behind, where the awaited code ignores its cancellation.
+class Leavable:
+    """The one who awaits by :func:`leavable`, and may leave the awaited code behind."""
+
+    __slots__ = ("is_left",)
+
+    def __init__(self) -> None:
+        self.is_left = False
+        """Set to let the next cancellation of the task leave the awaited code behind."""
+
+
+@coroutine
+def leavable(owner: Leavable, awaitable: Awaitable[Any]) -> Generator[Any, Any, Any]:
+    """Return ``await awaitable``, unless ``owner.is_left`` is set before a cancellation.
 
     A coroutine that catches each ``CancelledError`` cannot be ended from outside, and its caller waits
-    with it. This stands between the two: after :meth:`leave`, the next cancellation goes to the caller
-    alone. The coroutine stays where it is for ever; nothing of it runs any more.
-
-    Args:
-        awaitable: awaited once.
+    with it. This stands between the two, and raises the cancellation in the caller alone. The coroutine
+    stays where it is for ever; nothing of it runs any more.
     """
-
-    __slots__ = ("awaitable", "is_left")
-
-    def __init__(self, awaitable: Awaitable[Any]) -> None:
-        self.awaitable = awaitable
-        self.is_left = False
-        """Whether the awaited code was left behind."""
-
-    def leave(self) -> None:
-        """Let the next cancellation of the task leave the awaited code behind."""
-        self.is_left = True
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        # What `yield from` does, but for the exceptions that come after leave().
-        inner: Any = self.awaitable.__await__()
-        try:
-            waits_for = next(inner)
-            while True:
-                try:
-                    yield waits_for
-                except BaseException as error:
-                    if self.is_left:
-                        _left.append(inner)
-                        raise
-                    waits_for = inner.throw(error)
-                else:
-                    waits_for = next(inner)
-        except StopIteration as end:
-            return end.value
+    inner: Any = awaitable if awaitable.__class__ is CoroutineType else awaitable.__await__()
+    proceed = inner.send if inner is awaitable else lambda _: next(inner)
+    # What `yield from` does, but for the exceptions that come when the owner leaves.
+    try:
+        waits_for = proceed(None)
+        while True:
+            try:
+                yield waits_for
+            except BaseException as error:
+                if owner.is_left:
+                    _left.append(inner)
+                    raise
+                waits_for = inner.throw(error)
+            else:
+                waits_for = proceed(None)
+    except StopIteration as end:
+        return end.value
 
 
 _left: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asyncmon.system.error_text import where_it_waits
-from asyncmon.system.leavable import LeavableCall
+from asyncmon.system.leavable import Leavable, leavable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -27,10 +27,10 @@ async def ignore_all() -> None:
 
 
 async def test_it_returns_what_the_awaitable_returns() -> None:
-    assert await LeavableCall(add(1, 2)) == 3
+    assert await leavable(Leavable(), add(1, 2)) == 3
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     future.set_result(5)
-    assert await LeavableCall(future) == 5
+    assert await leavable(Leavable(), future) == 5
 
 
 async def test_it_raises_what_the_awaitable_raises() -> None:
@@ -39,7 +39,7 @@ async def test_it_raises_what_the_awaitable_raises() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await LeavableCall(fail())
+        await leavable(Leavable(), fail())
 
 
 async def test_a_cancellation_reaches_the_awaited_code() -> None:
@@ -55,17 +55,17 @@ async def test_a_cancellation_reaches_the_awaited_code() -> None:
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(2):
-            await LeavableCall(clean_up())
+            await leavable(Leavable(), clean_up())
     assert cancelled
     assert asyncio.get_running_loop().time() == 3
 
 
 async def test_after_leave_a_cancellation_goes_to_the_caller_alone() -> None:
-    call = LeavableCall(ignore_all())
+    owner = Leavable()
 
     async def caller() -> str:
         try:
-            await call
+            await leavable(owner, ignore_all())
         except asyncio.CancelledError:
             return "left"
         return "ended"
@@ -75,15 +75,14 @@ async def test_after_leave_a_cancellation_goes_to_the_caller_alone() -> None:
     task.cancel()
     await asyncio.sleep(1)
     assert not task.done()
-    call.leave()
+    owner.is_left = True
     task.cancel()
     assert await task == "left"
-    assert call.is_left
 
 
 async def test_the_place_of_a_task_is_that_inside_of_it() -> None:
     async def outer() -> Any:
-        return await LeavableCall(add(1, 2))
+        return await leavable(Leavable(), add(1, 2))
 
     task = asyncio.create_task(outer())
     await asyncio.sleep(0)

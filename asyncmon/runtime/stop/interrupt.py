@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Literal, Self
 
 from asyncmon.system.cancellation import current_task
-from asyncmon.system.leavable import LeavableCall
+from asyncmon.system.leavable import Leavable, leavable
 
 Kind = Literal[
     "run", "bare run", "opening", "creation", "data", "pause", "retry", "evaluation", "waiting", "body"
@@ -23,7 +23,7 @@ inherit it: if they wait for the run that waits for them, that is an error and n
 _MESSAGE = "asyncmon: this call is interrupted, its error follows"
 
 
-class CallScope:
+class CallScope(Leavable):
     """One awaited call that :meth:`interrupt` ends with an error. Can be entered again.
 
     The interruption cancels the task, and the end of the ``with`` block raises the error instead of the
@@ -41,13 +41,14 @@ class CallScope:
     """
 
     __slots__ = (
-        "_base", "_call", "_cancels", "_scopes", "error", "exempt", "kind", "number", "task", "timer",
+        "_base", "_cancels", "_is_leavable", "_scopes", "error", "exempt", "kind", "number", "task",
+        "timer",
     )  # fmt: skip
 
     def __init__(self, scopes: CallScopes, kind: Kind) -> None:
         self._scopes = scopes
         self._base = self._cancels = 0
-        self._call: LeavableCall | None = None
+        self.is_left = self._is_leavable = False
         self.kind = kind
         self.number = 0
         """How often it was entered, so that one call is told from the next."""
@@ -81,7 +82,6 @@ class CallScope:
             self.timer.cancel()
             self.timer = None
         self.exempt = False
-        self._call = None
         reason = self.error
         if reason is None:
             return
@@ -111,20 +111,20 @@ class CallScope:
         self._cancels += 1
         self.task.cancel(_MESSAGE)
 
-    def leavable(self, awaitable: Awaitable[Any]) -> LeavableCall:
+    def leavable(self, awaitable: Awaitable[Any]) -> Awaitable[Any]:
         """Return an awaitable of the block that :meth:`leave` leaves behind."""
-        call = self._call = LeavableCall(awaitable)
-        return call
+        self._is_leavable = True
+        return leavable(self, awaitable)
 
     def leave(self) -> bool:
         """End a call that ignores its cancellations, if it was made :meth:`leavable`."""
-        if self._call is None:
+        if not self._is_leavable:
             return False
         inner = [one for one in self._scopes.open if one.task is self.task]
         for one in inner[inner.index(self) + 1 :]:  # their blocks are left, too, without an end
             self._cancels += one._cancels
             del self._scopes.open[one]
-        self._call.leave()
+        self.is_left = True
         self.interrupt_again()
         return True
 
