@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from asyncmon.errors import AbortedError, InvalidArgumentError
-from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, leaves
 from asyncmon.programs.jax.state import copied, host_entries, is_deleted, to_host
 from asyncmon.programs.state_tree import misfits
@@ -21,6 +20,7 @@ from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import timed
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.cost import CostModel
 from asyncmon.system.snapshot import Snapshot
 
 _UNKNOWN = float(1 << 18)  # a first run goes to a worker: it compiles
@@ -68,7 +68,7 @@ class JaxSession(SteppedSession):
         workers, limit = self._workers, self._workers.limit
         is_quick = plan.dispatch.average and plan.dispatch.is_short(limit)
         try:
-            if is_quick and not plan.cost.is_short(limit) and plan.names.issuperset(leaves(fetches)):
+            if is_quick and not plan.cost.is_short(limit) and plan.names.issuperset(_names(fetches)):
                 finish = timed(dispatch, plan.dispatch, limit)
                 return await workers.call(finish, plan.cost, True)
             return await workers.call(partial(self._run_all, plan, dispatch), plan.cost)
@@ -105,8 +105,10 @@ class JaxSession(SteppedSession):
         Returns:
             A function that waits for it, adds the new state to ``made`` and returns the fetched values.
         """
-        state, results, number = before, dict[str, Any](), self._step
-        if not plan.names.issuperset(wanted := leaves(fetches)):
+        state, number = before, self._step
+        results: dict[str, Any] = {}
+        wanted = _names(fetches)
+        if not plan.names.issuperset(wanted):
             plan.names |= self._checked(steps, feeds, state, wanted)
         for one in steps:
             if one.read_only:
@@ -120,7 +122,8 @@ class JaxSession(SteppedSession):
             if is_deleted(before):
                 made.append(state)  # also if a value cannot be fetched
             found = self._fetched(fetches, results, state, number)
-            made[:] = [state]
+            if not made:
+                made.append(state)
             return found
 
         return finish
@@ -227,6 +230,10 @@ class JaxSession(SteppedSession):
             raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
         await self._workers.call(partial(self._make, values), self._copying)
         self._step, self._broken = step, None
+
+
+def _names(fetches: Any) -> list[Any]:
+    return [fetches] if fetches.__class__ is str else leaves(fetches)
 
 
 def _lost(steps: list[Step]) -> AbortedError:
