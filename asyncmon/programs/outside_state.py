@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.state_tree import Tree, adopt, unwritable
 from asyncmon.programs.workers import Workers
+from asyncmon.system.cost import CostModel
 from asyncmon.system.functions import is_coroutine_function
 
 

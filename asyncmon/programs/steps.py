@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.execution.cost import CostModel
+from asyncmon.system.cost import CostModel
 from asyncmon.system.functions import is_coroutine_function
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.threads import Threads
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
+from asyncmon.system.cost import CostModel
 
 T = TypeVar("T")
 

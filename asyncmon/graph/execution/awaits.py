@@ -16,10 +16,10 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, RandomOpDef
 from asyncmon.graph.core.walk import ancestors, descendants, predecessors
 from asyncmon.graph.execution.analysis import Access
-from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, execute
 from asyncmon.graph.execution.run import Run
 from asyncmon.system.cancellation import completed
+from asyncmon.system.cost import CostModel
 
 BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
 """When a node runs: before the session's lock is taken, under the lock, or after all awaits."""

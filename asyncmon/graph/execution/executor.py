@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from asyncmon.errors import AbortedError
-from asyncmon.graph.execution.cost import CostModel, thread_clock, wall_clock
 from asyncmon.graph.execution.memory import Arena
 from asyncmon.graph.execution.plan import Plan, Program
 from asyncmon.graph.execution.program import Instruction, Registers, execute
@@ -21,9 +20,11 @@ from asyncmon.graph.execution.run import Run, apply_options
 from asyncmon.graph.execution.state import Pin, StateStore
 from asyncmon.graph.execution.threads import Threads, around_runs
 from asyncmon.graph.execution.update import commit
+from asyncmon.graph.numerics.parallel import thread_clock, wall_clock
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
+from asyncmon.system.cost import CostModel
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.loop_budget import LoopBudget
 

@@ -10,7 +10,6 @@ from typing import Any
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.execution.awaits import Stage
-from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.facts import Facts
 from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.execution.memory import Layout, MemoryPlan
@@ -20,6 +19,7 @@ from asyncmon.graph.execution.specialise import ShapeRules
 from asyncmon.graph.execution.update import UpdateGroup
 from asyncmon.graph.numerics.blas import blas_threads
 from asyncmon.graph.numerics.parallel import CORES
+from asyncmon.system.cost import CostModel
 
 _PROGRAMS = 256  # cached by a plan
 _HEAVY = 1 << 25  # multiplications of a program: about a millisecond of one core

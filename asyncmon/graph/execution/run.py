@@ -34,7 +34,7 @@ class Run:
         compute: awaited as ``compute(cost, code, registers, run)`` for code before or after awaited
             nodes.
         in_thread: awaited as ``in_thread(function, run)``.
-        fed: elements fed to it, see :class:`asyncmon.graph.execution.cost.CostModel`.
+        fed: elements fed to it, see :class:`asyncmon.system.cost.CostModel`.
         waiting: the pending tasks, with their nodes.
         limit: seconds for which it may hold the loop; 0 if it must not.
         error: set on the loop's thread to end the run. A worker checks it between nodes.

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from time import thread_time
+from time import perf_counter, thread_time
 
 import numpy as np
 
@@ -122,6 +122,16 @@ def using_team(team: Team | None) -> Iterator[None]:
 def team_seconds() -> float:
     """Return the CPU seconds that the team spent for this thread inside ``using_team``."""
     return _local.team_seconds
+
+
+def wall_clock() -> float:
+    """Return wall seconds plus the CPU seconds of the team."""
+    return perf_counter() + team_seconds()
+
+
+def thread_clock() -> float:
+    """Return the CPU seconds of this thread, which exclude waits for the interpreter lock."""
+    return thread_time() + team_seconds()
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,6 @@ import jax
 import numpy as np
 
 from asyncmon.errors import AbortedError, InvalidArgumentError
-from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, leaves
 from asyncmon.programs.jax.state import copied, host_entries, is_deleted, to_host
 from asyncmon.programs.state_tree import misfits
@@ -20,41 +20,19 @@ from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import timed
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.cost import CostModel
 from asyncmon.system.snapshot import Snapshot
 
 _UNKNOWN = float(1 << 18)  # a first run goes to a worker: it compiles
 
 
+@dataclass(slots=True)
 class _Plan:
     """Runs of some steps with feeds of some shapes: their time, and the names that they have."""
 
-    __slots__ = ("cost", "dispatch", "names")
-
-    def __init__(self) -> None:
-        self.cost = CostModel(_UNKNOWN)
-        self.dispatch = CostModel()
-        self.names: set[Any] = set()
-
-
-class _Run:
-    """One run: the state before and after its steps, and whether it is done."""
-
-    __slots__ = ("before", "changes", "done", "fetches", "results", "state", "step", "steps", "wanted")
-
-    def __init__(self, fetches: Any, steps: list[Step], state: Any, step: int, changes: bool) -> None:
-        self.fetches = fetches
-        self.wanted = [fetches] if fetches.__class__ is str else leaves(fetches)
-        self.steps = steps
-        self.before = self.state = state
-        self.step = step
-        self.results: dict[str, Any] = {}
-        self.changes = changes
-        self.done = False
-
-    def check_lost(self, error: Exception) -> None:
-        """Raise AbortedError from an error after which the state before is gone."""
-        if is_deleted(self.before):
-            raise _lost(self.steps) from error
+    cost: CostModel = field(default_factory=lambda: CostModel(_UNKNOWN))
+    dispatch: CostModel = field(default_factory=CostModel)
+    names: set[Any] = field(default_factory=set)
 
 
 class JaxSession(SteppedSession):
@@ -85,19 +63,24 @@ class JaxSession(SteppedSession):
         shapes = [(x.shape, x.dtype) for x in jax.tree_util.tree_leaves(feeds) if hasattr(x, "dtype")]
         key = (*[one.name for one in steps], *shapes)
         plan = self._plans.get(key) or self._plans.setdefault(key, _Plan())
-        run = _Run(fetches, steps, self._state, self._step, not read_only)
+        made: list[Any] = []  # the state after the run, once it is computed
+        dispatch = partial(self._dispatch, plan, fetches, steps, feeds, self._state, made)
         workers, limit = self._workers, self._workers.limit
+        is_quick = plan.dispatch.average and plan.dispatch.is_short(limit)
         try:
-            is_quick = plan.dispatch.average and plan.dispatch.is_short(limit)
-            if is_quick and not plan.cost.is_short(limit) and plan.names.issuperset(run.wanted):
-                timed(partial(self._dispatch, plan, run, feeds), plan.dispatch, limit)
-                return await workers.call(partial(self._finish, run), plan.cost, True)
-            return await workers.call(partial(self._run_all, plan, run, feeds), plan.cost)
+            if is_quick and not plan.cost.is_short(limit) and plan.names.issuperset(_names(fetches)):
+                finish = timed(dispatch, plan.dispatch, limit)
+                return await workers.call(finish, plan.cost, True)
+            return await workers.call(partial(self._run_all, plan, dispatch), plan.cost)
+        except Exception as error:
+            if not made and not workers.abandoned and is_deleted(self._state):
+                raise _lost(steps) from error
+            raise
         finally:
-            if not run.done:
+            if not made:
                 self._broken = _lost(steps) if is_deleted(self._state) else None
-            elif run.changes:
-                self._state, self._step = run.state, run.step
+            elif not read_only:
+                self._state, self._step = made[0], self._step + 1
 
     def abandon(self) -> None:
         """Let the run of a step return that computes in a thread, and may have taken the state."""
@@ -105,41 +88,45 @@ class JaxSession(SteppedSession):
         if self._workers.abandoned and self._program.donates:
             self._broken = _lost([])
 
-    def _run_all(self, plan: _Plan, run: _Run, feeds: Any) -> Any:
+    def _run_all(self, plan: _Plan, dispatch: Callable[[], Callable[[], Any]]) -> Any:
         """Compute, in any thread."""
         known = bool(plan.cost.average)  # else this compiles
         start = time.perf_counter()
-        self._dispatch(plan, run, feeds)
+        finish = dispatch()
         if known:
             plan.dispatch.observe(time.perf_counter() - start, self._workers.limit)
-        return self._finish(run)
+        return finish()
 
-    def _dispatch(self, plan: _Plan, run: _Run, feeds: Any) -> None:
-        """Start the computation on the devices."""
-        if not plan.names.issuperset(run.wanted):
-            plan.names |= self._checked(run.steps, feeds, run.state, run.wanted)
-        try:
-            for one in run.steps:
-                if one.read_only:
-                    run.results[one.name] = one(run.state, feeds)
-                else:
-                    run.state, run.results[one.name] = one(run.state, feeds)
-        except Exception as error:
-            run.check_lost(error)
-            raise
+    def _dispatch(
+        self, plan: _Plan, fetches: Any, steps: list[Step], feeds: Any, before: Any, made: list[Any]
+    ) -> Callable[[], Any]:
+        """Start the computation on the devices.
 
-    def _finish(self, run: _Run) -> Any:
-        """Wait for the computation, and return the fetched values."""
-        try:
-            jax.block_until_ready((run.state, run.results))
-        except Exception as error:
-            run.check_lost(error)
-            raise
-        run.step += run.changes
-        run.done = is_deleted(run.before)
-        found = self._fetched(run.fetches, run.results, run.state, run.step)
-        run.done = True
-        return found
+        Returns:
+            A function that waits for it, adds the new state to ``made`` and returns the fetched values.
+        """
+        state, number = before, self._step
+        results: dict[str, Any] = {}
+        wanted = _names(fetches)
+        if not plan.names.issuperset(wanted):
+            plan.names |= self._checked(steps, feeds, state, wanted)
+        for one in steps:
+            if one.read_only:
+                results[one.name] = one(state, feeds)
+            else:
+                state, results[one.name] = one(state, feeds)
+                number = self._step + 1
+
+        def finish() -> Any:
+            jax.block_until_ready((state, results))
+            if is_deleted(before):
+                made.append(state)  # also if a value cannot be fetched
+            found = self._fetched(fetches, results, state, number)
+            if not made:
+                made.append(state)
+            return found
+
+        return finish
 
     def _checked(self, steps: list[Step], feeds: Any, state: Any, wanted: list[Any]) -> set[Any]:
         """Return the names that are fetched, if all are known and the steps keep the state's form.
@@ -243,6 +230,10 @@ class JaxSession(SteppedSession):
             raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
         await self._workers.call(partial(self._make, values), self._copying)
         self._step, self._broken = step, None
+
+
+def _names(fetches: Any) -> list[Any]:
+    return [fetches] if fetches.__class__ is str else leaves(fetches)
 
 
 def _lost(steps: list[Step]) -> AbortedError:

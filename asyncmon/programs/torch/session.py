@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
-from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
@@ -35,6 +34,7 @@ from asyncmon.programs.torch.state import (
 )
 from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.session_config import SessionConfig
+from asyncmon.system.cost import CostModel
 from asyncmon.system.snapshot import HeldArray, Snapshot
 
 T = TypeVar("T")

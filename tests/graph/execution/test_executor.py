@@ -12,8 +12,8 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.execution import cost
 from asyncmon.graph.execution.plan import Plan
+from asyncmon.graph.numerics import parallel
 from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = pytest.mark.asyncio
@@ -76,7 +76,7 @@ async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker(
 async def test_what_a_worker_waits_for_the_interpreter_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cost, "thread_time", lambda: 5.0)
+    monkeypatch.setattr(parallel, "thread_time", lambda: 5.0)
     x = tf.reduce_sum(tf.random_uniform([3]))
     async with tf.Session() as sess:
         await sess.run(x)
@@ -89,7 +89,7 @@ async def test_what_a_worker_waits_for_the_interpreter_does_not_count(
 async def test_what_code_of_the_users_waits_for_in_a_worker_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cost, "thread_time", lambda: 5.0)
+    monkeypatch.setattr(parallel, "thread_time", lambda: 5.0)
     x = tf.py_func(lambda: np.float32(1), [], tf.float32)
     both = tf.cond(tf.random_uniform([]) < 2.0, lambda: x + 1.0, lambda: x)
     async with tf.Session() as sess:

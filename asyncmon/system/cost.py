@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from math import inf
-from time import perf_counter, thread_time
-
-from asyncmon.graph.numerics.parallel import team_seconds
 
 _LARGE = 1 << 18  # elements: a first run that computes more goes to a worker
 _SMALL = 1 << 12  # fed elements: below, the time of a run does not depend on their number
@@ -56,13 +53,3 @@ class CostModel:
                 self._fed += (fed - self._fed) * 0.2
         else:
             self.average, self._fed = seconds, fed
-
-
-def wall_clock() -> float:
-    """Return wall seconds plus the CPU seconds of the team."""
-    return perf_counter() + team_seconds()
-
-
-def thread_clock() -> float:
-    """Return the CPU seconds of this thread, which exclude waits for the interpreter lock."""
-    return thread_time() + team_seconds()
