@@ -25,8 +25,12 @@ def leavable(owner: Leavable, awaitable: Awaitable[Any]) -> Generator[Any, Any, 
     with it. This stands between the two, and raises the cancellation in the caller alone. The coroutine
     stays where it is for ever; nothing of it runs any more.
     """
-    inner: Any = awaitable if awaitable.__class__ is CoroutineType else awaitable.__await__()
-    proceed = inner.send if inner is awaitable else lambda _: next(inner)
+    inner: Any = awaitable
+    if awaitable.__class__ is CoroutineType:
+        proceed = inner.send
+    else:
+        inner = awaitable.__await__()
+        proceed = lambda _: next(inner)  # noqa: E731 -- an iterator need not have send
     # What `yield from` does, but for the exceptions that come when the owner leaves.
     try:
         waits_for = proceed(None)
