@@ -191,8 +191,9 @@ def _leave_loops() -> None:
     remove the parent's wake-up pipe from there, and no thread could wake the parent any more.
     """
     for one in process_shutdown.get().sessions:
-        if hasattr(one.loop, "_selector"):
-            one.loop._selector = selectors.DefaultSelector()
+        loop: Any = one.loop
+        if hasattr(loop, "_selector"):
+            loop._selector = selectors.DefaultSelector()
 
 
 portable.after_fork_in_child(_leave_loops)
