@@ -7,6 +7,7 @@ object store has no locks: there other processes are not detected.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -22,6 +23,7 @@ from typing import ClassVar
 
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
+from asyncmon.system.cancellation import running_loop
 from asyncmon.system.files import FileCalls
 from asyncmon.system.process import ProcessLocal
 
@@ -49,6 +51,7 @@ class DirectoryLock:
         self.readers: dict[object, str] = {}
         self._path = None if "://" in directory else Path(directory, LOCK_NAME)
         self._owner: Callable[[], object] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the owner
         self._descriptor: int | None = None
         self._calls = FileCalls()  # that opened it
         self._holders: set[object] = set()
@@ -68,15 +71,16 @@ class DirectoryLock:
     def own(self, owner: object) -> bool:
         """Register the one object of this process that decides when to save into the directory.
 
-        A weak reference to it is kept.
+        A weak reference to it is kept. It owns the directory in the running event loop only: once that
+        is closed, another object can.
 
         Returns:
             Whether it is registered; False if another object is.
         """
         with self._registry:
-            current = self._owner()
+            current = None if self._loop is not None and self._loop.is_closed() else self._owner()
             if current is None:
-                self._owner = weakref.ref(owner)
+                self._owner, self._loop = weakref.ref(owner), running_loop()
         return current is None or current is owner
 
     def disown(self, owner: object) -> None:

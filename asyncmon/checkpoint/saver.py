@@ -287,7 +287,11 @@ class Saver:
         try:
             await self._queue.drain()
         finally:
-            await in_thread(self._claims.release)
+            await in_thread(self.unlock)
+
+    def unlock(self) -> None:
+        """Unlock the directories at once, also outside of an event loop. Blocking, but not for long."""
+        self._claims.release()
 
     # --- stateful objects
 

@@ -197,6 +197,10 @@ class PartitionedBackend:
         """Let runs return at once that a thread of this process computes."""
         self._own.abandon()
 
+    def inside(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether the caller is part of a function of a run of the own task."""
+        return self._own.inside(task)
+
     async def close(self) -> None:
         """Close all backends. An error is raised after all of them are closed."""
         self.closed = True

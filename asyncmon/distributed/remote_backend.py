@@ -216,6 +216,10 @@ class RemoteBackend:
         answer = await self.ask("queues")
         return [(name, size, capacity) for name, size, capacity in answer["queues"]]
 
+    def inside(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return False: functions of a graph are called in the process of their server."""
+        return False
+
     def computing(self) -> tuple[int, ...]:
         """Return no threads: another process computes."""
         return ()

@@ -16,6 +16,7 @@ from asyncmon.hooks.hook_support import created_session, log_errors
 from asyncmon.runtime import Coordinator, Session, SessionRunHook
 from asyncmon.runtime.hook_check import check_methods
 from asyncmon.runtime.observation import Observers, Span
+from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.shared_writer import SharedWriter
@@ -199,7 +200,8 @@ class SaveFollowUp:
         logger.info("Calling checkpoint listeners after saving checkpoint %d...", step)
         for listener in todo.listeners:
             what = f"{type(listener).__name__}.after_save"
-            with log_errors(self._hook, what), marked("listener", what):
+            scope = CallScope(created_session(self._coord).stops.scopes, "listener")
+            with log_errors(self._hook, what), marked("listener", what), scope:
                 if await listener.after_save(self._session, step):
                     line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
                     logger.info(line, listener)

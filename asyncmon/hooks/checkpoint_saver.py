@@ -33,10 +33,12 @@ from asyncmon.runtime import (
 )
 from asyncmon.runtime.graph_program import saver_of
 from asyncmon.runtime.step_boundary import StepBoundary
+from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system.functions import function_of
+from asyncmon.system.loop_end import AtLoopEnd
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +138,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._saver: Saver
         self._boundary: StepBoundary
         self._graph: Graph | None = None
+        self._at_loop_end: AtLoopEnd | None = None
 
     async def begin(self) -> None:
         """Reject a program without a global step and a directory that another hook saves to."""
@@ -149,6 +152,7 @@ class CheckpointSaverHook(SessionRunHook):
                 "else leave one out: MonitoredTrainingSession adds one of its own "
                 "unless save_checkpoint_secs and save_checkpoint_steps are None."
             )
+        self._at_loop_end = AtLoopEnd(self._unlock)
         for listener in self._listeners:
             with marked("listener", f"{type(listener).__name__}.begin"):
                 await listener.begin()
@@ -158,6 +162,7 @@ class CheckpointSaverHook(SessionRunHook):
         step = global_step_of(self, session)
         self._saver = self._find_saver()
         self._boundary, self._measured = created_session(coord).boundary, None
+        self._scopes = created_session(coord).stops.scopes
         self._saves.take_over(self._saver, session, coord)
         self._output.start(step)
         graph = self._graph if self._output.writes and self._save_graph_def else None
@@ -246,7 +251,15 @@ class CheckpointSaverHook(SessionRunHook):
         finally:
             self._saves.record_committed()
             DirectoryLock.of(self._directory).disown(self)
+            if self._at_loop_end is not None:
+                self._at_loop_end.cancel()
             await self._output.close()
+
+    def _unlock(self) -> None:
+        """Release the directory at the end of the event loop, as the session was not closed."""
+        DirectoryLock.of(self._directory).disown(self)
+        if hasattr(self, "_saver"):
+            self._saver.unlock()
 
     async def _save_if_changed(self, session: Session, coord: Coordinator) -> None:
         if session.global_step == self._schedule.last_step:
@@ -284,7 +297,8 @@ class CheckpointSaverHook(SessionRunHook):
         logger.info("Calling checkpoint listeners before saving checkpoint %d...", step)
         began = time.perf_counter()
         for listener in self._listeners:
-            with marked("listener", f"{type(listener).__name__}.before_save"):
+            scope = CallScope(self._scopes, "before_save")
+            with marked("listener", f"{type(listener).__name__}.before_save"), scope:
                 await listener.before_save(session, step)
         self._saves.before_secs = time.perf_counter() - began
 

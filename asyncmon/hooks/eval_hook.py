@@ -141,7 +141,8 @@ class Evaluations(SessionRunHook):
         self._output.add_scalars(tagged, step)
         for listener in self._listeners:
             what = f"the listener {qualified_name(listener)}"
-            with log_errors(self, what), marked("listener", what):
+            scope = CallScope(self._stops.scopes, "listener")
+            with log_errors(self, what), marked("listener", what), scope:
                 await settled(listener(step, metrics))
 
 

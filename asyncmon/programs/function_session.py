@@ -29,6 +29,7 @@ from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import timed
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.error_text import add_note, text_of
+from asyncmon.system.inside_step import inside_step
 from asyncmon.system.snapshot import Snapshot
 
 _READ_ONLY = (
@@ -136,16 +137,21 @@ class FunctionSession(SteppedSession):
         """Call a step, a plain one in a worker if it is long by measurement."""
         try:
             if step.is_async:
-                return await step(state, feeds)
+                call = step(state, feeds)
+                if not step.read_only or self._outside is not None:
+                    self._holder = call
+                inside_step.set(call)  # as _hold() does; a call of it would take time in each step
+                return await call
             work, workers = partial(step, state, feeds), self._workers
             if workers.is_inline(step.cost, step.thread):
                 result = timed(work, step.cost, workers.limit)
             else:
-                result = await workers.call(work, step.cost, True, step=not step.read_only)
+                call = workers.call(work, step.cost, True, step=not step.read_only)
+                result = await (call if step.read_only else self._hold(call))
             if isinstance(result, Awaitable):
                 if step.thread is None:
                     step.thread = False  # it belongs to the loop
-                return await result
+                return await (result if step.read_only else self._hold(result))
             return result
         except ValueError as error:
             if "read-only" in text_of(error):  # numpy's text, and that of Cython's views

@@ -7,7 +7,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,8 +24,11 @@ from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import Workers
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.fair_lock import FairLock
+from asyncmon.system.inside_step import awaits, inside_step
 from asyncmon.system.loop_budget import LoopBudget
 from asyncmon.system.snapshot import Snapshot
+
+T = TypeVar("T")
 
 
 class _Initialize:
@@ -53,6 +56,7 @@ class SteppedSession(ABC):
         self._steps: Mapping[str, Step] = program.steps
         self._step = 0
         self._lock = FairLock()
+        self._holder: object = None  # the call of a step that holds the lock, if it may wait
         self._workers = Workers(config)
         self._broken: AbortedError | None = None  # why the state is lost
         self._closed = False
@@ -83,7 +87,7 @@ class SteppedSession(ABC):
             run_metadata: gets the ``duration``.
 
         Raises:
-            RuntimeError: the session is closed.
+            RuntimeError: the session is closed, or a step calls this, and it would wait for that step.
             NotFoundError: a name that is not in this run; the state is unchanged.
             TypeError: a fetch that is no name, or a step that left a state of another form.
             InvalidArgumentError: a feed is missing, or is no parameter of a step.
@@ -129,6 +133,7 @@ class SteppedSession(ABC):
             return await self._execute(fetches, steps, feeds, read_only=True)
         lock = self._lock
         if not lock.try_lock():
+            self._check_not_inside("run")
             await lock.wait()
         try:
             self._check_open()
@@ -137,6 +142,7 @@ class SteppedSession(ABC):
                 return map_leaves(fetches, lambda _: None)
             return await self._execute(fetches, steps, feeds, read_only=read_only)
         finally:
+            self._holder = None
             lock.release()
 
     async def peek(self, fetches: Any, feed_dict: Mapping[str, Any] | None = None) -> Any:
@@ -144,7 +150,7 @@ class SteppedSession(ABC):
 
         Raises:
             InvalidArgumentError: a step among the fetches may change the state.
-            RuntimeError: the session is closed.
+            RuntimeError: the session is closed, or a step calls this that it would wait for.
         """
         self._check_open()
         steps = self._steps_among(fetches)
@@ -158,6 +164,7 @@ class SteppedSession(ABC):
             self._check_feeds(feed_dict)
         if not self._excludes(steps):
             return await self._execute(fetches, steps, feed_dict, read_only=True)
+        self._check_not_inside("peek")
         async with self._between_steps():
             return await self._execute(fetches, steps, feed_dict, read_only=True)
 
@@ -172,11 +179,17 @@ class SteppedSession(ABC):
             InvalidArgumentError: entries do not fit; the error lists all of them.
         """
         self._check_open()
+        self._check_not_inside("load")
         async with self._between_steps():
             await self._load(dict(values))
 
     async def close(self) -> None:
-        """Refuse further use, and wait for steps in threads. A second call does nothing."""
+        """Refuse further use, and wait for steps in threads. A second call does nothing.
+
+        Raises:
+            RuntimeError: a step calls this, and it would wait for that step.
+        """
+        self._check_not_inside("close")
         self._closed = True
         await self._workers.close()
 
@@ -198,6 +211,16 @@ class SteppedSession(ABC):
             "An earlier step is still computing in its thread, after a stop that did not wait for it "
             "any longer: the session makes no further step."
         )
+
+    def inside(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether the calling code is part of a step that a task awaits.
+
+        With None, whether it is part of the step that holds the lock.
+        """
+        call = inside_step.get()
+        if call is None or task is None:
+            return call is not None and call is self._holder
+        return awaits(task, call)
 
     # -- implemented by subclasses
 
@@ -229,6 +252,20 @@ class SteppedSession(ABC):
         return value
 
     # -- for subclasses
+
+    def _hold(self, call: T) -> T:
+        """Note the call of a step that holds the lock and may use the session, and return it."""
+        self._holder = call
+        inside_step.set(call)
+        return call
+
+    def _check_not_inside(self, what: str) -> None:
+        if self.inside(None):
+            raise RuntimeError(
+                f"{what}() was called from inside a step of the same session, and would wait for that "
+                "step. Call the function of another step with the state of this one, such as "
+                "`await other(state)`, and read this state; or make the call after the run."
+            )
 
     @contextlib.asynccontextmanager
     async def _between_steps(self, place: asyncio.Future[None] | None = None) -> AsyncIterator[None]:

@@ -9,16 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from asyncmon.runtime.coordinated import Coordinated, log_failed_close
+from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.session_state import CLOSES_ITSELF, LOOP_IS_GONE, OTHER_LOOP, SessionState
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
-from asyncmon.runtime.stop.interrupt import RUNS
+from asyncmon.runtime.stop.interrupt import RUNS, Phase, inside_run
 from asyncmon.runtime.stop.origin import is_end_of_data, is_only
 from asyncmon.runtime.stop.outcome import Outcome, decide_outcome, is_clean, stop_by, with_failure
 from asyncmon.runtime.stop.stop import Cause
+from asyncmon.system.cancellation import running_loop
 from asyncmon.system.error_text import phrase
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 
@@ -40,7 +43,8 @@ class Closing:
         lock: runs of other tasks finish first, or are interrupted after the grace period.
         stops: of the session, with the grace period of runs and tasks.
         body: the exception of the body.
-        caller: the task that awaits the close, which is not joined.
+        caller: the task that awaits the close, or the background task that it is part of. It is not
+            joined.
     """
 
     current: Callable[[], Coordinated | None]
@@ -53,6 +57,7 @@ class Closing:
     """Set once the session has ended."""
     step: int | None = field(default=None, init=False)
     """The last global step, if steps are counted."""
+    _phase: Phase = field(default_factory=Phase, init=False)
     _errors: list[BaseException] = field(default_factory=list, init=False)  # that leave the session
 
     async def run(self) -> Outcome:
@@ -60,6 +65,7 @@ class Closing:
 
         A cancellation of that task cancels the current part only.
         """
+        inside_run.set(self._phase)  # of this task
         with self.hooks.observers.span("closing", "close"):
             return await self._run()
 
@@ -99,6 +105,7 @@ class Closing:
         await self._part(
             "waiting for the current run", self._take_lock(stops.shutdown.grace if clean else 0)
         )
+        stops.scopes.run = self._phase
         session = self.current()
         if session is None:
             return self._outcome(body, ())
@@ -186,6 +193,28 @@ class Closing:
     async def _clean_up_one(self, hook: Any, error: BaseException | None) -> Exception | None:
         async with self.stops.shutdown.limit(Stage.CLEANUP):
             return await self.hooks.clean_up(hook, error)
+
+
+def check_close(
+    state: SessionState,
+    loop: asyncio.AbstractEventLoop | None,
+    coord: Coordinator | None,
+    lock: RunLock,
+    stops: StopControl,
+) -> None:
+    """Refuse a close in another event loop, and one that would wait for its caller.
+
+    Raises:
+        RuntimeError: see above; it names what to call instead.
+    """
+    if loop is not running_loop():
+        assert loop is not None, "the session was opened"
+        raise RuntimeError(LOOP_IS_GONE if loop.is_closed() else OTHER_LOOP)
+    if state is SessionState.CLOSING and coord is not None and coord._task_of_caller():
+        raise stops.closed_error(CLOSES_ITSELF[state])
+    scopes = stops.scopes
+    if lock.is_mine() or scopes.are_around(*RUNS) or scopes.listens("before_save", "listener"):
+        raise RuntimeError(CLOSES_ITSELF[state])
 
 
 def _unseen_errors(

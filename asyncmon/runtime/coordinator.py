@@ -15,6 +15,7 @@ from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels, Overflow
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.protocols import TaskMembers
+from asyncmon.runtime.stop.interrupt import background_task
 from asyncmon.runtime.stop.stop import Cause, Stop, StopEvent
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks, call_at_ticks
@@ -359,6 +360,11 @@ class Coordinator:
         raise RuntimeError("Only the coordinator of a monitored session logs values.")
 
     # -- for the session or supervisor that owns this
+
+    def _task_of_caller(self) -> asyncio.Task[Any] | None:
+        """Return the task of this coordinator that the calling code is part of, or None."""
+        task = background_task.get()
+        return task if task in self._tasks.running else None
 
     async def _shut_down(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:
         """Request a stop and join all tasks but ``exclude``. Log and return the stragglers' names.

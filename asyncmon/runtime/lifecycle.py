@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime import run_names
-from asyncmon.runtime.closing import Closing
+from asyncmon.runtime.closing import Closing, check_close
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.data_iterator import ResumableSource
 from asyncmon.runtime.hook import HookMembers, hook_name
@@ -29,7 +29,7 @@ from asyncmon.runtime.reports import describe_call, unsaved_state
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.session_creators import SessionCreator
-from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, SessionState
+from asyncmon.runtime.session_state import NOT_OPEN, OTHER_LOOP, RECOVERING, SessionState
 from asyncmon.runtime.session_statistics import (
     SessionStatistics,
     hook_statistics,
@@ -133,7 +133,7 @@ class Lifecycle:
         self.budget = LoopBudget.of_running_loop()
         try:
             scope = CallScope(self.stops.scopes, "opening")
-            with self.observers.span("opening", "start"), scope:
+            with self.observers.span("opening", "start"), scope, self.stops.scopes.phase():
                 await scope.leavable(self._open())
         except BaseException as error:
             reason = error
@@ -198,6 +198,7 @@ class Lifecycle:
         """Create one session, layer over layer."""
         with self.observers.span("creation", type(self._creator).__name__):
             raw = self.observers.raw = await self._creator.create_session()
+        self.stops.scopes.inside_step = members_of(SessionMembers, raw).inside
         for one in self.stateful.adopt(raw):
             if isinstance(one, ResumableSource):
                 one.restart(step_of(raw))
@@ -244,7 +245,7 @@ class Lifecycle:
 
     async def detach(self, hook: Any) -> None:
         """Remove a hook. See ``MonitoredSession.detach``."""
-        if self.state is not SessionState.OPEN:
+        if self.state in (SessionState.CLOSING, SessionState.CLOSED):
             return
         self.check_open()
         async with self.lock.held():
@@ -377,12 +378,14 @@ class Lifecycle:
 
     async def save(self) -> str:
         """Save now. See ``MonitoredSession.save``."""
-        session = self.current()
-        if self.lock.is_mine():
+        self.check_open()
+        scopes = self.stops.scopes
+        if self.lock.is_mine() or scopes.is_awaited() or scopes.listens("before_save"):
             raise RuntimeError(
-                "save() waits for the current run and was called from inside it. Start it as a task, "
-                "or give a CheckpointSaverHook save_steps=1 or a listener."
+                "save() was called from inside a run or a save, which it waits for. Call it later: in "
+                "the body, in the `background` of a hook or in a task of the body."
             )
+        session = self.current()
         for hook in self.hooks.hooks:
             if (save_now := members_of(HookMembers, hook).save_now) is not None:
                 return await save_now(session.raw)
@@ -398,11 +401,10 @@ class Lifecycle:
         if self.state is SessionState.NEW:
             self.state = SessionState.CLOSED
             self._closed.set()
-        if self.lock.is_mine():
-            raise RuntimeError(
-                "close() was called from inside a run, which it would wait for. Use "
-                "run_context.request_stop() in a hook, step_context.request_stop() in a step function."
-            )
+        if self.stops.shutdown.is_foreign:
+            return False
+        if self.state is not SessionState.CLOSED:
+            check_close(self.state, self.loop, self.coord, self.lock, self.stops)
         if self.state is SessionState.OPENING:
             error = RuntimeError("The session was closed while it was being opened.")
             self.stops.scopes.interrupt(error, "opening")
@@ -417,9 +419,9 @@ class Lifecycle:
     async def _close(self, body: BaseException | None) -> Outcome:
         self.state = SessionState.CLOSING
         self.watch.end()
-        sessions, caller = self.sessions, asyncio.current_task()
+        caller = (self.coord and self.coord._task_of_caller()) or asyncio.current_task()
         self._closing = closing = Closing(
-            lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller
+            lambda: self.sessions.current, self.hooks, self.lock, self.stops, body, caller
         )
         try:
             try:
@@ -443,8 +445,8 @@ class Lifecycle:
             # A signal that comes while the session closes for another reason may cost its last save.
             hit = failed and process_shutdown.get().received is not None
             self.stops.shutdown.leave(self.stop if hit or self.stops.is_preempted() else None)
-            self.lock.holder = None  # it refers to the body's error
-            self._closing = sessions.current = None
+            self.lock.holder = self.stops.scopes.run = None  # the first refers to the body's error
+            self._closing = self.sessions.current = None
             self._undo.close()
             self.state = SessionState.CLOSED
             run_names.closed(self.observers)
@@ -475,7 +477,7 @@ class Lifecycle:
         self.check_open()
         session = self.sessions.current
         if session is None:
-            raise RuntimeError("There is no session at the moment: the last recovery did not succeed.")
+            raise RuntimeError(RECOVERING)
         return session
 
     def _not_open(self) -> RuntimeError:

@@ -174,6 +174,10 @@ class SessionMembers(SaveableSessionMembers):
     """Let runs return at once, with any error, that wait for a thread, and make no further ones. The
     state is that before them. Called when a stop has waited for its share of the grace period. None: a
     run that a thread computes cannot be interrupted."""
+    inside: Callable[[asyncio.Task[Any] | None], bool] | None = None
+    """``inside(task)``: return whether the calling code is part of a step that a task awaits; with
+    None, of the step that others wait for. Called before a call waits for a run. None: a task that a
+    step starts may wait for that step for ever."""
     queues: Callable[[], Awaitable[Iterable[tuple[str, int, int | None]]]] | None = None
     """Return the name, the size and the capacity (None: no limit) of each queue. Called by
     :meth:`MonitoredSession.queues`; may ask another process. None: there are no queues."""

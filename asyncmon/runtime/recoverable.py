@@ -13,6 +13,7 @@ from asyncmon.runtime.coordinated import Coordinated, log_failed_close
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.session_state import RECOVERING
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.runtime.stop.origin import is_only
@@ -162,7 +163,13 @@ class Recoverable:
         return is_only(error, self.policy.errors) and not self._lock.is_mine()
 
     async def _reopen(self) -> Coordinated:
-        """Create a session after a failed recovery."""
+        """Create a session after a failed recovery.
+
+        Raises:
+            RuntimeError: the creation of a session calls this, and it would wait for itself.
+        """
+        if self._stops.scopes.are_around("creation"):
+            raise RuntimeError(RECOVERING)
         async with self._lock.held():
             return self.current or await self.open()
 
@@ -205,10 +212,10 @@ class Recoverable:
         Raises:
             CancelledError: a stop was requested.
         """
-        timeout = self.policy.create_timeout_secs
+        timeout, scopes = self.policy.create_timeout_secs, self._stops.scopes
         while True:
             try:
-                with CallScope(self._stops.scopes, "creation"):
+                with CallScope(scopes, "creation"), scopes.phase():
                     async with asyncio.timeout(timeout) as scope:
                         session = await self._create()
                 break

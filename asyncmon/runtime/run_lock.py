@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from asyncmon.runtime.stop.interrupt import CallScope, CallScopes, inside_run
+from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
 from asyncmon.system.fair_lock import FairLock
 
 
@@ -30,8 +30,7 @@ class RunLock:
         """Return whether the calling code is part of the run that holds the lock."""
         if self.holder is None:
             return False
-        run = inside_run.get()
-        return self.holder is asyncio.current_task() or (run is not None and run is self._scopes.run)
+        return self.holder is asyncio.current_task() or self._scopes.are_around("run")
 
     def acquire_nowait(self, task: asyncio.Task[Any]) -> bool:
         """Take the lock for a task if it is free, and return whether it was."""
@@ -46,12 +45,13 @@ class RunLock:
         Raises:
             RuntimeError: the caller is part of the run that holds it.
         """
-        if self.is_mine():
+        if self.is_mine() or (self._fair.held and self._scopes.is_awaited()):
             raise RuntimeError(
-                "run() was called from inside a run of the same session (from a hook, a step function "
-                "or a task they wait for) and would wait for itself. Use run_context.session.run(...) "
-                "in a hook, step_context.run_with_hooks(...) in a step function, or run(..., "
-                "hooks=False)."
+                "run() was called from inside a run of the same session (from a hook, a step or a task "
+                "they wait for) and would wait for itself. In a hook use run_context.session.run(...), "
+                "or the session that it gets; in a step function step_context.run_with_hooks(...); in "
+                "a step of a program call the function of another step with the state of this one. Or "
+                "make the run after this one."
             )
         with CallScope(self._scopes, "waiting") as scope:
             await self._fair.wait()

@@ -50,10 +50,10 @@ class Samples:
             RuntimeError: the session ended first, or this is called from inside a run.
         """
         task = asyncio.current_task()
-        if self._scopes.inside(task, *RUNS):
+        if self._scopes.are_around(*RUNS):
             raise RuntimeError(
-                "sample() waits for the next run and was called from inside one. Ask for the fetches "
-                "in before_run, or call it in the hook's background."
+                "sample() waits for the next run and was called from inside one. Use peek(), ask for "
+                "the fetches in before_run of a hook, or call sample() in its background."
             )
         if self._check is not None:
             self._check(fetches)

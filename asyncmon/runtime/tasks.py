@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
+from asyncmon.runtime.stop.interrupt import Phase, background_task, inside_run
 from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task, is_unrequested
 from asyncmon.system.daemon_executor import DaemonExecutor
@@ -51,6 +52,9 @@ class TaskSet:
 
     async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str) -> Any:
         task = current_task()
+        background_task.set(task)
+        if isinstance(inside_run.get(), Phase):
+            inside_run.set(None)
         try:
             return await _awaitable(fn, args)
         except asyncio.CancelledError as error:

@@ -283,7 +283,7 @@ async def test_save_needs_a_hook_that_saves() -> None:
 async def test_save_is_refused_inside_of_a_run(tmp_path: Path) -> None:
     class Saving(SessionRunHook):
         async def after_run(self, run_context: Any, run_values: Any) -> None:
-            with pytest.raises(RuntimeError, match="called from inside it"):
+            with pytest.raises(RuntimeError, match="called from inside a run"):
                 await sess.save()
 
     hook = CheckpointSaverHook(tmp_path, save_secs=600, saver=Saver())

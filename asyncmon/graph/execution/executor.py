@@ -26,6 +26,7 @@ from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.cost import CostModel
 from asyncmon.system.fair_lock import FairLock
+from asyncmon.system.inside_step import awaits, inside_step
 from asyncmon.system.loop_budget import LoopBudget
 
 T = TypeVar("T")
@@ -103,7 +104,8 @@ class Executor:
             if options is not None or metadata is not None or self._timeout_in_ms:
                 apply_options(run, options, metadata, self._timeout_in_ms)
                 inline = inline and run.deadline is None  # a timer cannot interrupt the loop's thread
-            results = await self._resume(plan, program, registers, run, changes, inline, begun)
+            run.call = call = self._resume(plan, program, registers, run, changes, inline, begun)
+            results = await call
             if run.trace is not None and metadata is not None:
                 metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
                 metadata.duration = perf_counter() - run.started
@@ -257,7 +259,8 @@ class Executor:
         """
         if self._runs:
             self.bind_loop()
-        if any(asyncio.current_task() in run.waiting for run in self._runs):
+        task = asyncio.current_task()
+        if inside_step.get() in self._runs or any(task in run.waiting for run in self._runs):
             raise RuntimeError(
                 "A function of a run called close() of its own session, which waits for that run. "
                 "Close the session after the run."
@@ -286,6 +289,17 @@ class Executor:
         """Return the names of the operations that runs await."""
         return sorted({node.op.name for run in self._runs for node in run.waiting.values()})
 
+    def inside(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether the calling code is part of a function of a run that a task awaits.
+
+        With None, whether it is part of the run that holds the lock.
+        """
+        run, holder = inside_step.get(), self._holder
+        if task is None:
+            waiting = holder is not None and asyncio.current_task() in holder.waiting
+            return waiting or (run is not None and run is holder)
+        return isinstance(run, Run) and run in self._runs and awaits(task, run.call)
+
     def computing(self) -> tuple[int, ...]:
         """Return the threads that compute for runs, by their idents."""
         return self.threads.computing()
@@ -308,7 +322,7 @@ class Executor:
         if self._lock.try_lock():
             self._holder = run
             return
-        if self._holder is not None and asyncio.current_task() in self._holder.waiting:
+        if self.inside(None):
             raise RuntimeError(
                 "A function of a run that is changing the state asked its session for another such "
                 "run, which would wait for the first one to end. Let the function depend on no "

@@ -59,6 +59,8 @@ class Run:
     _on_commit: list[Callable[[], None]] = field(default_factory=list, init=False)
     abandoned: bool = field(default=False, init=False)
     """Whether a thread may still compute for the run after its end. It commits nothing."""
+    call: object = field(default=None, init=False)
+    """The coroutine of a run that may call functions of the user."""
     _on_abort: list[Callable[[], None]] = field(default_factory=list, init=False)
 
     # For ops.

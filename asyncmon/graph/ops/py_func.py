@@ -27,6 +27,7 @@ from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import text_of
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 from asyncmon.system.functions import is_coroutine_function, qualified_name
+from asyncmon.system.inside_step import inside_step
 
 
 def py_func(
@@ -91,8 +92,9 @@ def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> An
     return _outputs(func, result, Tout)
 
 
-async def _await(_run: Run | None, op: Operation, *arrays: Any) -> Any:
+async def _await(run: Run | None, op: Operation, *arrays: Any) -> Any:
     func = op.attrs["func"]
+    inside_step.set(run)  # this is the task of the node
     try:
         result = await func(*map(_own, arrays))
     except OpError:

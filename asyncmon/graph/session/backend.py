@@ -7,6 +7,7 @@ the scheme of their targets, ``"grpc"`` of ``"grpc://host:port"``.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -108,6 +109,10 @@ class Backend(Protocol):
     def abandon(self) -> None:
         """Let runs return at once that a thread of this process computes, and make no further ones."""
 
+    def inside(self, task: asyncio.Task[Any] | None) -> bool:
+        """See :meth:`asyncmon.graph.Session.inside`."""
+        return False
+
     async def close(self) -> None:
         """Release all resources. A second call does nothing."""
 
@@ -161,6 +166,7 @@ class DirectBackend:
         self.run, self.run_inline, self.repeat = executor.run, executor.run_inline, executor.repeat
         self.check_open, self.pending_operations = executor.check_open, executor.pending_operations
         self.computing, self.abandon = executor.computing, executor.abandon
+        self.inside = executor.inside
         self._saved: list[Any] = []  # the saved variables, and their slots
         self._slots: dict[str, int] = {}
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none

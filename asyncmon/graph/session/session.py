@@ -349,6 +349,13 @@ class Session:
         """
         self.backend.abandon()
 
+    def inside(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether the caller is part of an async function of a run that a task awaits.
+
+        With None, whether it is part of the run that changes the state, which other runs wait for.
+        """
+        return self.backend.inside(task)
+
     async def close(self) -> None:
         """Release all resources. Current runs end with ``CancelledError``; a second call does nothing.
 

@@ -99,7 +99,8 @@ class TorchSession(SteppedSession):
         try:
             for step in steps:
                 result = step(self._objects, feeds)
-                results[step.name] = detached(await result if step.waits(result) else result)
+                waits = step.waits(result)
+                results[step.name] = detached(await self._hold(result) if waits else result)
         except BaseException as error:
             self._failed(steps, changes, error)
             raise

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import contextvars
 import math
+import os
+import selectors
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from enum import Enum
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.stop.stop import Stop
-from asyncmon.system import clock
+from asyncmon.system import clock, portable
 from asyncmon.system.process import ProcessLocal
 from asyncmon.system.signals import SignalHandlers
 
@@ -182,6 +184,21 @@ process_shutdown: ProcessLocal[ProcessShutdown] = ProcessLocal(ProcessShutdown)
 """The shutdown of this process."""
 
 
+def _leave_loops() -> None:
+    """Give the loops of open sessions a selector of their own in a forked child.
+
+    The child shares the epoll object of its parent. When it closes its copy of the loop, it would
+    remove the parent's wake-up pipe from there, and no thread could wake the parent any more.
+    """
+    for one in process_shutdown.get().sessions:
+        loop: Any = one.loop
+        if hasattr(loop, "_selector"):
+            loop._selector = selectors.DefaultSelector()
+
+
+portable.after_fork_in_child(_leave_loops)
+
+
 class SessionShutdown:
     """The shutdown of one session: one deadline after a signal, divided between its stages.
 
@@ -204,6 +221,7 @@ class SessionShutdown:
         self.close: Callable[[BaseException | None], Coroutine[Any, Any, Any]] | None = None
         """Closes the session, with the error of ``main``, if the program has not closed it."""
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
         self._process = process_shutdown.get() if process is None else process
         self._own_grace = grace
         self._save_secs = 0.0
@@ -231,6 +249,11 @@ class SessionShutdown:
     def is_alive(self) -> bool:
         """Whether the session's event loop is not closed."""
         return self.loop is not None and not self.loop.is_closed()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is a forked child of the process that made and continues the session."""
+        return self._pid != os.getpid()
 
     @property
     def is_running(self) -> bool:

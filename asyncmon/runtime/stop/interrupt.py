@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, Self
 
@@ -11,14 +12,29 @@ from asyncmon.system.cancellation import current_task
 from asyncmon.system.leavable import Leavable, leavable
 
 Kind = Literal[
-    "run", "bare run", "opening", "creation", "data", "pause", "retry", "evaluation", "waiting", "body"
+    "run", "bare run", "opening", "creation", "data", "pause", "retry", "evaluation", "waiting", "body",
+    "before_save", "listener",
 ]  # fmt: skip
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")
 
 inside_run: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
-"""The run that this code is part of, compared with :attr:`CallScopes.run`. Tasks that a hook starts
-inherit it: if they wait for the run that waits for them, that is an error and not a deadlock."""
+"""The run, opening, recovery or close that this code is part of, compared with
+:attr:`CallScopes.run`. Tasks that a hook starts inherit it: if they wait for the run that waits for
+them, that is an error and not a deadlock."""
+
+background_task: ContextVar[asyncio.Task[Any] | None] = ContextVar(
+    "asyncmon_background_task", default=None
+)
+"""The task of a coordinator that this code is part of. Tasks that it starts inherit it."""
+
+
+class Phase:
+    """An opening, a recovery or a close, as a value of :data:`inside_run`.
+
+    The tasks of a coordinator that are started in it are not part of it: it does not wait for them.
+    """
+
 
 _MESSAGE = "asyncmon: this call is interrupted, its error follows"
 
@@ -132,11 +148,13 @@ class CallScope(Leavable):
 class CallScopes:
     """The open calls of one session, outer ones first."""
 
-    __slots__ = ("on_enter", "open", "run")
+    __slots__ = ("inside_step", "on_enter", "open", "run")
 
     def __init__(self) -> None:
         self.run: object = None
-        """The current run with hooks, or the current step function."""
+        """The current run with hooks, step function, opening, recovery or close."""
+        self.inside_step: Callable[[asyncio.Task[Any] | None], bool] | None = None
+        """See ``SessionMembers.inside``, of the current raw session."""
         self.open: dict[CallScope, None] = {}
         self.on_enter: Callable[[CallScope], None] | None = None
         """Called with each scope that is entered."""
@@ -147,6 +165,35 @@ class CallScopes:
             if scope.kind in kinds:
                 scope.interrupt(error)
 
-    def inside(self, task: asyncio.Task[Any] | None, *kinds: Kind) -> bool:
-        """Return whether a task is inside a call of some kinds."""
-        return any(scope.task is task and scope.kind in kinds for scope in self.open)
+    @contextmanager
+    def phase(self) -> Iterator[None]:
+        """Make an opening or a recovery the current run inside the block."""
+        outer, self.run = self.run, Phase()
+        token = inside_run.set(self.run)
+        try:
+            yield
+        finally:
+            self.run = outer
+            inside_run.reset(token)
+
+    def are_around(self, *kinds: Kind) -> bool:
+        """Return whether the calling code is part of :attr:`run` or of an open call of some kinds."""
+        run = inside_run.get()
+        if run is not None and run is self.run:
+            return True
+        task, inside = current_task(), self.inside_step
+        return any(
+            scope.kind in kinds
+            and scope.task is not None
+            and (scope.task is task or (inside is not None and inside(scope.task)))
+            for scope in self.open
+        )
+
+    def listens(self, *kinds: Kind) -> bool:
+        """Return whether the calling code is part of a listener, and so of the task that awaits it."""
+        tasks = current_task(), background_task.get()
+        return any(scope.kind in kinds and scope.task in tasks for scope in self.open)
+
+    def is_awaited(self) -> bool:
+        """Return whether the calling code is part of a step of the program that other runs wait for."""
+        return self.inside_step is not None and self.inside_step(None)

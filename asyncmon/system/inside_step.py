@@ -1,0 +1,28 @@
+"""The step of a program that the calling code is part of."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+from asyncmon.system.leavable import LeavableCall
+
+inside_step: ContextVar[object] = ContextVar("asyncmon_inside_step", default=None)
+"""The call of a program's step or graph function that this code is part of, set by its raw session.
+
+Tasks that the step starts inherit it. It is not reset, which would take as long again in each step: a
+session compares it with the calls that have not ended."""
+
+
+def awaits(task: asyncio.Task[Any], call: object) -> bool:
+    """Return whether a task awaits a coroutine, directly or through other coroutines."""
+    coro: Any = task.get_coro()
+    while coro is not None:
+        if coro is call:
+            return True
+        coro = getattr(coro, "cr_await", None)
+        frame = getattr(coro, "gi_frame", None)  # of LeavableCall.__await__, perhaps
+        if frame is not None and isinstance(leavable := frame.f_locals.get("self"), LeavableCall):
+            coro = leavable.awaitable
+    return False
