@@ -36,7 +36,7 @@ T = TypeVar("T")
 _OPEN = SessionState.OPEN  # compared in each run; a lookup in the enum takes longer
 
 
-class BaseSession:
+class _MonitoredSession:
     """The methods of both kinds of monitored session."""
 
     StepContext: TypeAlias = _StepContext  # TF1 has it in these classes

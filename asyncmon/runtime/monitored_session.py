@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable
 from typing import Any, Literal, final
 
-from asyncmon.runtime.base_session import BaseSession
+from asyncmon.runtime.base_session import _MonitoredSession
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
 
 
 @final
-class MonitoredSession(BaseSession):
+class MonitoredSession(_MonitoredSession):
     """A session that initialises or restores, calls hooks, recovers, and ends in order. TF1: same name.
 
     Construction only checks; ``async with`` (or ``await start()`` … ``await close()``, in any tasks)
@@ -65,7 +65,7 @@ class MonitoredSession(BaseSession):
 
 
 @final
-class SingularMonitoredSession(BaseSession):
+class SingularMonitoredSession(_MonitoredSession):
     """A monitored session that never recovers: a preemption is raised like any error. TF1: same name.
 
     It is always the chief, and adds no hooks.

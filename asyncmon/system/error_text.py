@@ -14,11 +14,10 @@ from collections.abc import Collection, Iterator, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from asyncmon.system.leavable import leavable
+from asyncmon.system.leavable import next_awaited
 
 logger = logging.getLogger(__name__)
 
-_LEAVABLE = leavable.__code__
 _LIBRARIES = ("asyncmon", "asyncio", "anyio")
 
 
@@ -61,13 +60,10 @@ def where_it_waits(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack()[-1:]
     inner: Any = task.get_coro()
     while inner is not None:  # the innermost awaitable is a future, without a frame
-        generator = getattr(inner, "gi_frame", None)
-        if generator is not None and generator.f_code is _LEAVABLE:
-            inner = generator.f_locals["awaitable"]
         frame = getattr(inner, "cr_frame", None)
         if frame is not None:
             frames.append(frame)
-        inner = getattr(inner, "cr_await", None)
+        inner = next_awaited(inner)
     if not frames:
         return "it has no Python frame"
     last = frames[-1]

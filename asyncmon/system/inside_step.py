@@ -6,7 +6,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import Any
 
-from asyncmon.system.leavable import LeavableCall
+from asyncmon.system.leavable import next_awaited
 
 inside_step: ContextVar[object] = ContextVar("asyncmon_inside_step", default=None)
 """The call of a program's step or graph function that this code is part of, set by its raw session.
@@ -21,8 +21,5 @@ def awaits(task: asyncio.Task[Any], call: object) -> bool:
     while coro is not None:
         if coro is call:
             return True
-        coro = getattr(coro, "cr_await", None)
-        frame = getattr(coro, "gi_frame", None)  # of LeavableCall.__await__, perhaps
-        if frame is not None and isinstance(leavable := frame.f_locals.get("self"), LeavableCall):
-            coro = leavable.awaitable
+        coro = next_awaited(coro)
     return False

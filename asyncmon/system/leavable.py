@@ -48,5 +48,14 @@ def leavable(owner: Leavable, awaitable: Awaitable[Any]) -> Generator[Any, Any, 
         return end.value
 
 
+def next_awaited(coro: Any) -> Any:
+    """Return what a suspended coroutine awaits, looking through :func:`leavable`."""
+    awaited = getattr(coro, "cr_await", None)
+    frame = getattr(awaited, "gi_frame", None)
+    if frame is not None and frame.f_code is leavable.__code__:
+        return frame.f_locals["awaitable"]
+    return awaited
+
+
 _left: list[Any] = []
 """Coroutines that were left behind: their collection would throw ``GeneratorExit`` into them."""

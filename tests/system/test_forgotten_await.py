@@ -172,7 +172,7 @@ FORGOTTEN: dict[str, Callable[[Any, Any], Any]] = {
     "latest_checkpoint": lambda hook, session: am.latest_checkpoint("runs"),
     "Coordinator.join": lambda hook, session: hook.coord.join(),
     "Coordinator.wait_for_stop": lambda hook, session: hook.coord.wait_for_stop(),
-    "Coordinator.sample": lambda hook, session: hook.coord.sample("global_step:0"),
+    "SessionCoordinator.sample": lambda hook, session: hook.coord.sample("global_step:0"),
 }
 
 

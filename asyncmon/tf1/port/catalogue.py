@@ -50,18 +50,18 @@ ATTRIBUTES = {
     ("Supervisor", "session_manager"): "SessionManager",
     ("SessionRunContext", "session"): "Session",
     ("StepContext", "session"): "Session",
-    ("BaseSession", "coord"): "Coordinator",
-    ("BaseSession", "scaffold"): "Scaffold",
+    ("_MonitoredSession", "coord"): "Coordinator",
+    ("_MonitoredSession", "scaffold"): "Scaffold",
     ("Scaffold", "saver"): "Saver",
 }
 
 RESULTS = {
-    ("BaseSession", "raw_session"): "Session",
+    ("_MonitoredSession", "raw_session"): "Session",
     ("Session", "as_default"): "Session",
     ("Graph", "as_default"): "Graph",
     ("Session", "__aenter__"): "Session",
-    ("BaseSession", "__aenter__"): "MonitoredSession",
-    ("BaseSession", "start"): "MonitoredSession",
+    ("_MonitoredSession", "__aenter__"): "MonitoredSession",
+    ("_MonitoredSession", "start"): "MonitoredSession",
 }
 """The results of methods whose signatures lack them."""
 
