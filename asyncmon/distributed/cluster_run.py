@@ -51,7 +51,7 @@ class _Member:
 @dataclass(slots=True)
 class _Run:
     """Attributes:
-    stop: the stop as it was sent, and the step at which it was requested.
+    stop: the stop in the form of the wire, and the step at which it was requested.
     later: a stop at a step that is ahead of the restored one.
     restores: the number of times that the variables were set back.
     rollback: the steps before and after the last time.

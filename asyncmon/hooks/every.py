@@ -90,7 +90,7 @@ def every(
         steps: call it after each run that reaches a multiple of this number. The run waits for it.
         secs: call it in a background task at this interval, without drift. Recoveries keep the phase.
         on_error: see :class:`SessionRunHook`: ``"raise"`` ends training with an error of the function,
-            ``"log"`` logs it and goes on, ``"detach"`` logs it and calls the function no more.
+            ``"log"`` logs it and continues, ``"detach"`` logs it and calls the function no more.
         deadline: seconds that a call may take, or None.
 
     Raises:

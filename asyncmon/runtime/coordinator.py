@@ -377,7 +377,7 @@ class Coordinator:
         return stragglers
 
     def _before_cancelling(self) -> None:
-        """The tasks have been told to stop, and are joined and then cancelled."""
+        """The stop is set; the tasks are joined next, and then cancelled."""
 
     async def _join(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:
         exclude = exclude or asyncio.current_task()

@@ -107,7 +107,8 @@ class Hooked:
         fetches, feeds, options, run_metadata = run
         args = _make(SessionRunArgs, (fetches, feeds, options))
         context = SessionRunContext(args, self.raw, self._request_stop, hooks.log)
-        token, outer = inside_run.set(context), scopes.run
+        before_it, outer = inside_run.get(), scopes.run
+        inside_run.set(context)
         scopes.run = context
         boundary.run = context
         boundary.began_at = self._step if before is None else before
@@ -163,7 +164,7 @@ class Hooked:
         finally:
             hooks.running = None
             scopes.run = outer
-            inside_run.reset(token)
+            inside_run.set(before_it)  # no token: a run that was left ends in another context
             if calls is not hooks.always:
                 hooks.find_wake_step()
             boundary.run_ends()

@@ -25,7 +25,7 @@ class HookStatistics(NamedTuple):
     label: str
     hook: Any
     failures: int
-    """The number of its errors in runs, and of those that ``on_error`` tolerates."""
+    """The number of its errors in runs, and of errors that ``on_error`` tolerates."""
     last_error: BaseException | None
 
 

@@ -31,7 +31,7 @@ _WATCHED: tuple[Kind, ...] = (*RUNS, "data")
 
 
 class RunWatch:
-    """Looks at the runs of one session, and at its waits for data, and warns once of each that hangs.
+    """Checks the runs of one session and its waits for data, and warns once of each that hangs.
 
     Args:
         stops: of the session, with its open calls.
@@ -69,7 +69,7 @@ class RunWatch:
         self._timers.clear()
         self._seen.clear()
         self._warned.clear()
-        self.last_error = None  # its frames hold whatever the body has
+        self.last_error = None  # its traceback keeps the frames of the body alive
 
     def _later(self, name: str, secs: float, call: Callable[..., None], *args: object) -> None:
         if (timer := self._timers.get(name)) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Leavable:
-    """The one who awaits by :func:`leavable`, and may leave the awaited code behind."""
+    """Awaits by :func:`leavable`, and may leave the awaited code behind."""
 
     __slots__ = ("is_left",)
 

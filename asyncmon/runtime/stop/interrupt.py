@@ -67,7 +67,7 @@ class CallScope(Leavable):
         self.is_left = self._is_leavable = False
         self.kind = kind
         self.number = 0
-        """How often it was entered, so that one call is told from the next."""
+        """How often it was entered, which distinguishes one call from the next."""
         self.task: asyncio.Task[Any] | None = None
         """The task inside the block, or None. Set before ``with`` if it is known: the lookup takes as
         long as the rest."""

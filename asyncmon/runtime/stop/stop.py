@@ -92,8 +92,8 @@ class StopEvent:
 
     def set(self, stop: Stop) -> None:
         """Request the stop, once or again. Safe in any thread and signal handler."""
-        # A thread or a signal may come between the two lines. An append is one operation of the
-        # interpreter, so that all see the same first request, whoever came first.
+        # A thread or a signal handler may run between the two lines. An append is one operation of the
+        # interpreter, so all threads see the same first request.
         if not self._requests:
             self._requests.append(stop)
         self._wake_loop()
