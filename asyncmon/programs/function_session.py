@@ -27,6 +27,7 @@ from asyncmon.programs.state_tree import (
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import timed
+from asyncmon.runtime.stop.origin import mark
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.error_text import add_note, text_of
 from asyncmon.system.inside_step import inside_step
@@ -153,9 +154,10 @@ class FunctionSession(SteppedSession):
                     step.thread = False  # it belongs to the loop
                 return await (result if step.read_only else self._hold(result))
             return result
-        except ValueError as error:
-            if "read-only" in text_of(error):  # numpy's text, and that of Cython's views
-                add_note(error, _READ_ONLY)
+        except Exception as error:
+            if isinstance(error, ValueError) and "read-only" in text_of(error):
+                add_note(error, _READ_ONLY)  # numpy's text, and that of Cython's views
+            mark(error, "step", f"the step {step.name!r}")
             raise
 
     async def _run_read_only(self, step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:

@@ -24,6 +24,7 @@ from asyncmon.runtime.stop.stop import Cause
 from asyncmon.system.cancellation import running_loop
 from asyncmon.system.error_text import phrase
 from asyncmon.system.forgotten_await import note_use_of_coroutine
+from asyncmon.system.leavable import Leavable, leavable
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class Closing:
 
     def _interrupt_runs(self, what: str) -> None:
         error = self.stops.closed_error(f"The session was closed while {what}.")
-        self.stops.scopes.interrupt(error, *RUNS)
+        self.stops.interrupt_firmly(error, *RUNS)
 
     async def _part(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
         """Await a part of the closing and log its errors, so that the next part follows.
@@ -191,8 +192,10 @@ class Closing:
         return outcome
 
     async def _clean_up_one(self, hook: Any, error: BaseException | None) -> Exception | None:
-        async with self.stops.shutdown.limit(Stage.CLEANUP):
-            return await self.hooks.clean_up(hook, error)
+        caller = Leavable()
+        async with self.stops.shutdown.limit(Stage.CLEANUP, caller):
+            failure: Exception | None = await leavable(caller, self.hooks.clean_up(hook, error))
+        return failure
 
 
 def check_close(

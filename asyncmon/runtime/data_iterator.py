@@ -81,13 +81,17 @@ class DataIterator(Generic[T]):
     async def _next(self) -> T:
         if isinstance(self._items, Iterator):
             return next(self._items)
+        scope = CallScope(self._stops.scopes, "data")
         try:
-            with CallScope(self._stops.scopes, "data"):
-                if self._is_begun:
-                    return await anext(self._items)
-                self._is_begun = True
-                return await self._sources.begin(self._items)
+            with scope:
+                is_first, self._is_begun = not self._is_begun, True
+                coming = self._sources.begin(self._items) if is_first else anext(self._items)
+                item: T = await scope.leavable(coming)
+            return item
         except StopAsyncIteration:
+            if scope.is_left:  # it ignores its cancellation, and cannot be closed
+                self._sources.is_over(self._items)
+                self._items = iter(())
             if self._should_stop():
                 await self.end()
             self._sources.is_over(self._items)

@@ -44,6 +44,8 @@ class ErrorLog:
 
     def is_clean(self, error: BaseException) -> bool:
         """Return whether an error, or the ``StopIteration`` it stands for, is of a clean type."""
+        if isinstance(error, BaseExceptionGroup) and not isinstance(error, self._clean_types):
+            return all(map(self.is_clean, error.exceptions))
         return isinstance(error, self._clean_types) or isinstance(
             stop_iteration_of(error), self._clean_types
         )

@@ -29,6 +29,7 @@ from asyncmon.summary.logged import checked_config, logged_values
 from asyncmon.system import clock
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.system.forgotten_await import note_use_of_coroutine
+from asyncmon.system.leavable import Leavable, leavable
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ class HookSet:
         secs = None if moment == "background" else _members(hook).deadline
         if secs is not None:
             method = functools.partial(with_deadline, secs, hook, moment, method)
-        if moment not in _IN_RUNS:  # there the run notes the origin of errors
+        if moment not in _IN_RUNS or _members(hook).on_error != "raise":  # else the run notes it
             method = functools.partial(with_origin, hook, moment, method)
         method = self._observed(hook, moment, method)
         if moment == "end":
@@ -302,8 +303,9 @@ class HookSet:
                 logger.warning("Grace period over: %s.end is not called.", hook_name(hook))
             else:
                 what = "did not finish"
-                async with shutdown.limit(stage) as limit:
-                    await self._end(hook, call(session), errors)
+                caller = Leavable()
+                async with shutdown.limit(stage, caller) as limit:
+                    await self._end(hook, leavable(caller, call(session)), errors)
                 over = limit.expired()
             if over:
                 del errors[seen:]

@@ -19,6 +19,7 @@ from asyncmon.runtime.step_fn import StepContext, call_step_fn
 from asyncmon.runtime.stop.interrupt import inside_run
 from asyncmon.runtime.stop.origin import mark, marked
 from asyncmon.runtime.stop.stop import Cause, Stop
+from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_text import add_note
 from asyncmon.system.members import members_of
 
@@ -158,8 +159,13 @@ class Hooked:
                 asked = [(hook_name(calls[i].hook), wanted[k]) for i, k in enumerate(places) if k]
                 _name_hooks(error, fetches, asked)
             raise
-        except BaseException:  # an interruption
+        except BaseException as error:  # an interruption
             boundary.failed_at = boundary.began_at
+            if isinstance(error, GeneratorExit) and hooks.running is not None and current_task():
+                name = hook_name(hooks.running)
+                raise RuntimeError(
+                    f"{name} raised GeneratorExit, which only a generator may."
+                ) from error
             raise
         finally:
             hooks.running = None

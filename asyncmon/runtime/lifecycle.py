@@ -41,7 +41,7 @@ from asyncmon.runtime.stop.control import NO_REASON, StopControl
 from asyncmon.runtime.stop.deadline import process_shutdown
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.runtime.stop.outcome import Outcome, is_clean, is_exit
-from asyncmon.runtime.stop.stop import Cause, Stop
+from asyncmon.runtime.stop.stop import Cause, SessionClosedError, Stop
 from asyncmon.runtime.watch import RunWatch
 from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
@@ -410,7 +410,9 @@ class Lifecycle:
             self.stops.scopes.interrupt(error, "opening")
         if self.state is not SessionState.OPEN:
             await self._closed.wait()
-            return body is not None and is_clean(body, self.stops.event)
+            # The close in another task may have ended a run of this body, which is no error of it.
+            is_ended = isinstance(body, SessionClosedError) and self.stops.is_own(body)
+            return body is not None and (is_ended or is_clean(body, self.stops.event))
         outcome = await self._close(body)
         if outcome.error is not None and outcome.error is not body:
             raise outcome.error

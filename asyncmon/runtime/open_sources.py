@@ -10,9 +10,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from asyncmon.errors import DeadlineExceededError
-from asyncmon.runtime.stop.control import LEAST_GRACE_SECS, StopControl
+from asyncmon.runtime.stop.control import INSIST_SECS, LEAST_GRACE_SECS, StopControl
 from asyncmon.runtime.stop.deadline import Stage
 from asyncmon.runtime.stop.origin import NoEndError, mark
+from asyncmon.system.cancellation import is_unrequested
+from asyncmon.system.leavable import Leavable, leavable
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +64,13 @@ class OpenSources:
         """Close the sources that the calling task has read, at the end of the session."""
         task = asyncio.current_task()
         for number, (source, reader) in list(self._open.items()):
-            if reader is task and (items := source()) is not None:
+            if (reader is task or reader.done()) and (items := source()) is not None:
                 await self.close(items)
             self._open.pop(number, None)
+        for items, reader in self._left:
+            if reader.done():  # its task cannot close it any more
+                await self.close(items)
+        self._left = [one for one in self._left if not one[1].done()]
         await self.close_left()
 
     async def close_left(self) -> None:
@@ -88,11 +94,27 @@ class OpenSources:
         close = getattr(items, "aclose", None)  # of async generators; others need none
         if close is None:
             return
-        grace = max(self._stops.shutdown.grace, LEAST_GRACE_SECS)
+        grace, caller = max(self._stops.shutdown.grace, LEAST_GRACE_SECS), Leavable()
+        task = asyncio.current_task()
+        assert task is not None, "coroutines of a session run in tasks"
+        before = task.cancelling()
+
+        def leave() -> None:
+            caller.is_left = True
+            task.cancel()
+
+        leaving = asyncio.get_running_loop().call_later(grace + INSIST_SECS, leave)
         try:
-            async with self._stops.shutdown.limit(Stage.RUNS), asyncio.timeout(grace):
-                await close()
-        except TimeoutError as error:
+            async with self._stops.shutdown.limit(Stage.RUNS, caller), asyncio.timeout(grace):
+                try:
+                    await leavable(caller, close())
+                except asyncio.CancelledError:
+                    # It may await a task of its own that it has cancelled: that is its normal end.
+                    if not is_unrequested(before):
+                        raise
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not caller.is_left:
+                raise
             late = DeadlineExceededError(
                 "The clean-up of the data took longer than its part of the grace period of "
                 f"{grace:g} s: a `finally` or an `async with` of its generator does not end."
@@ -103,11 +125,14 @@ class OpenSources:
             self._failed(error)
         except BaseExceptionGroup as group:
             # What a TaskGroup makes of the GeneratorExit that closes a generator is no error.
-            rest = group.split(GeneratorExit)[1]
+            rest = group.split((GeneratorExit, asyncio.CancelledError))[1]
             if rest is not None:
                 if not isinstance(rest, ExceptionGroup):
                     raise
                 self._failed(rest)
+
+        finally:
+            leaving.cancel()
 
     def _failed(self, error: Exception) -> None:
         try:

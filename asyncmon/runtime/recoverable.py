@@ -215,9 +215,10 @@ class Recoverable:
         timeout, scopes = self.policy.create_timeout_secs, self._stops.scopes
         while True:
             try:
-                with CallScope(scopes, "creation"), scopes.phase():
+                call = CallScope(scopes, "creation")
+                with call, scopes.phase():
                     async with asyncio.timeout(timeout) as scope:
-                        session = await self._create()
+                        session: Coordinated = await call.leavable(self._create())
                 break
             except Exception as error:
                 failure = error

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 Task = asyncio.Task[Any]
 
+INSIST_SECS = 0.2
+"""The time between two cancellations of a task that ignores them."""
+
 NOTICE_SECS = 1.0
 """After this time the log names the tasks that have not ended."""
 
@@ -156,6 +159,8 @@ async def _join(thread: threading.Thread) -> None:
 
 def _means_closed(error: BaseException, stop: StopEvent) -> bool:
     """Return whether an error only means that the stop has closed a resource of the task."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_means_closed(one, stop) for one in error.exceptions)
     if isinstance(error, SessionClosedError):
         return error.stop is stop
     return stop.is_set and isinstance(error, CancelledError | OutOfRangeError)
@@ -204,7 +209,7 @@ async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str
     for _ in range(CANCEL_ROUNDS):
         for task in running():
             task.cancel()
-        await _wait_for(running, 1.0)
+        await _wait_for(running, INSIST_SECS)
     for task in running():
         logger.warning("Task %r ignores its cancellation: %s", task.get_name(), where_it_waits(task))
     return [task.get_name() for task in _sorted(running())]

@@ -9,6 +9,7 @@ from typing import Any, Self
 from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.system import clock
+from asyncmon.system.cancellation import without_unrequested
 from asyncmon.system.functions import settled
 
 
@@ -137,13 +138,17 @@ class Ticks:
         return tick
 
 
+async def _called(fn: Callable[[], Any]) -> None:
+    await settled(fn())
+
+
 async def call_at_ticks(ticks: Ticks, fn: Callable[[], Any], on_error: str) -> None:
     """Call a plain or async function at each tick. See ``Coordinator.every``."""
     failures = Failures()
     async for _ in ticks:
         try:
             with marked("timer", f"{ticks.name}, called by coord.every"):
-                await settled(fn())
+                await without_unrequested(ticks.name, _called, fn)
         except Exception as error:
             if on_error == "raise":
                 raise

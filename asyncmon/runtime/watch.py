@@ -27,6 +27,9 @@ FIRST_SECS = 1800.0
 DEAD_SECS = 1.0
 """A training has died if nothing follows for this time after the error of a run."""
 
+_BESIDE: tuple[Kind, ...] = ("evaluation", "listener", "before_save")
+"""Calls that a session makes beside the training."""
+
 _WATCHED: tuple[Kind, ...] = (*RUNS, "data")
 
 
@@ -130,7 +133,10 @@ class RunWatch:
 
     def _look_for_end(self, error: Exception, before: tuple[int | None, int]) -> None:
         step = self._progress()[0]
-        if self._progress() != before or self._stops.scopes.open or self._stops.is_requested():
+        if self._progress() != before or self._stops.is_requested():
+            return
+        if any(scope.kind not in _BESIDE for scope in self._stops.scopes.open):
+            self._later("dead", DEAD_SECS, self._look_for_end, error, before)  # something goes on
             return
         self._said_dead = True
         logger.warning(

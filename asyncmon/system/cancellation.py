@@ -17,7 +17,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 CANCEL_ROUNDS = 5
-"""The number of cancellations, a second apart, before a task is abandoned."""
+"""The number of cancellations before a task is abandoned."""
 
 
 async def outlast(

@@ -326,3 +326,20 @@ async def test_a_run_without_hooks_ends_when_the_session_closes(owner: str) -> N
 
 def create_task(fn: Any, *args: Any) -> asyncio.Task[None]:
     return asyncio.create_task(fn(*args))
+
+
+async def test_a_close_in_another_task_ends_a_body_that_runs_without_an_error() -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    sess = MonitoredSession(ScriptedCreator(ScriptedSession([hang])), stop_grace_period_secs=1)
+
+    async def train() -> None:
+        async with sess:
+            await sess.run("x")
+
+    training = asyncio.create_task(train())
+    await asyncio.sleep(1)
+    await sess.close()
+    await training
+    assert sess.stop_reason == "the body ended"

@@ -354,7 +354,7 @@ async def test_ax_17_a_straggler_is_named_and_does_not_hold_the_exit(
     async with scripted(stop_grace_period_secs=7) as sess:
         task = sess.coord.create_task(stubborn, name="stubborn")
         await wait_all_tasks_blocked()
-    assert now() == 7 + 5
+    assert now() == pytest.approx(7 + 1)
     assert "Coordinator stopped with threads still running: stubborn" in caplog.text
     release.set()
     await task
@@ -507,7 +507,7 @@ async def test_a_run_that_ignores_its_interruption_is_left_behind_and_named(
     assert (
         "A run did not finish before the session was closed, in the hook Uncancellable." in caplog.text
     )
-    assert "ignores its interruption; it is left behind." in caplog.text
-    over.set()
+    assert "The hook Uncancellable ignores its interruption, and is left behind: it" in caplog.text
+    assert asyncio.get_running_loop().time() <= 4
     with pytest.raises(RuntimeError, match="closed"):
         await run

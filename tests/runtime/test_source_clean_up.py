@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -184,3 +185,61 @@ async def test_a_generator_that_is_still_used_stays_open_between_two_loops() -> 
                 await sess.run("train")
     assert seen == [0, 1, 2]
     assert source.closed_in is asyncio.current_task()
+
+
+async def cancel_own_task() -> None:
+    task = asyncio.create_task(asyncio.sleep(1000))
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+
+
+async def swallow() -> None:
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("leave", [ask, send_a_signal, None])
+async def test_a_clean_up_may_await_a_task_that_it_cancels(leave: Any, tmp_path: Path) -> None:
+    await train(Source(cancel_own_task), tmp_path, leave)
+    assert await saved(tmp_path) == "model.ckpt-4"
+
+
+@pytest.mark.parametrize("leave", [ask, send_a_signal, None])
+async def test_a_clean_up_that_ignores_its_cancellation_is_left(leave: Any, tmp_path: Path) -> None:
+    with pytest.raises(DeadlineExceededError, match="clean-up of the data took longer"):
+        await train(Source(swallow), tmp_path, leave)
+    assert asyncio.get_running_loop().time() < 12
+    assert await saved(tmp_path) == "model.ckpt-4"
+
+
+@pytest.mark.parametrize("leave", [ask, send_a_signal])
+async def test_a_source_that_ignores_the_stop_is_left(leave: Any, tmp_path: Path) -> None:
+    async def source() -> AsyncIterator[int]:
+        for i in range(4):
+            yield i
+        await swallow()
+
+    async with am.MonitoredTrainingSession(program=program(), checkpoint_dir=tmp_path) as sess:
+        asyncio.get_running_loop().call_later(1, leave, sess)
+        async for _ in sess.iterate(source()):
+            await sess.run("train")
+    assert asyncio.get_running_loop().time() <= 3
+    assert await saved(tmp_path) == "model.ckpt-4"
+
+
+async def test_the_source_of_a_task_that_has_ended_is_closed_at_the_end() -> None:
+    source = Source(fail)
+
+    async def read(sess: am.MonitoredSession) -> None:
+        async for _ in sess.iterate(source.items()):
+            await sess.run("train")
+            break
+
+    async def train_in_a_task() -> None:
+        async with am.MonitoredSession(am.ChiefSessionCreator(program=program())) as sess:
+            await asyncio.create_task(read(sess))
+
+    with pytest.raises(ConnectionError, match="the server is gone"):
+        await train_in_a_task()

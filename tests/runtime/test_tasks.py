@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from asyncmon.errors import CancelledError, OutOfRangeError
-from asyncmon.runtime import Coordinator, MonitoredSession, SessionRunHook
+from asyncmon.hooks import StopAtStepHook
+from asyncmon.programs import FunctionProgram
+from asyncmon.runtime import ChiefSessionCreator, Coordinator, MonitoredSession, SessionRunHook
 from asyncmon.testing import (
     ScriptedCreator,
     ScriptedSession,
@@ -175,3 +177,27 @@ async def test_a_failure_of_a_task_after_the_stop_is_raised_by_join() -> None:
     coord.request_stop()
     with pytest.raises(OSError, match="while stopping"):
         await coord.join()
+
+
+async def test_a_group_of_what_the_stop_has_closed_is_no_failure() -> None:
+    program = FunctionProgram({"n": 0})
+
+    @program.step
+    async def train(state: Any) -> None:
+        await asyncio.sleep(0.01)
+        state["n"] += 1
+
+    async def work(sess: MonitoredSession) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(run(sess))
+
+    async def run(sess: MonitoredSession) -> None:
+        while True:
+            await sess.run("train")
+
+    creator = ChiefSessionCreator(program=program)
+    async with MonitoredSession(creator, [StopAtStepHook(last_step=5)]) as sess:
+        assert sess.coord is not None
+        sess.coord.create_task(work, sess)
+        await sess.coord.wait_for_stop()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutError
 from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
-from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, inside_run
+from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind, inside_run
 from asyncmon.runtime.stop.origin import is_only
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import current_task
@@ -96,7 +96,7 @@ class StopControl:
         for scope in self.scopes.open:
             if scope.timer is not None:
                 scope.timer.cancel()
-        self.scopes.interrupt(StopAsyncIteration(), "data", "pause", "retry")
+        self.interrupt_firmly(StopAsyncIteration(), "data", "pause", "retry")
 
     def adopt(self, errors: ErrorLog, stop: StopEvent) -> None:
         """Use a new coordinator. A stop of the session or of the coordinator holds for both."""
@@ -112,6 +112,10 @@ class StopControl:
         """Return the error of a call that the close ends. In tasks of the session it is no failure."""
         stop = self._tasks_stop
         return RuntimeError(message) if stop is None else SessionClosedError(message, stop)
+
+    def is_own(self, error: SessionClosedError) -> bool:
+        """Return whether an error was made by :meth:`closed_error` of this session."""
+        return error.stop is self._tasks_stop
 
     def refused_run(self) -> RuntimeError:
         """Return the error of a run that begins after a hook's stop."""
@@ -193,7 +197,9 @@ class StopControl:
         if isinstance(error, BaseExceptionGroup):
             return all(map(self.is_abandoned, error.exceptions))
         ended = error is not None and error is self.ended
-        return self.shutdown.signalled and (ended or isinstance(error, asyncio.CancelledError))
+        if self.shutdown.signalled:
+            return ended or isinstance(error, asyncio.CancelledError)
+        return ended and self.is_preempted()
 
     def is_requested(self) -> bool:
         """Return whether a stop is requested. An error that the next run recovers from is no stop."""
@@ -238,10 +244,10 @@ class StopControl:
         """
         if self.shutdown.is_closing:
             return
-        self.scopes.interrupt(StopAsyncIteration(), "data", "pause", "retry")
+        self.interrupt_firmly(StopAsyncIteration(), "data", "pause", "retry")
         if self.event.is_set:
             what = f"The session was not created: a stop came, {self.event.reason!r}."
-            self.scopes.interrupt(CancelledError(what), "creation")
+            self.interrupt_firmly(CancelledError(what), "creation")
         self.scopes.on_enter = self._start_grace
         for scope in list(self.scopes.open):
             scope.exempt = scope.exempt and inside
@@ -288,9 +294,15 @@ class StopControl:
         logger.warning("%s", error)
         self._interrupt_firmly(scope, error)
 
+    def interrupt_firmly(self, error: BaseException, *kinds: Kind) -> None:
+        """Interrupt the open calls of some kinds, and leave those behind that ignore it."""
+        for scope in list(self.scopes.open):
+            if scope.kind in kinds:
+                self._interrupt_firmly(scope, error)
+
     def _interrupt_firmly(self, scope: CallScope, error: BaseException) -> None:
-        scope.interrupt(error)
-        self._soon(self._insist, scope)
+        if scope.interrupt(error):
+            self._soon(self._insist, scope)
 
     def _soon(self, call: Callable[[CallScope], None], scope: CallScope) -> None:
         secs = INSIST_SECS

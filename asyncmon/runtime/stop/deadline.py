@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import math
 import os
 import selectors
@@ -16,11 +17,18 @@ from typing import Any, NamedTuple
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system import clock, portable
+from asyncmon.system.error_text import where_it_waits
+from asyncmon.system.leavable import Leavable
 from asyncmon.system.process import ProcessLocal
 from asyncmon.system.signals import SignalHandlers
 
+logger = logging.getLogger(__name__)
+
 FAILED, PREEMPTED, ABORTED = 1, 75, 130
 """Exit statuses; 75 is ``EX_TEMPFAIL`` of ``sysexits.h``: try again later."""
+
+LEAVE_SECS = 0.25
+"""The longest time from the deadline of a stage to the end of the wait for code that ignores it."""
 
 DEFAULT_SECS = 120.0
 """The grace period of a process without open sessions."""
@@ -63,6 +71,7 @@ class Stage(Enum):
         self.share = share
 
 
+_Limited = tuple[Stage, Leavable | None, asyncio.Task[Any] | None]
 _AFTER_SAVE = (Stage.TASKS, Stage.JOIN, Stage.CLEANUP)
 
 
@@ -227,7 +236,9 @@ class SessionShutdown:
         self._save_secs = 0.0
         self._deadline = math.inf
         self._left = dict.fromkeys(Stage, 0.0)
-        self._limits: dict[asyncio.Timeout, Stage] = {}
+        self._limits: dict[
+            asyncio.Timeout, tuple[Stage, Leavable | None, asyncio.Task[Any] | None]
+        ] = {}
 
     def is_closed_later(self, loop: asyncio.AbstractEventLoop | None) -> bool:
         """Return whether ``am.run`` closes the sessions of a loop that the program has not closed."""
@@ -296,9 +307,10 @@ class SessionShutdown:
         for stage in reversed(Stage):
             self._left[stage] = later
             later += stage.share.secs(self.grace, self._save_secs)
-        for limit, stage in self._limits.items():
+        for limit, (stage, _, _) in self._limits.items():
             if not limit.expired():
                 limit.reschedule(self.until(stage))
+                self._leave_later(limit)
 
     def until(self, stage: Stage) -> float:
         """Return the deadline of a stage on the loop's clock; ``math.inf`` without a signal.
@@ -328,16 +340,43 @@ class SessionShutdown:
         return error
 
     @contextlib.asynccontextmanager
-    async def limit(self, stage: Stage) -> AsyncIterator[asyncio.Timeout]:
+    async def limit(
+        self, stage: Stage, caller: Leavable | None = None
+    ) -> AsyncIterator[asyncio.Timeout]:
         """Cancel the block at the deadline of its stage, also if the signal comes during the block.
+
+        Args:
+            stage: of the block.
+            caller: awaits user code by ``leavable``. It leaves that soon after the deadline, if the
+                code ignores its cancellation.
 
         Raises:
             TimeoutError: the deadline was exceeded.
         """
         when = self.until(stage)
         async with asyncio.timeout_at(when if when < math.inf else None) as limit:
-            self._limits[limit] = stage
+            task = asyncio.current_task()
+            self._limits[limit] = stage, caller, task
+            self._leave_later(limit)
             try:
                 yield limit
             finally:
                 del self._limits[limit]
+                if caller is not None and caller.is_left and task is not None:
+                    task.uncancel()  # the second request
+
+    def _leave_later(self, limit: asyncio.Timeout) -> None:
+        when = limit.when()
+        if when is not None and self._limits[limit][1] is not None:
+            secs = min(LEAVE_SECS, 0.01 * self.grace)
+            asyncio.get_running_loop().call_at(when + secs, self._leave, limit)
+
+    def _leave(self, limit: asyncio.Timeout) -> None:
+        stage, caller, task = self._limits.get(limit, (None, None, None))
+        if caller is not None and task is not None and limit.expired() and not caller.is_left:
+            logger.warning(
+                "A part of the end, %s, ignores its cancellation and is left behind: %s.",
+                "" if stage is None else stage.what, where_it_waits(task),
+            )  # fmt: skip
+            caller.is_left = True
+            task.cancel()

@@ -114,12 +114,14 @@ class CallScope(Leavable):
                 reason.__context__ = context  # not the cancellation
                 del reason, error
 
-    def interrupt(self, error: BaseException) -> None:
+    def interrupt(self, error: BaseException) -> bool:
         """End the call with an error, unless it is interrupted already or is the caller of this."""
         task = self.task
-        if task is not None and self.error is None and task is not current_task():
-            self.error, self._cancels = error, 1
-            task.cancel(_MESSAGE)
+        if task is None or self.error is not None or task is current_task():
+            return False
+        self.error, self._cancels = error, 1
+        task.cancel(_MESSAGE)
+        return True
 
     def interrupt_again(self) -> None:
         """Cancel a call again that ignores its interruption."""

@@ -85,9 +85,9 @@ def mark(error: BaseException, kind: Kind, name: str) -> None:
         )
         setattr(fault, _MARK, Origin(kind, name))
         raise fault from error
-    # An exception may refuse attributes, as a frozen dataclass does. It then counts as the body's.
+    # Not setattr: the class of an exception may refuse attributes, as a frozen dataclass does.
     with contextlib.suppress(Exception):
-        setattr(error, _MARK, Origin(kind, name))
+        BaseException.__setattr__(error, _MARK, Origin(kind, name))
     if ENDS[kind].cause is Cause.HOOK:
         add_note(error, f"asyncmon: raised in {name}")
 
@@ -149,8 +149,8 @@ def is_only(error: BaseException | None, types: tuple[type[BaseException], ...])
 
 def _own(error: BaseException) -> Origin | None:
     try:
-        found = getattr(error, _MARK, None)
-    except Exception:  # attributes of an exception may be any code
+        found = object.__getattribute__(error, _MARK)
+    except AttributeError:
         return None
     return found if isinstance(found, Origin) else None
 

@@ -59,7 +59,15 @@ def test_a_cleanup_that_hangs_loses_nothing(tmp_path: Path, hang: str, cancelled
     assert saved(tmp_path / "run")[0] >= 5
 
 
-@pytest.mark.parametrize(("hang", "cancelled"), WAYS[1:])
+def test_an_end_that_ignores_its_cancellation_loses_nothing(tmp_path: Path) -> None:
+    code = HANGS.format(method="end(self, session)", hang="await asyncio.sleep(3600)", cancelled="pass")
+    status, _, err = stopped(code + "    am.run(main, stop_grace_period_secs=3)", tmp_path)
+    assert status == 75, err
+    assert saved(tmp_path / "run")[0] >= 5
+    assert "ignores its cancellation and is left behind: it waits in sleep" in err
+
+
+@pytest.mark.parametrize(("hang", "cancelled"), WAYS[2:])
 def test_an_end_that_uses_up_the_period_loses_the_state(
     tmp_path: Path, hang: str, cancelled: str
 ) -> None:

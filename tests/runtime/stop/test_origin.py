@@ -87,7 +87,7 @@ def scene(kind: str, fail: Fail) -> Scene:
         case "step function":
             return Scene("", step_fn=lambda step_context: call())
         case "step":
-            return Scene("the run of 'train'", step=fail)
+            return Scene("the step 'train'", step=fail)
         case "hook":
             return Scene("Before.before_run", hooks=[Before()])
         case "hook: after_run":
@@ -211,7 +211,7 @@ def test_the_first_mark_stays_and_an_error_may_refuse_it() -> None:
     mark(frozen, "hook", "first")
     assert origin_of(error).name == "first"
     assert origin_of(error).cause is Cause.HOOK
-    assert origin_of(frozen).kind == "body"
+    assert origin_of(frozen).kind == "hook"
     assert error.__notes__ == ["asyncmon: raised in first"]
 
 

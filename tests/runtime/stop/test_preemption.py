@@ -195,7 +195,8 @@ async def test_an_end_that_ignores_its_deadline_costs_no_other_hook_its_save() -
         terminate(5)
         await sess.run("train")
         await sess.coord.wait_for_stop()
-    assert (saves.began, saves.saved) == (60, 1)
+    assert saves.saved == 1
+    assert saves.began == pytest.approx(25 - 5 * 0.8 - 3 + 0.2 + 0.3, abs=0.5), "left behind in time"
 
 
 async def test_a_save_that_takes_too_long_is_an_error() -> None:
