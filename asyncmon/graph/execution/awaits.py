@@ -236,7 +236,7 @@ class _Started(Coroutine[Any, Any, None]):
         self._first = [waits_for]
 
     def __await__(self) -> NoReturn:
-        raise NotImplementedError("A task runs it.")
+        raise AssertionError("a task runs it, by send and throw")
 
     def send(self, value: Any) -> Any:
         return self._first.pop() if self._first else self._call.send(value)
