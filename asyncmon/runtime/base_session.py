@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from functools import partial
 from threading import get_ident
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar
 
@@ -254,7 +255,8 @@ class _MonitoredSession:
             TypeError: the source can be read only once.
         """
         data = dataset_of(source)
-        return Epochs(data, count, lambda: self.iterate(data, name=name), self.should_stop)
+        elements, ended = partial(self.iterate, data, name=name), self._life.observers.epochs.ended
+        return Epochs(data, count, elements, self.should_stop, ended)
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.

@@ -204,7 +204,7 @@ class Coordinator:
                 once if it repeats itself, and continues.
 
         Raises:
-            ValueError: ``on_error`` is neither, or is given without a function.
+            ValueError: ``on_error`` is neither, or is given without a function; ``secs`` is NaN.
 
         Example::
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from asyncmon.data import Dataset, from_iterable
@@ -66,11 +66,13 @@ class Epochs:
         count: int | None,
         elements: Callable[[], DataIterator[Any]],
         should_stop: Callable[[], bool],
+        ended: Callable[[int], Awaitable[None]],
     ) -> None:
         self._source = source
         self._count = count
         self._elements = elements
         self._should_stop = should_stop
+        self._ended = ended
         self._epoch: Epoch[Any] | None = None
 
     def __aiter__(self) -> Self:
@@ -86,6 +88,7 @@ class Epochs:
             raise StopAsyncIteration
         if self._epoch is not None:
             await self._epoch.leave()
+            await self._ended(self._epoch.number + 1)
         number = self._source.passes
         if self._count is not None and number >= self._count:
             raise StopAsyncIteration

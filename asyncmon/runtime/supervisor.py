@@ -59,8 +59,8 @@ class Supervisor:
             :meth:`summary_computed`.
         saver: restores and saves. None: neither is done.
         global_step: the tensor that counts steps.
-        save_summaries_secs: the interval of summaries; 0 for none.
-        save_model_secs: the interval of checkpoints; 0 for none.
+        save_summaries_secs: the interval of summaries; 0 or less for none.
+        save_model_secs: the interval of checkpoints; 0 or less for none.
         recovery_wait_secs: the longest pause while waiting for a session to be ready.
         stop_grace_secs: the grace period of tasks after a stop.
         checkpoint_basename: of the checkpoint's files.
