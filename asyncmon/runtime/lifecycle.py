@@ -133,7 +133,7 @@ class Lifecycle:
         self.budget = LoopBudget.of_running_loop()
         try:
             scope = CallScope(self.stops.scopes, "opening")
-            with self.observers.span("opening", "start"), scope, self.stops.scopes.phase():
+            with self.observers.span("opening", "start"), scope, self.stops.scopes.current.phase():
                 await scope.leavable(self._open())
         except BaseException as error:
             reason = error
@@ -363,7 +363,9 @@ class Lifecycle:
         return unsaved_state(step, session.first_step, self.hooks.hooks)
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
-        return describe_call(scope, self.stops.scopes.run, self.hooks.running, self.observers.raw)
+        return describe_call(
+            scope, self.stops.scopes.current.run, self.hooks.running, self.observers.raw
+        )
 
     def _progress(self) -> tuple[int | None, int]:
         session = self.sessions.current
@@ -447,7 +449,9 @@ class Lifecycle:
             # A signal that comes while the session closes for another reason may cost its last save.
             hit = failed and process_shutdown.get().received is not None
             self.stops.shutdown.leave(self.stop if hit or self.stops.is_preempted() else None)
-            self.lock.holder = self.stops.scopes.run = None  # the first refers to the body's error
+            self.lock.holder = self.stops.scopes.current.run = (
+                None  # the first refers to the body's error
+            )
             self._closing = self.sessions.current = None
             self._undo.close()
             self.state = SessionState.CLOSED

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutError
 from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
-from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind, inside_run
+from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind
 from asyncmon.runtime.stop.origin import is_only
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import current_task
@@ -224,8 +224,7 @@ class StopControl:
 
     def _exempt_caller(self) -> bool:
         """Exempt the calls that the caller is inside of. Return whether there are any."""
-        run = inside_run.get()
-        is_running = run is not None and run is self.scopes.run
+        is_running = self.scopes.current.has_caller()
         task, inside = current_task(), False  # a thread has the context of the run that awaits it
         for scope in list(self.scopes.open):
             if (task is not None and scope.task is task) or (is_running and scope.kind == "run"):
