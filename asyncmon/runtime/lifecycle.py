@@ -38,9 +38,9 @@ from asyncmon.runtime.session_statistics import (
     timer_statistics,
 )
 from asyncmon.runtime.stop.control import NO_REASON, StopControl
-from asyncmon.runtime.stop.deadline import process_shutdown
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.runtime.stop.outcome import Outcome, is_clean, is_exit
+from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, SessionClosedError, Stop
 from asyncmon.runtime.watch import RunWatch
 from asyncmon.system import clock
@@ -177,7 +177,7 @@ class Lifecycle:
             warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
     def _report_open(self) -> None:
-        if self.state is SessionState.OPEN and not self.stops.shutdown.is_closed_later(self.loop):
+        if self.state is SessionState.OPEN and self.loop not in process_shutdown.get().loops:
             step, lost = self.observers.step, self._unsaved()
             logger.warning(
                 "Session ended%s: it was not closed%s.",

@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable
 
 from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutError
-from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
+from asyncmon.runtime.stop.error_log import ErrorLog
 from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind
 from asyncmon.runtime.stop.origin import is_only
+from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import current_task
 
@@ -65,7 +66,7 @@ class StopControl:
         self.scopes = CallScopes()
         self.event = StopEvent()
         """The stop of the session: the one that its coordinators, too, make or follow."""
-        self.shutdown = SessionShutdown(grace)
+        self.shutdown = SessionShutdown(grace, process_shutdown.get())
         """The deadline after a signal."""
         self.ended: BaseException | None = None
         """The error of the last call that the stop ended: a run that exceeded its grace period, or a
