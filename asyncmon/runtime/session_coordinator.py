@@ -42,7 +42,7 @@ class SessionCoordinator(Coordinator):
         self.hooks = hooks
         self.observers = observers
         self.samples = Samples(stops.scopes, members_of(SessionMembers, raw).check_fetches)
-        self.boundary = StepBoundary(raw)
+        self.boundary = StepBoundary(raw, stops.scopes.current)
         self._log = log
 
     async def sample(self, fetches: Any) -> Any:

@@ -19,8 +19,9 @@ from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, 
 from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.stop.deadline import SessionShutdown, process_shutdown
+from asyncmon.runtime.stop.deadline import SessionShutdown
 from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
+from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
@@ -168,7 +169,7 @@ class Supervisor:
         cancelled: BaseException | None = None
         unopened: Exception | None = None
         completed = False
-        shutdown = SessionShutdown(self._stop_grace_secs)
+        shutdown = SessionShutdown(self._stop_grace_secs, process_shutdown.get())
         shutdown.enter()
         try:
             sess = await self.prepare_or_wait_for_session(
