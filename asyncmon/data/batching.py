@@ -75,6 +75,14 @@ class Batch(Node):
     def signature(self) -> State:
         return {"stage": self.kind, "size": self.size}
 
+    def _aligned(
+        self, state: State | None, later: State | None, passed: int, later_passed: int
+    ) -> State | None:
+        inner, later_inner = state and state["from"], later and later["from"]
+        size = self.size
+        above = self.above[0].aligned(inner, later_inner, passed * size, later_passed * size)
+        return {**self.signature(), "from": above}
+
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
         above = await open_node(self.above[0], state and state["from"], epoch)
         return _BatchStage(self, above)

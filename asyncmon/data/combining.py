@@ -69,6 +69,13 @@ class Take(Node):
     def __repr__(self) -> str:
         return f"{self.above[0]!r}.take({self._count})"
 
+    def _aligned(
+        self, state: State | None, later: State | None, passed: int, later_passed: int
+    ) -> State | None:
+        inner, later_inner = state and state["from"], later and later["from"]
+        above = self.above[0].aligned(inner, later_inner, passed, later_passed)
+        return {"stage": self.kind, "taken": 0 if state is None else state["taken"], "from": above}
+
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
         above = await open_node(self.above[0], state and state["from"], epoch)
         return _TakeStage(above, 0 if state is None else int(state["taken"]), self._count)

@@ -29,6 +29,7 @@ from asyncmon.system.daemon_executor import DaemonExecutor, no_stop_iteration
 from asyncmon.system.functions import is_coroutine_function
 
 _UNORDERED = "map(ordered=False)"
+_START: State = {"first": 0, "left": [], "order": [], "from": None}
 _JOB_SECONDS = 0.001  # results done by then are returned before the rest
 
 
@@ -36,7 +37,9 @@ class Map(Node):
     """Results in the order of the input, or as they complete.
 
     In order, positions are those of the input. Otherwise a position contains the numbers of the
-    returned results, so that none is repeated or lost.
+    returned results, so that none is repeated or lost: ``first``, the first element of the pass whose
+    result is not returned, and relative to it ``left``, those returned before the position, and
+    ``order``, those after it.
     """
 
     def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int, ordered: bool) -> None:
@@ -53,9 +56,35 @@ class Map(Node):
         concurrency, caller = self._concurrency, caller_of(self._fn, self._concurrency)
         if self.kind is None:
             return OrderedMapStage(await open_node(self.above[0], state, epoch), caller, concurrency)
-        state = state or {"from": None, "left": [], "order": []}
+        state = state or _START
         above = await open_node(self.above[0], state["from"], epoch)
-        return UnorderedMapStage(above, caller, concurrency, state["left"], state["order"])
+        return UnorderedMapStage(
+            above, caller, concurrency, state["first"], state["left"], state["order"]
+        )
+
+    @property
+    def is_unordered(self) -> bool:
+        return self.kind is not None or super().is_unordered
+
+    def _aligned(
+        self, state: State | None, later: State | None, passed: int, later_passed: int
+    ) -> State | None:
+        if self.kind is None:
+            return super()._aligned(state, later, passed, later_passed)
+        state, later = state or _START, later or _START
+        shift = later["first"] - state["first"]  # numbers count from `first`, an element of the pass
+        if shift < 0 or passed > len(state["order"]) or later_passed > len(later["order"]):
+            raise ValueError(f"The order of {self!r} is not known that far.")
+        order = list(map(int, state["order"][:passed]))
+        following = [int(number) + shift for number in later["order"]]
+        known = {*map(int, state["left"]), *order}
+        returned = {*range(shift), *(int(number) + shift for number in later["left"])}
+        returned.update(following[:later_passed])
+        # The elements between the two positions are made again in any order: the places of all that
+        # follow depend only on their number. From the later position on the order is the known one.
+        order += [*sorted(returned - known), *following[later_passed:]]
+        above = self.above[0].aligned(state["from"], later["from"], 0, 0)
+        return {**state, "stage": self.kind, "order": order, "from": above}
 
 
 class MapStage(StageOver):
@@ -225,18 +254,26 @@ class UnorderedMapStage(MapStage):
     """Results are returned as they complete; after resuming, first the earlier ones in their order."""
 
     def __init__(
-        self, above: Stage, caller: Caller, concurrency: int, left: Sequence[int], order: Sequence[int]
+        self,
+        above: Stage,
+        caller: Caller,
+        concurrency: int,
+        start: int,
+        left: Sequence[int],
+        order: Sequence[int],
     ) -> None:
         super().__init__(above, caller, concurrency)
+        self._start = start  # the elements of the pass before the first of this stage
         self._returned_before = frozenset(map(int, left))
         self._order = deque(map(int, order))
-        self._order_end = max(self._order, default=-1)
         self._left = set(self._returned_before)  # numbers above _first of returned results
         self._first = 0  # the first element whose result is not returned
         self._last_returned = _Returned(-1)
 
     def _may_take(self, number: int) -> bool:
-        return number < self._limit or number <= self._order_end
+        # The next result in a resumed order may be further ahead than the limit. Elements beyond it
+        # wait: their results would be kept until all earlier ones have left.
+        return number < self._limit or (len(self._order) > 0 and number <= self._order[0])
 
     def _was_returned(self, number: int) -> bool:
         return number in self._returned_before
@@ -266,7 +303,7 @@ class UnorderedMapStage(MapStage):
         return not self._working
 
     def mark(self) -> Mark:
-        first, last = self._first, self._last_returned
+        first, last, start = self._first, self._last_returned, self._start
         position = mark_before(first, self._marks, self._above)
         left = [number - first for number in self._left]
 
@@ -277,7 +314,8 @@ class UnorderedMapStage(MapStage):
                 order.append(following.number - first)
                 following = following.next
             order += [number - first for number in self._order]
-            return {"stage": _UNORDERED, "left": left, "order": order, "from": position()}
+            fixed = {"stage": _UNORDERED, "first": start + first, "left": left, "order": order}
+            return {**fixed, "from": position()}
 
         return resolve
 

@@ -135,6 +135,44 @@ class Node(ABC):
     def _states_above(self, state: State) -> Iterable[State | None]:
         return [state["from"]] if self.above else []
 
+    @property
+    def is_unordered(self) -> bool:
+        """Whether another reading from the same position may return another order."""
+        return any(node.is_unordered for node in self.above)
+
+    def aligned(
+        self, state: State | None, later: State | None, passed: int, later_passed: int
+    ) -> State | None:
+        """Return a state from which the elements from a later one on have the same places.
+
+        Args:
+            state: a position of this node.
+            later: a later one of the same pass.
+            passed: the number of elements returned after ``state``, up to the position.
+            later_passed: the same for ``later``.
+
+        Raises:
+            ValueError: this node cannot repeat its order.
+        """
+        if not self.is_unordered:
+            return state
+        if state is not None and "skip" in state:
+            skip = state["skip"]
+            return {
+                "skip": skip,
+                "from": self.aligned(state["from"], later, passed + skip, later_passed),
+            }
+        if later is not None and "skip" in later:
+            return self.aligned(state, later["from"], passed, later_passed + later["skip"])
+        return self._aligned(state, later, passed, later_passed)
+
+    def _aligned(
+        self, state: State | None, later: State | None, passed: int, later_passed: int
+    ) -> State | None:
+        if self.kind is None:
+            return self.above[0].aligned(state, later, passed, later_passed)
+        raise ValueError(f"{self!r} mixes the results of map(ordered=False), so its order differs.")
+
 
 def too_short(found: str) -> ValueError:
     """Return the error of a position beyond the end of the data."""

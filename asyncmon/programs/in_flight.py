@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
 from asyncmon.data import from_iterable
+from asyncmon.data.stage import Mark
 
 
 class Reply:
@@ -47,8 +48,7 @@ class Submitted:
         self._source = from_iterable(source)
         self._submit = submit
         self._in_flight = in_flight
-        self._pending: deque[tuple[Any, Reply]] = deque()  # positions before the elements, and replies
-        self._last: Any = None  # the position before the element of the last returned reply
+        self._pending: deque[tuple[Mark, Reply]] = deque()  # with the positions before the elements
         self._loads = 0
 
     def __aiter__(self) -> AsyncGenerator[Reply]:
@@ -62,7 +62,7 @@ class Submitted:
                 if loads != self._loads:
                     loads, walk, ended = self._loads, aiter(self._source), False
                 while not ended and len(self._pending) < self._in_flight:
-                    position = self._source.state_dict()
+                    position = self._source.mark()
                     try:
                         item = await anext(walk)
                     except StopAsyncIteration:
@@ -71,18 +71,17 @@ class Submitted:
                         self._pending.append((position, Reply(self._submit, item)))
                 if not self._pending:
                     return
-                self._last, reply = self._pending.popleft()
-                yield reply
+                yield self._pending.popleft()[1]
         finally:
             self._withdraw()
 
-    def state_dict(self, *, unread: int = 0) -> dict[str, Any]:
-        """Return the position after the last returned reply; ``unread=1``: before it."""
-        if unread:
-            state: dict[str, Any] = self._last
-        else:
-            state = self._pending[0][0] if self._pending else self._source.state_dict()
-        return state
+    def mark(self) -> Mark:
+        """Return the position after the last returned reply, as a function that returns its state."""
+        return self._pending[0][0] if self._pending else self._source.mark()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last returned reply."""
+        return self.mark()()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set the position. Calls in flight are cancelled."""
@@ -95,7 +94,7 @@ class Submitted:
         if self._pending:
             position = self._pending[0][0]
             self._cancel()
-            self._source.load_state_dict(position)
+            self._source.load_state_dict(position())
 
     def _cancel(self) -> None:
         for _, reply in self._pending:

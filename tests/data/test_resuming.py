@@ -207,14 +207,22 @@ async def test_a_loaded_position_redirects_a_walk_under_way() -> None:
     assert got == [0, 1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 8, 9]
 
 
-async def test_the_element_given_last_can_count_as_not_given() -> None:
-    data = from_iterable(range(10)).batch(2)
-    assert await walk(data, 2) == [[0, 1], [2, 3]]
-    unread = data.state_dict(unread=1)
-    data.load_state_dict(unread)
-    assert await walk(data, 1) == [[2, 3]]
-    with pytest.raises(ValueError, match="step back by one element"):
-        data.state_dict(unread=2)
+@pytest.mark.parametrize("name", ["list", "shuffled", "repeated"])
+async def test_mark_keeps_its_position_while_the_dataset_advances(name: str) -> None:
+    pipeline: Callable[[], Dataset] = {
+        "list": lambda: from_iterable(lambda: iter(range(30))).prefetch(5),
+        "shuffled": lambda: from_iterable(range(30)).shuffle(8, seed=2).map(slowly, concurrency=3),
+        "repeated": lambda: from_iterable(range(30)).shuffle(4, seed=1).repeat(2).prefetch(2),
+    }[name]
+    data = pipeline()
+    whole, marks = [], [data.mark()]
+    async for element in data:
+        whole.append(element)
+        marks.append(data.mark())
+    for place, mark in enumerate(marks[:-1]):
+        again = pipeline()
+        again.load_state_dict(mark())
+        assert [x async for x in again] == whole[place:]
 
 
 async def test_a_position_of_another_pipeline_is_refused_in_words() -> None:
