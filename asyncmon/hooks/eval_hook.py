@@ -81,6 +81,7 @@ class Evaluations(SessionRunHook):
         self.is_open = False
         """Whether the hook belongs to an open session."""
         self._output = SharedWriter(output_dir, summary_writer)
+        self.output_dir = self._output.directory
         self._evaluator: Evaluator  # set by a subclass
         self._listeners: list[Listener] = []
 
@@ -103,7 +104,7 @@ class Evaluations(SessionRunHook):
         self.capture, self.save_evaluated = _capture, _save_nothing
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        self._output.start(session.global_step)
+        self._output.start(session.global_step, created_session(coord).recorder)
         self._stops = created_session(coord).stops
         self._boundary = created_session(coord).boundary
 

@@ -274,7 +274,7 @@ class _MonitoredSession:
             RuntimeError: the session is not open.
         """
         self._life.check_log()
-        self._hooks.log(values, value, step=step)
+        self._hooks.recorder.log(values, value, step=step)
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
@@ -283,7 +283,7 @@ class _MonitoredSession:
             TypeError, RuntimeError: a value is of another type; the session is not open.
         """
         self._life.check_log()
-        self._hooks.log_config(config)
+        self._hooks.recorder.log_config(config)
 
     def should_stop(self) -> bool:
         """Return whether the body should end. Never waits, changes nothing.

@@ -110,7 +110,7 @@ class Hooked:
         """
         hooks, boundary, task = self._hooks, self._boundary, asyncio.current_task()
         args = _make(SessionRunArgs, run[:3])
-        context = SessionRunContext(args, self.raw, self._request_stop, hooks.log)
+        context = SessionRunContext(args, self.raw, self._request_stop, hooks.recorder.log)
         outer = self._current.begin(context)
         boundary.began_at = self._step if before is None else before
         present, wanted, places = hooks.steps, [run[0]], [0] * len(calls)
@@ -263,7 +263,7 @@ class Hooked:
             with marked("step", f"the run of {run[0]!r:.100}"):
                 return await self.run(run)
 
-        context = StepContext(self.raw, run, self._on_stop, check, hooks.log)
+        context = StepContext(self.raw, run, self._on_stop, check, hooks.recorder.log)
         outer = self._current.begin(context)
         try:
             with marked("step function", "the step function"):

@@ -125,8 +125,8 @@ class Lifecycle:
         if self.state is not SessionState.NEW:
             raise self._not_open()
         self.state = SessionState.OPENING
-        outputs = [members_of(HookMembers, hook)._output for hook in self.hooks.hooks]
-        directories = [one.directory for one in outputs if one is not None and one.directory]
+        found = [members_of(HookMembers, hook).output_dir for hook in self.hooks.hooks]
+        directories = [directory for directory in found if directory]
         run_names.opened(self.observers, directories[0] if directories else None)
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
         self.started = clock.wall()
@@ -204,7 +204,7 @@ class Lifecycle:
                 one.restart(step_of(raw))
         warn_of_misspelled("session", raw, Session, SessionMembers)
         hooks = self.hooks
-        coord = SessionCoordinator(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
+        coord = SessionCoordinator(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.recorder)
         inner = Hooked(coord, self.hooks, self._request_stop_by_hook)
         session = Coordinated(inner, coord, self.lock)
         try:
