@@ -266,11 +266,12 @@ class _MonitoredSession:
         Args:
             values: a tag, or values by tag. A value is a number, a string, numbers in an array or a
                 list (copied; their distribution is logged), or a :class:`~asyncmon.summary.Image`.
+                Any other one is left out, with one warning for its tag.
             value: that of a single tag.
             step: default: the global step.
 
         Raises:
-            TypeError, ValueError: a value cannot be logged; nothing is.
+            TypeError: there is no tag, or the step is no whole number.
             RuntimeError: the session is not open.
         """
         self._life.check_log()
@@ -279,8 +280,10 @@ class _MonitoredSession:
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
 
+        Values of other types are logged as text.
+
         Raises:
-            TypeError, RuntimeError: a value is of another type; the session is not open.
+            TypeError, RuntimeError: it is no mapping with names; the session is not open.
         """
         self._life.check_log()
         self._hooks.recorder.log_config(config)
