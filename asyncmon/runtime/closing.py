@@ -22,7 +22,7 @@ from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.current_run import Phase, join_phase
 from asyncmon.runtime.stop.deadline import Stage
 from asyncmon.runtime.stop.interrupt import RUNS
-from asyncmon.runtime.stop.origin import is_end_of_data, is_only
+from asyncmon.runtime.stop.origin import is_end_of_data
 from asyncmon.runtime.stop.outcome import (
     Outcome,
     decide_outcome,
@@ -34,6 +34,7 @@ from asyncmon.runtime.stop.outcome import (
 from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, SessionClosedError, Stop
 from asyncmon.system.cancellation import running_loop, shielded
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import phrase
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 from asyncmon.system.leavable import Leavable, leavable

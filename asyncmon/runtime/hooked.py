@@ -281,6 +281,7 @@ class Hooked:
     def _request_stop(self, reason: str | None) -> None:
         hook = self._hooks.running
         name = "a hook" if hook is None else hook_name(hook)
+        self._boundary.at_end(self._stops.refuse_samples)  # this run still completes those it has
         self._on_stop(Stop(Cause.HOOK, reason or f"{name} requested a stop", name))
 
 

@@ -17,8 +17,8 @@ from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.session_state import RECOVERING
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
-from asyncmon.runtime.stop.origin import is_only
 from asyncmon.system.cancellation import shielded
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import add_note, text_of
 
 logger = logging.getLogger(__name__)

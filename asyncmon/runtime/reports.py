@@ -25,6 +25,8 @@ def describe_call(scopes: CallScopes, hooks: HookSet, scope: CallScope) -> tuple
         subject = "The opening of a session"
     elif scope.kind == "bare run":
         subject = "A run without hooks"
+    elif scope.kind == "sample":
+        return "The wait of sample() for the next run", where_it_waits(task)
     elif scope.kind == "data":
         return "The wait for data", where_it_waits(task)
     elif hook is not None:
