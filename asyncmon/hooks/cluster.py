@@ -23,10 +23,12 @@ from asyncmon.runtime.protocols import ClusterRun, SessionMembers
 from asyncmon.runtime.stop.control import NO_REASON
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system.clock import random_bytes
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
+_UNREACHABLE = (AbortedError, UnavailableError)
 _READ_SECS = 0.5  # between two reads of the global step
 _LOG_STEPS = 1000
 _POLL_SECS = 10.0  # the timeout of one request; the server may answer earlier
@@ -139,7 +141,10 @@ class ClusterHook(SessionRunHook):
         while run is not None and not members.closed:
             try:
                 answer = await run.watch(self._name, _POLL_SECS)
-            except (AbortedError, UnavailableError) as error:  # the next run recovers from it
+            except Exception as error:
+                if not is_only(error, _UNREACHABLE):
+                    raise
+                # The next run recovers from it.
                 logger.debug("The other sessions cannot be asked: %s", error)
                 await asyncio.sleep(_PAUSE_SECS)
                 continue
@@ -182,7 +187,9 @@ class ClusterHook(SessionRunHook):
                 if fetch is not None:
                     await session.run(fetch)  # reads the last steps of the others
             await run.leave(self._name)
-        except (AbortedError, UnavailableError) as error:
+        except Exception as error:
+            if not is_only(error, _UNREACHABLE):
+                raise
             logger.warning("The other sessions of the cluster cannot be notified of the end: %s", error)
 
     def _log_rollback(self) -> None:

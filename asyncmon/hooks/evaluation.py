@@ -11,7 +11,7 @@ from typing import Any
 from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
 from asyncmon.checkpoint.saveable_session import state_spec
 from asyncmon.checkpoint.variable_selection import name_of
-from asyncmon.errors import END_OF_DATA, NotFoundError
+from asyncmon.errors import NotFoundError
 from asyncmon.graph import GraphKeys
 from asyncmon.graph.execution.fetches import parts_of
 from asyncmon.hooks.hook_support import named_tensor, whole_number
@@ -19,6 +19,7 @@ from asyncmon.hooks.metric import BatchMetric, Metric, is_collected, number
 from asyncmon.runtime import Session, as_program
 from asyncmon.runtime.program import program_scope
 from asyncmon.runtime.protocols import ProgramMembers
+from asyncmon.runtime.stop.origin import is_end_of_data
 from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
 
@@ -70,8 +71,10 @@ async def evaluate(
         async for feed in each_feed:
             try:
                 values, outputs, *weighed = await session.run(fetches, feed_dict=feed)
-            except END_OF_DATA:
-                break
+            except Exception as error:
+                if is_end_of_data(error):
+                    break
+                raise
             count += 1
             if batches is not None and (count % max(1, batches // 10) == 0 or count == batches):
                 logger.info("Evaluation [%d/%d]", count, batches)

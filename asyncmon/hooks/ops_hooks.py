@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from asyncmon.errors import END_OF_DATA, OutOfRangeError
+from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime import Session, SessionRunArgs, SessionRunContext, SessionRunHook
 from asyncmon.runtime.stop.origin import is_end_of_data, mark
 from asyncmon.system.functions import settled
@@ -50,8 +50,9 @@ class FinalOpsHook(SessionRunHook):
             return
         try:
             self.final_ops_values = await session.run(self._final_ops, feed_dict=self._feed_dict)
-        except END_OF_DATA as error:
-            logger.warning("%s (%r)", _HAS_INPUT, error)
+        except Exception as error:
+            if is_end_of_data(error):
+                logger.warning("%s (%r)", _HAS_INPUT, error)
             raise
 
 

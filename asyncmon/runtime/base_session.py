@@ -6,20 +6,28 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import partial
 from threading import get_ident
-from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast
+from weakref import finalize
 
+from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.data import Dataset
 from asyncmon.data.sources import AnyIterable
+from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.data_iterator import DataIterator, resumable_source
 from asyncmon.runtime.epochs import Epochs, dataset_of
-from asyncmon.runtime.hook_check import check_hooks
+from asyncmon.runtime.gate import Gate
+from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
-from asyncmon.runtime.lifecycle import Lifecycle
 from asyncmon.runtime.observation import Observer
+from asyncmon.runtime.open_sources import OpenSources
+from asyncmon.runtime.opening import Opening
+from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
-from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.recoverable import Recoverable, Recovery
+from asyncmon.runtime.reports import describe_call
+from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
@@ -27,9 +35,15 @@ from asyncmon.runtime.session_statistics import (
     SessionStatistics,
     last_step,
     queue_statistics,
+    session_statistics,
 )
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
+from asyncmon.runtime.stop.control import NO_REASON, StopControl
+from asyncmon.runtime.stop.stop import Cause, Stop
+from asyncmon.runtime.unclosed import Unclosed
+from asyncmon.runtime.watch import RunWatch
+from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.members import members_of
 
 T = TypeVar("T")
@@ -52,17 +66,34 @@ class _MonitoredSession:
         interrupt: bool,
         step_timeout_secs: float | None = None,
     ) -> None:
-        self._hooks = HookSet(check_hooks(hooks))
-        self._life = Lifecycle(
-            creator, self._hooks, grace, recovery, signals, interrupt, step_timeout_secs
+        recovery = Recovery() if recovery is None else recovery
+        self._hooks = hook_set = HookSet(check_hooks(hooks))
+        self._stops = stops = StopControl(
+            grace, getattr(recovery, "errors", ()), interrupt, step_timeout_secs
         )
+        stops.describe = partial(describe_call, stops.scopes, hook_set)
+        self._gate = gate = Gate(stops)
+        self._stateful = StatefulObjects()
+        self._opening = Opening(creator, hook_set, stops, gate, self._stateful, signals)
+        self._sessions = sessions = Recoverable(
+            self._opening.create, recovery, stops, gate.lock, hook_set.observers
+        )
+        self._watch = RunWatch(stops, sessions.progress, stops.describe)
+        self._saves = saves = Saves(creator, hook_set, stops, gate, sessions)
+        self._sources = OpenSources(stops)
+        self._closing = Closing(
+            gate, hook_set, sessions, stops, saves, self._sources, self._opening.undo
+        )
+        self._closing.on_close.append(self._watch.end)
+        self._forgotten = ForgottenAwait()
+        stops.shutdown.unsaved, stops.save_secs = saves.unsaved, saves.secs
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
 
     def __repr__(self) -> str:
         step = self.global_step
         at_step = "" if step is None else f" at step {step}"
-        return f"<{type(self).__name__}: {self._life.state.value}{at_step}>"
+        return f"<{type(self).__name__}: {self._gate.state.value}{at_step}>"
 
     def _repr_html_(self) -> str:
         """Return the statistics, for notebooks."""
@@ -78,9 +109,24 @@ class _MonitoredSession:
         Raises:
             RuntimeError: the session was opened before.
         """
-        await self._life.open()
-        self._life.close_by(self)
+        await self._open()
+        unclosed = Unclosed(
+            self._gate, self._hooks, self._saves, self._closing.close, self._closing.abandon
+        )
+        self._stops.shutdown.close = unclosed.close
+        finalize(self, unclosed.report)
         return self
+
+    async def _open(self) -> None:
+        self._gate.bind()
+        try:
+            await self._opening.open(self._sessions, self._watch)
+        except BaseException as error:
+            reason = error
+        else:
+            return
+        outcome = await self._closing.end(reason)
+        raise outcome.error or reason
 
     async def close(self) -> None:
         """End the session successfully: call hooks' ``end``, join tasks, close, call ``cleanup``.
@@ -93,14 +139,14 @@ class _MonitoredSession:
             RuntimeError: called from inside a run.
             Exception: an error of a background task that was not raised yet, or of a hook's ``end``.
         """
-        await self._life.close(None)
+        await self._closing.close(None)
 
     async def __aenter__(self) -> Self:
-        await self._life.open()
+        await self._open()
         return self
 
     async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> bool:
-        return await self._life.close(exc)
+        return await self._closing.close(exc)
 
     def __enter__(self) -> NoReturn:
         raise TypeError(f"A {type(self).__name__} is awaited: write `async with`, not `with`.")
@@ -137,35 +183,35 @@ class _MonitoredSession:
             Exception: an error of the step or of a hook; or the error of a background task, which also
                 interrupts a run that waits.
         """
-        life = self._life
-        if life.state is not _OPEN or life.gated:
-            life.check_run() if hooks else life.check_open()
-        task = asyncio.current_task(life.loop)
-        if task is None or get_ident() != life.thread:
+        gate, sessions = self._gate, self._sessions
+        if gate.state is not _OPEN or gate.gated:
+            gate.check_run() if hooks else gate.check_open()
+        task = asyncio.current_task(gate.loop)
+        if task is None or get_ident() != gate.thread:
             raise RuntimeError(OTHER_LOOP)
-        if life.budget.spent():
-            await life.budget.pause()
+        if gate.budget.spent():
+            await gate.budget.pause()
         run = (fetches, feed_dict, options, run_metadata)
         if not hooks:
             try:
-                return await life.call("bare run", Hooked.run_bare, run)
+                return await sessions.call("bare run", Hooked.run_bare, run)
             except Exception as error:
-                life.watch.failed(error)
+                self._watch.failed(error)
                 raise
-        lock = life.lock
-        if life.gated or not lock.acquire_nowait(task):
-            await life.acquire_lock()
+        lock = gate.lock
+        if gate.gated or not lock.acquire_nowait(task):
+            await gate.acquire()
         try:
-            if life.state is not _OPEN or life.gated:  # closed, or stopped, while this waited
-                life.check_run()
+            if gate.state is not _OPEN or gate.gated:  # closed, or stopped, while this waited
+                gate.check_run()
             if self._hooks.steps:
-                results = await life.call("run", Hooked.run, run)
+                results = await sessions.call("run", Hooked.run, run)
             else:
-                results = await life.call("run", Hooked.run, run, Hooked.run_nowait)
+                results = await sessions.call("run", Hooked.run, run, Hooked.run_nowait)
             self.last_results = results
             return results
         except Exception as error:
-            life.watch.failed(error)
+            self._watch.failed(error)
             raise
         finally:
             lock.release()
@@ -181,19 +227,19 @@ class _MonitoredSession:
             RuntimeError, Exception: as :meth:`run`.
         """
         check_step_fn(step_fn)
-        life = self._life
-        life.check_run()
-        if life.budget.spent():
-            await life.budget.pause()
-        await life.acquire_lock()
+        gate = self._gate
+        gate.check_run()
+        if gate.budget.spent():
+            await gate.budget.pause()
+        await gate.acquire()
         try:
-            life.check_run()
-            return await life.call("run", Hooked.run_step_fn, step_fn)
+            gate.check_run()
+            return await self._sessions.call("run", Hooked.run_step_fn, step_fn)
         except Exception as error:
-            life.watch.failed(error)
+            self._watch.failed(error)
             raise
         finally:
-            life.lock.release()
+            gate.lock.release()
 
     async def sample(self, fetches: Any) -> Any:
         """Fetch values together with the next run of this session, also after a recovery.
@@ -201,9 +247,9 @@ class _MonitoredSession:
         Raises:
             RuntimeError: the session is not open, or ended before another run was complete.
         """
-        self._life.check_open()
-        assert self._life.coord is not None, "set when it was opened"
-        return await self._life.coord.sample(fetches)
+        self._gate.check_open()
+        assert self._sessions.coord is not None, "set when it was opened"
+        return await self._sessions.coord.sample(fetches)
 
     async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Compute fetches that change no state on one consistent version, delaying no step.
@@ -211,7 +257,8 @@ class _MonitoredSession:
         Raises:
             RuntimeError: the session is not open, or is recovering.
         """
-        return await self._life.current().raw.peek(fetches, feed_dict)
+        self._gate.check_open()
+        return await self._sessions.in_use().raw.peek(fetches, feed_dict)
 
     def iterate(
         self, source: AsyncIterable[T] | Iterable[T], *, name: str | None = None
@@ -232,9 +279,9 @@ class _MonitoredSession:
             async for batch in sess.iterate(source):
                 await sess.run(train_op, {x: batch})
         """
-        life = self._life
-        resumable = resumable_source(life.stateful, source, name, life.step_of_data, life.sessions)
-        return DataIterator(source, life.should_stop, life.stops, life.sources, resumable)
+        sessions = self._sessions
+        resumable = resumable_source(self._stateful, source, name, sessions.step_of_data, sessions)
+        return DataIterator(source, self.should_stop, self._stops, self._sources, resumable)
 
     def epochs(
         self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None
@@ -255,7 +302,7 @@ class _MonitoredSession:
             TypeError: the source can be read only once.
         """
         data = dataset_of(source)
-        elements, ended = partial(self.iterate, data, name=name), self._life.observers.epochs.ended
+        elements, ended = partial(self.iterate, data, name=name), self._hooks.observers.epochs.ended
         return Epochs(data, count, elements, self.should_stop, ended)
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
@@ -274,7 +321,7 @@ class _MonitoredSession:
             TypeError: there is no tag, or the step is no whole number.
             RuntimeError: the session is not open.
         """
-        self._life.check_log()
+        self._gate.check_log()
         self._hooks.recorder.log(values, value, step=step)
 
     def log_config(self, config: Mapping[str, Any]) -> None:
@@ -285,7 +332,7 @@ class _MonitoredSession:
         Raises:
             TypeError, RuntimeError: it is no mapping with names; the session is not open.
         """
-        self._life.check_log()
+        self._gate.check_log()
         self._hooks.recorder.log_config(config)
 
     def should_stop(self) -> bool:
@@ -298,7 +345,10 @@ class _MonitoredSession:
             RuntimeError: a loop calls this, and a coroutine function such as :meth:`run` without
                 ``await``, so that it would never end.
         """
-        return self._life.should_stop()
+        if self._gate.state is not _OPEN or self._stops.is_requested():
+            return True
+        self._forgotten.asked()
+        return False
 
     def request_stop(self, reason: str | None = None, *, preempted: bool = False) -> None:
         """Request the end of the body. Safe in any thread and signal handler; the first request stays.
@@ -312,12 +362,14 @@ class _MonitoredSession:
                 handles its signals itself. The session then leaves its cluster, if it may, instead of
                 stopping it, a hook does not restore the best state, and ``am.run`` ends with 75.
         """
-        self._life.request_stop(reason, preempted)
+        if not isinstance(cast("object", reason), str | None):
+            raise TypeError(f"reason must be a str or None, got {reason!r}.")
+        self._stops.request(Stop(Cause.REQUEST, reason or NO_REASON, preempted=bool(preempted)))
 
     @property
     def stop_reason(self) -> str | None:
         """Why the session stopped, or why a stop is requested; None without a stop."""
-        stop = self._life.stop
+        stop = self._stops.stop
         return None if stop is None else stop.text
 
     def pause(self, reason: str | None = None) -> None:
@@ -328,16 +380,16 @@ class _MonitoredSession:
         Raises:
             RuntimeError: the session is not open, or a stop is requested.
         """
-        self._life.pause(reason)
+        self._gate.pause(reason)
 
     def resume(self) -> None:
         """End a pause, if there is one."""
-        self._life.resume()
+        self._gate.resume()
 
     @property
     def paused(self) -> bool:
         """Whether the next run would wait for :meth:`resume`."""
-        return self._life.paused
+        return self._gate.paused
 
     async def save(self) -> str:
         """Save a checkpoint now, and return its prefix once it is committed.
@@ -351,7 +403,7 @@ class _MonitoredSession:
             RuntimeError: the session is not open or has no such hook, saves are vetoed, by a NaN for
                 example, or this is called from inside a run.
         """
-        return await self._life.save()
+        return await self._saves.save()
 
     async def attach(self, hook: Any) -> AttachedHook:
         """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.
@@ -363,7 +415,15 @@ class _MonitoredSession:
             RuntimeError: the session is not open.
             TypeError, ValueError: the hook is refused, see :class:`SessionRunHook`.
         """
-        await self._life.attach(hook)
+        self._gate.check_open()
+        async with self._gate.lock.held():
+            self._gate.check_open()
+            session = self._sessions.in_use()
+            check_hook(hook)
+            with program_scope(program_of(session.raw)):
+                attach, coord = self._hooks.attach, session.coord
+                await session.call("run", lambda inner, one: attach(one, inner.raw, coord), hook)
+            self._opening.save_states_of([hook])
         return AttachedHook(hook, self.detach)
 
     async def detach(self, hook: Any) -> None:
@@ -371,17 +431,23 @@ class _MonitoredSession:
 
         Does nothing if the session has no such hook or is closed.
         """
-        await self._life.detach(hook)
+        if self._gate.state in (SessionState.CLOSING, SessionState.CLOSED):
+            return
+        self._gate.check_open()
+        async with self._gate.lock.held():
+            if self._gate.state is _OPEN:
+                self._stateful.discard(hook)
+                await self._hooks.detach(hook, self._sessions.in_use().raw)
 
     @property
     def state(self) -> SessionState:
         """The phase of the session's life."""
-        return self._life.state
+        return self._gate.state
 
     @property
     def started(self) -> float | None:
         """When the session was started, in seconds since 1970, or None."""
-        return self._life.started
+        return self._gate.started
 
     @property
     def last_step(self) -> int | None:
@@ -390,14 +456,14 @@ class _MonitoredSession:
 
     def statistics(self) -> SessionStatistics:
         """Return hooks, tasks, timers, pending saves and so on, in any phase of the session."""
-        return self._life.statistics()
+        return session_statistics(self._gate, self._hooks, self._sessions, self._stops, self._watch)
 
     async def queues(self) -> tuple[QueueStatistics, ...]:
         """Return the queues of the program's session, and the channels of its coordinator.
 
         A queue of a graph is listed once a run has used it. ``OpError``: its process does not answer.
         """
-        return await queue_statistics(self._life.sessions.current)
+        return await queue_statistics(self._sessions.current)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call an observer at the start and the end of each :class:`Span`, also after a recovery.
@@ -411,11 +477,11 @@ class _MonitoredSession:
         Raises:
             TypeError: the observer lacks ``began(span)`` or ``ended(span)``.
         """
-        return self._life.observers.add(observer)
+        return self._hooks.observers.add(observer)
 
     def raw_session(self) -> Any:
         """Return the session of the program, or None while none is open. TF1: same name."""
-        session = self._life.sessions.current if self._life.state is _OPEN else None
+        session = self._sessions.current if self._gate.state is _OPEN else None
         return None if session is None else session.raw
 
     @property
@@ -427,9 +493,11 @@ class _MonitoredSession:
     def global_step(self) -> int | None:
         """The last known number of completed steps; None before the opening, or if not counted."""
         raw = self.raw_session()
-        return self._life.observers.step if raw is None else members_of(SessionMembers, raw).global_step
+        return (
+            self._hooks.observers.step if raw is None else members_of(SessionMembers, raw).global_step
+        )
 
     @property
     def coord(self) -> Coordinator | None:
         """The coordinator of the background tasks; a recovery brings a new one."""
-        return self._life.coord
+        return self._sessions.coord

@@ -12,7 +12,8 @@ from asyncmon.runtime.protocols import close_raw, step_of
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
-from asyncmon.runtime.stop.origin import is_only, mark
+from asyncmon.runtime.stop.origin import mark
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 
@@ -101,12 +102,13 @@ class Coordinated:
 
     async def _timed(self, scope: CallScope, call: Awaitable[Any]) -> Any:
         assert self._step_secs is not None, "checked by the caller"
-        loop, time_out = asyncio.get_running_loop(), self._stops.time_out
-        timer = loop.call_later(self._step_secs, time_out, scope, self._step_secs)
+        loop, secs = asyncio.get_running_loop(), self._step_secs
+        due = loop.time() + secs
+        scope.limit = loop.call_at(due, self._stops.time_out, scope, secs, due)
         try:
             return await call
         finally:
-            timer.cancel()
+            scope.limit.cancel()
 
     def _explains(self, cause: BaseException, error: BaseException) -> bool:
         """Return whether the coordinator's error is the root cause of the run's error."""

@@ -100,8 +100,6 @@ class HookSet:
         self._named: Counter[str] = Counter()
         self.running: Any = None
         """The hook that is awaited in a run, for reports."""
-        self.stop_requested = False
-        """Whether a hook requested a stop. A recovery does not reset it."""
         self.wake_step: float = -math.inf
         """Runs that end before this global step need not call idle hooks."""
         self.begun: list[Any] = []

@@ -253,17 +253,17 @@ class Hooked:
 
     async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
         """Return the result of a step function, plain or async."""
-        hooks, before = self._hooks, self._hooks.stop_requested
+        stops, before = self._stops, self._stops.stopped_by_hook
 
         def check() -> None:  # a repeated attempt may run even if the first one requested the stop
-            if hooks.stop_requested and not before:
-                raise self._stops.refused_run()
+            if stops.stopped_by_hook and not before:
+                raise stops.refused_run()
 
         async def run(run: Run) -> Any:
             with marked("step", f"the run of {run[0]!r:.100}"):
                 return await self.run(run)
 
-        context = StepContext(self.raw, run, self._on_stop, check, hooks.recorder.log)
+        context = StepContext(self.raw, run, self._on_stop, check, self._hooks.recorder.log)
         outer = self._current.begin(context)
         try:
             with marked("step function", "the step function"):
@@ -281,6 +281,7 @@ class Hooked:
     def _request_stop(self, reason: str | None) -> None:
         hook = self._hooks.running
         name = "a hook" if hook is None else hook_name(hook)
+        self._boundary.at_end(self._stops.refuse_samples)  # this run still completes those it has
         self._on_stop(Stop(Cause.HOOK, reason or f"{name} requested a stop", name))
 
 

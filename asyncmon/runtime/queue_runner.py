@@ -20,6 +20,7 @@ from asyncmon.runtime.graph_program import (
 )
 from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.system.cancellation import shielded
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import text_of
 from asyncmon.system.members import members_of
 
@@ -174,10 +175,6 @@ class QueueRunner:
         try:
             until = coord.should_stop if coord is not None else lambda: False
             await self._repeat(sess, enqueue_op, until)
-        except self.queue_closed_exception_types:
-            self._with_data[id(sess)] -= 1
-            if not self._with_data[id(sess)]:
-                await sess.run(self.close_op)
         except asyncio.CancelledError:
             self._with_data[id(sess)] -= 1
             if not self._with_data[id(sess)] and not (coord is not None and coord.should_stop()):
@@ -186,7 +183,12 @@ class QueueRunner:
                 await shielded(self._fail, sess, error, name=f"closing queue {self.name!r}")
             raise
         except Exception as error:
-            if coord is not None and coord.should_stop() and isinstance(error, CancelledError):
+            if is_only(error, self.queue_closed_exception_types):  # also the end of a py_func's data
+                self._with_data[id(sess)] -= 1
+                if not self._with_data[id(sess)]:
+                    await sess.run(self.close_op)
+                return
+            if coord is not None and coord.should_stop() and is_only(error, (CancelledError,)):
                 return  # the queue was closed for the stop
             if coord is None:
                 logger.error("Exception in QueueRunner: %s", text_of(error))

@@ -6,18 +6,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from asyncmon.errors import PREEMPTION, CancelledError, RecoveredError, UnavailableError
 from asyncmon.runtime.coordinated import Coordinated, log_failed_close
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.session_state import RECOVERING
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
-from asyncmon.runtime.stop.origin import is_only
 from asyncmon.system.cancellation import shielded
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import add_note, text_of
 
 logger = logging.getLogger(__name__)
@@ -95,8 +96,15 @@ class Recoverable:
         lock: RunLock,
         observers: Observers,
     ) -> None:
+        if not isinstance(cast("object", policy), Recovery):
+            raise TypeError(f"recovery must be a Recovery or None, got {policy!r}.")
         self.current: Coordinated | None = None
         """The session in use; None before :meth:`open` and during a recovery."""
+        self.coord: SessionCoordinator | None = None
+        """The coordinator of the last session that was created."""
+        self.call = self._call
+        """Make a call of the layer below, see :meth:`_call`, in a span if there are observers."""
+        observers.when_changed(self._set_call)
         self.policy = policy
         self.recoveries = 0
         """The number of sessions that were replaced after a failure."""
@@ -111,7 +119,39 @@ class Recoverable:
         """During a recovery: the global step before the interrupted run, or before the failure."""
         self._reached: int | None = None
 
-    async def call(
+    def in_use(self) -> Coordinated:
+        """Return the session in use.
+
+        Raises:
+            RuntimeError: there is none during a recovery.
+        """
+        if self.current is None:
+            raise RuntimeError(RECOVERING)
+        return self.current
+
+    def step_of_data(self) -> int | None:
+        """Return the global step; during a recovery, that before the interrupted run."""
+        return self._observers.step if self.step_before is None else self.step_before
+
+    def progress(self) -> tuple[int | None, int]:
+        """Return what changes with each run: the step, and the number of awaited runs."""
+        session = self.current
+        return self._observers.step, 0 if session is None else session.run_scope.number
+
+    def _set_call(self) -> None:
+        self.call = self._call_observed if self._observers else self._call
+
+    async def _call_observed(
+        self,
+        kind: Kind,
+        attempt: Callable[[Any, A], Awaitable[Any]],
+        argument: A,
+        nowait: Callable[[Any, A], tuple[Any] | None] | None = None,
+    ) -> Any:
+        with self._observers.span(kind, attempt.__name__):
+            return await self._call(kind, attempt, argument, nowait)
+
+    async def _call(
         self,
         kind: Kind,
         attempt: Callable[[Any, A], Awaitable[Any]],
@@ -234,7 +274,9 @@ class Recoverable:
                 self._failures + 1, text_of(failure),
             )  # fmt: skip
             await self._pause(failure)
-        self.current = session
+        if self.coord is not None:
+            self.coord.samples.move_to(session.samples)
+        self.current, self.coord = session, session.coord
         self._log_loss(session)
         return session
 

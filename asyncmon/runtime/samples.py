@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from asyncmon.runtime.stop.interrupt import RUNS, CallScopes
+from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, background_task
 from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.error_text import add_note
 
@@ -30,13 +31,20 @@ class Samples:
 
     Args:
         scopes: of the session.
+        refusal: returns the error of a request if no run comes any more, or None.
         check: refuses fetches that the session cannot compute, as the run of another caller would fail.
     """
 
-    __slots__ = ("_check", "_refused", "_scopes", "_stop", "waiting")
+    __slots__ = ("_check", "_refusal", "_refused", "_scopes", "_stop", "waiting")
 
-    def __init__(self, scopes: CallScopes, check: Callable[[Any], None] | None = None) -> None:
+    def __init__(
+        self,
+        scopes: CallScopes,
+        refusal: Callable[[], Exception | None],
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
         self._scopes = scopes
+        self._refusal = refusal
         self._check = check
         self._refused: Collection[asyncio.Task[Any] | None] = ()
         self._stop: StopEvent
@@ -47,7 +55,8 @@ class Samples:
         """Wait for the next run; return its values of ``fetches``, and the global step after it.
 
         Raises:
-            RuntimeError: the session ended first, or this is called from inside a run.
+            RuntimeError: the session ended first, a hook has stopped it, so that no run comes any more,
+            or this is called from inside a run.
         """
         task = asyncio.current_task()
         if self._scopes.are_around(*RUNS):
@@ -57,14 +66,20 @@ class Samples:
             )
         if self._check is not None:
             self._check(fetches)
+        if (refusal := self._refusal()) is not None:
+            await asyncio.sleep(0)  # a loop of requests can be cancelled
+            raise refusal
         if task in self._refused:
             await asyncio.sleep(0)  # a loop of requests can be cancelled
             raise SessionClosedError(_NO_RUN, self._stop)
         result: asyncio.Future[tuple[Any, int | None]] = asyncio.get_running_loop().create_future()
         sample = Sample(fetches, result, task)
         self.waiting.append(sample)
+        # A stop interrupts a request as it does a run. Tasks of the coordinator are refused at its end.
+        scope = nullcontext() if background_task.get() else CallScope(self._scopes, "sample")
         try:
-            return await result
+            with scope:
+                return await result
         finally:
             if sample in self.waiting:
                 self.waiting.remove(sample)

@@ -41,7 +41,9 @@ class SessionCoordinator(Coordinator):
         self.stops = stops
         self.hooks = hooks
         self.observers = observers
-        self.samples = Samples(stops.scopes, members_of(SessionMembers, raw).check_fetches)
+        self.samples = Samples(
+            stops.scopes, stops.refusal_of_runs, members_of(SessionMembers, raw).check_fetches
+        )
         self.boundary = StepBoundary(raw, stops.scopes.current)
         self.recorder = recorder
 

@@ -8,12 +8,16 @@ from typing import Any, NamedTuple
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.failures import Failures
+from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.observation import Span
 from asyncmon.runtime.protocols import SessionMembers
+from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.session_state import SessionState
+from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.stop import Stop
+from asyncmon.runtime.watch import RunWatch
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.members import members_of
 from asyncmon.system.notebook import html_table, progress_bar
@@ -93,6 +97,26 @@ class SessionStatistics:
             + html_table(("hook", "failures", "last error"), hooks)
             + (html_table(("task", "waits for"), tasks) if tasks else "")
         )
+
+
+def session_statistics(
+    gate: Gate, hooks: HookSet, sessions: Recoverable, stops: StopControl, watch: RunWatch
+) -> SessionStatistics:
+    """Return hooks, tasks, timers and so on of a session."""
+    coord, observers = sessions.coord, hooks.observers
+    return SessionStatistics(
+        state=gate.state,
+        step=observers.step,
+        last_step=last_step(hooks.hooks),
+        paused=gate.paused,
+        stop=stops.stop,
+        recoveries=sessions.recoveries,
+        hooks=hook_statistics(hooks),
+        tasks=() if coord is None else task_statistics(coord),
+        timers=() if coord is None else timer_statistics(coord),
+        under_way=tuple(observers.under_way),
+        last_error=watch.last_error,
+    )
 
 
 def last_step(hooks: tuple[Any, ...]) -> int | None:

@@ -57,6 +57,10 @@ class StepBoundary:
             and not self._current.has_caller()
         )
 
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Call a function at the end of the current run."""
+        self._waiting.append(call)
+
     def call_after_run(self, fn: Callable[[], T]) -> asyncio.Future[T]:
         """Call a function at the end of the current run, before another one begins."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -68,5 +72,5 @@ class StepBoundary:
                 except Exception as error:
                     result.set_exception(error)
 
-        self._waiting.append(call)
+        self.at_end(call)
         return result

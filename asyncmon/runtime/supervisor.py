@@ -26,6 +26,7 @@ from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.clock import monotonic
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
@@ -238,7 +239,9 @@ class Supervisor:
                     master, config, wait_for_checkpoint, deadline - monotonic()
                 )
                 break
-            except _NOT_STARTED as error:
+            except Exception as error:
+                if not is_only(error, _NOT_STARTED):
+                    raise
                 left, failures = deadline - monotonic(), failures + 1
                 if not master or left <= 0:
                     raise

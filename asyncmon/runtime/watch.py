@@ -27,7 +27,7 @@ FIRST_SECS = 1800.0
 DEAD_SECS = 1.0
 """A training has died if nothing follows for this time after the error of a run."""
 
-_BESIDE: tuple[Kind, ...] = ("evaluation", "listener", "before_save")
+_BESIDE: tuple[Kind, ...] = ("evaluation", "listener", "before_save", "sample")
 """Calls that a session makes beside the training."""
 
 _WATCHED: tuple[Kind, ...] = (*RUNS, "data")

@@ -71,6 +71,7 @@ def session(directory: Path) -> Any:
 
 LEFT = (
     PROGRAM.partition("async def main")[0]
+    + "from asyncmon.runtime import run_names\n"
     + """
 def session():
     return am.MonitoredTrainingSession(program=program, checkpoint_dir="d")
@@ -91,6 +92,8 @@ async def close():
         await asyncio.wait_for(left.close(), 10)
     except RuntimeError as error:
         print(error)
+    await left.close()  # the second time it does nothing
+    print(left.state.value, len(run_names._open))
 
 asyncio.run(leave())
 asyncio.run(second())
@@ -101,10 +104,11 @@ asyncio.run(close())
 
 def test_a_session_of_an_ended_loop_frees_its_directory_and_refuses_its_close(tmp_path: Path) -> None:
     done = forked.run("-c", LEFT, cwd=tmp_path, timeout=60)
-    second, refusal = done.stdout.splitlines()
+    second, refusal, state = done.stdout.splitlines()
     assert second == "second 1"
     assert "is closed" in refusal
     assert "its directory is free" in refusal
+    assert state == "closed 0"  # its name is free in the log, too
 
 
 async def close_elsewhere(sess: Any) -> None:

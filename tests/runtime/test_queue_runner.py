@@ -298,3 +298,23 @@ async def test_a_monitored_session_raises_the_error_of_a_producer() -> None:
         async with assert_nothing_left_behind():
             with pytest.raises(UnknownError, match="OSError: the disk is gone"):
                 await train()
+
+
+@pytest.mark.parametrize(
+    "end", [OutOfRangeError("over"), ExceptionGroup("all", [OutOfRangeError("over")]), StopIteration()]
+)
+async def test_a_group_of_ends_and_the_end_of_a_function_end_the_data(
+    sess: Session, end: Exception
+) -> None:
+    def fail() -> int:
+        raise end
+
+    queue = FIFOQueue(10, [int32], shapes=[[]])
+    enqueue = queue.enqueue(py_func(fail, [], int32))
+    coord = Coordinator()
+    QueueRunner(queue, [enqueue]).create_tasks(sess, coord, start=True)
+    with pytest.raises(OutOfRangeError):
+        await sess.run(queue.dequeue())
+    assert coord.error is None
+    coord.request_stop()
+    await coord.join()

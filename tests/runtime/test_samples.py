@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from asyncmon.runtime import MonitoredSession
+from asyncmon.errors import DeadlineExceededError
+from asyncmon.runtime import MonitoredSession, SessionRunHook
 from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
@@ -69,3 +70,54 @@ async def test_a_cancelled_one_is_not_fetched() -> None:
         await asyncio.wait([sample])
         await sess.run("a")
     assert raw.runs == ["a"]
+
+
+class StopsAt(SessionRunHook):
+    """Stops the session in a run."""
+
+    async def after_run(self, run_context: Any, run_values: Any) -> None:
+        run_context.request_stop("enough")
+
+
+async def test_a_sample_after_the_stop_of_a_hook_is_refused_at_once_and_ends_the_block() -> None:
+    raw = ScriptedSession(values={"a": 1, "loss": 1.5})
+    began = asyncio.get_running_loop().time()
+    async with MonitoredSession(ScriptedCreator(raw), [StopsAt()]) as sess:
+        await sess.run("a")
+        await sess.sample("loss")
+        pytest.fail("the sample must be refused")
+    assert asyncio.get_running_loop().time() == began
+    assert sess.stop_reason == "enough"
+
+
+async def test_a_sample_that_waits_is_refused_at_the_end_of_the_run_in_which_a_hook_stops() -> None:
+    raw = ScriptedSession(values={"a": 1, "loss": 1.5})
+    began = asyncio.get_running_loop().time()
+
+    class Asks(StopsAt):
+        def __init__(self) -> None:
+            self.asker = asyncio.Event()
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.asker.set()  # too late for this run
+            await wait_all_tasks_blocked()
+            await super().after_run(run_context, run_values)
+
+    hook = Asks()
+    async with MonitoredSession(ScriptedCreator(raw), [hook]) as sess:
+        training = asyncio.create_task(sess.run("a"))
+        await hook.asker.wait()
+        with pytest.raises(RuntimeError, match="even after should_stop requested"):
+            await sess.sample("loss")
+        await training
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_a_sample_in_the_body_ends_with_the_grace_period_of_a_stop() -> None:
+    raw = ScriptedSession(values={"a": 1, "loss": 1.5})
+    began = asyncio.get_running_loop().time()
+    async with MonitoredSession(ScriptedCreator(raw), stop_grace_period_secs=5) as sess:
+        sess.request_stop("no more")
+        with pytest.raises(DeadlineExceededError, match=r"sample\(\) for the next run did not finish"):
+            await sess.sample("loss")
+    assert asyncio.get_running_loop().time() == began + 5

@@ -182,3 +182,29 @@ async def test_its_error_is_raised_where_it_is_not_recovered_from() -> None:
 async def test_the_time_out_is_a_positive_number(secs: Any) -> None:
     with pytest.raises(ValueError, match="step_timeout_secs must be a positive number"):
         Slow().session(step_timeout_secs=secs)
+
+
+async def test_a_step_that_held_the_loop_is_not_blamed_on_the_hook_that_follows(caplog: Any) -> None:
+    slow, seen = Slow(), []
+
+    @slow.program.step
+    async def compute(state: Any) -> None:
+        asyncio.get_running_loop().spend(40)  # type: ignore[attr-defined]
+        state["n"] += 1
+
+    class Hook(am.SessionRunHook):
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            await asyncio.sleep(self.secs)
+            seen.append(now())
+
+        secs = 5.0
+
+    hook = Hook()
+    async with slow.session(hook, step_timeout_secs=30, recovery=am.Recovery(max_attempts=0)) as sess:
+        await sess.run("compute")
+        assert "The event loop was held when a run reached step_timeout_secs=30, by 10 s" in caplog.text
+        hook.secs = 100.0
+        with pytest.raises(StepTimeoutError, match="The hook Hook took longer than"):
+            await sess.run("compute")
+        assert now() == 45 + 40 + 30  # the limit begins again
+    assert seen == [45]

@@ -24,6 +24,7 @@ from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.execution.run import Run
 from asyncmon.system.daemon_executor import DaemonExecutor
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import text_of
 from asyncmon.system.forgotten_await import note_use_of_coroutine
 from asyncmon.system.functions import is_coroutine_function, qualified_name
@@ -52,7 +53,9 @@ def py_func(
             becomes the cause of an ``OpError``: ``OutOfRangeError`` for StopIteration, the end of the
             data; ``InvalidArgumentError`` for ValueError and TypeError; ``UnimplementedError`` for
             NotImplementedError; ``ResourceExhaustedError`` for MemoryError; ``UnknownError`` for any
-            other. An ``OpError`` is not wrapped.
+            other. An ``OpError`` is not wrapped, nor is a group of such errors. Any other group counts
+            as what all its errors are. In a step of a monitored session, the StopIteration is an error
+            of the function, and no end of the data.
         inp: tensors.
         Tout: the dtype of the result, or a list of dtypes, which may be empty.
         stateful: false allows fewer calls, as equal inputs give equal results.
@@ -81,9 +84,9 @@ def _rule(*inputs: Spec, func: Any, Tout: tuple[DType, ...]) -> tuple[Spec, ...]
 def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> Any:
     try:
         result = func(*map(_own, arrays))
-    except OpError:
-        raise
     except Exception as error:
+        if is_only(error, (OpError,)):
+            raise
         raise _op_error(func, error) from error
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
@@ -97,9 +100,9 @@ async def _await(run: Run | None, op: Operation, *arrays: Any) -> Any:
     inside_step.set(run)  # this is the task of the node
     try:
         result = await func(*map(_own, arrays))
-    except OpError:
-        raise
     except Exception as error:
+        if is_only(error, (OpError,)):
+            raise
         # Python turns a StopIteration of a coroutine into the cause of a RuntimeError
         ended = isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration)
         raise _op_error(func, StopIteration() if ended else error) from error
@@ -128,7 +131,7 @@ _KINDS: tuple[tuple[type[Exception], type[OpError]], ...] = (
 
 def _op_error(func: Any, error: Exception) -> OpError:
     note_use_of_coroutine(error)
-    kind = next((kind for cause, kind in _KINDS if isinstance(error, cause)), UnknownError)
+    kind = next((kind for cause, kind in _KINDS if is_only(error, (cause,))), UnknownError)
     if kind is OutOfRangeError:
         return kind(f"{qualified_name(func)} has no more data.")
     return kind(f"{qualified_name(func)} raised {type(error).__name__}: {text_of(error)}")

@@ -7,15 +7,17 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable
+from numbers import Real
+from typing import cast
 
 from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutError
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.error_log import ErrorLog
 from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind
-from asyncmon.runtime.stop.origin import is_only
 from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import current_task
+from asyncmon.system.error_groups import is_only
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +28,9 @@ _NOT_TIMED = ("data", "pause", "retry", "waiting", "evaluation", "before_save", 
 """Calls without a grace period: a stop or a signal ends them at once, or they end with another call."""
 
 NO_REASON = "a stop was requested"
+
+HELD_SECS = 0.1
+"""A timer that is later than this was held up by code in the event loop."""
 
 INSIST_SECS = 0.5
 """After this time, and again, a call that ignores its interruption is pressed harder."""
@@ -51,8 +56,7 @@ class StopControl:
         grace: the grace period in seconds.
         preemption: errors of background tasks that cause a recovery and not a stop.
         interrupt: whether such errors interrupt runs at once, or after the grace period.
-        describe: returns the name of a call and where it waits, for the error.
-        abandon: lets runs return that a thread computes.
+        step_secs: the longest time of a run in seconds, or None.
     """
 
     def __init__(
@@ -60,9 +64,19 @@ class StopControl:
         grace: float,
         preemption: tuple[type[Exception], ...],
         interrupt: bool,
-        describe: Callable[[CallScope], tuple[str, str]],
-        abandon: Callable[[], None],
+        step_secs: float | None,
     ) -> None:
+        if not isinstance(cast("object", grace), Real):
+            raise TypeError(f"stop_grace_period_secs must be a number of seconds, got {grace!r}.")
+        secs: object = step_secs
+        if secs is not None and not (isinstance(secs, Real) and float(secs) > 0):
+            raise ValueError(f"step_timeout_secs must be a positive number or None, got {secs!r}.")
+        self.describe: Callable[[CallScope], tuple[str, str]]
+        """Returns the name of a call and where it waits, for its error."""
+        self.save_secs: Callable[[], float] = lambda: 0.0
+        """Returns the expected time of the last save."""
+        self.final: Stop | None = None
+        """What ended the session, once it is closed."""
         self.scopes = CallScopes()
         self.event = StopEvent()
         """The stop of the session: the one that its coordinators, too, make or follow."""
@@ -75,12 +89,11 @@ class StopControl:
         """The error after which the session made no further attempt of a recovery."""
         self.late_errors: list[BaseException] = []
         """Errors of the clean-up of data, which the end of the session raises."""
-        self.step_secs: float | None = None
-        """The longest time of a run in seconds, or None."""
+        self.stopped_by_hook = False
+        """Whether a hook requested a stop, after which runs are refused, also after a recovery."""
+        self.step_secs = step_secs
         self.preemption = preemption
         self._interrupt = interrupt
-        self._describe = describe
-        self._abandon = abandon
         self._errors: ErrorLog | None = None  # of the present coordinator
         self._tasks_stop: StopEvent | None = None
 
@@ -123,6 +136,14 @@ class StopControl:
         assert self._tasks_stop is not None, "a hook of the session has stopped it"
         return RefusedRunError(self._tasks_stop, self.event)
 
+    def refusal_of_runs(self) -> RuntimeError | None:
+        """Return the error of a run that begins now, if a hook has stopped the session."""
+        return self.refused_run() if self.stopped_by_hook else None
+
+    def refuse_samples(self) -> None:
+        """End the requests that wait for another run: a hook has stopped the session."""
+        self.interrupt_firmly(self.refused_run(), "sample")
+
     # -- requests
 
     def request(self, stop: Stop) -> None:
@@ -163,18 +184,18 @@ class StopControl:
         if not is_only(error, self.preemption):
             self._act(inside=False)
 
-    def preempt(self, name: str, at: float | None, save_secs: float) -> None:
+    def on_signal(self, name: str, at: float | None) -> None:
         """Stop for a signal, with one grace period for all calls. Called in the loop's thread.
 
         Args:
             name: the name of the signal.
             at: its time on the loop's clock; None for the second signal, which ends the grace period.
-            save_secs: the expected time of the last save.
         """
         if at is None:
             self.shutdown.cut_short()
         else:
-            self.shutdown.start(at, save_secs)
+            logger.info("Received %s, stopping. Another SIGINT leaves at once.", name)
+            self.shutdown.start(at, self.save_secs())
         self.scopes.interrupt(
             EvaluationEndedError(f"The evaluation was ended by {name}."), "evaluation"
         )
@@ -187,6 +208,11 @@ class StopControl:
             if scope.timer is not None and scope.error is None:  # it has a grace period of its own
                 scope.timer.cancel()
                 scope.timer = None
+
+    @property
+    def stop(self) -> Stop | None:
+        """What ended the session; while it is open, the stop that was requested, or None."""
+        return self.final or self.event.stop
 
     def is_preempted(self) -> bool:
         """Return whether the program is to be started again, see :attr:`Stop.preempted`."""
@@ -245,6 +271,8 @@ class StopControl:
         if self.shutdown.is_closing:
             return
         self.interrupt_firmly(StopAsyncIteration(), "data", "pause", "retry")
+        if self.stopped_by_hook and not self.scopes.current.is_step:
+            self.refuse_samples()
         if self.event.is_set:
             what = f"The session was not created: a stop came, {self.event.reason!r}."
             self.interrupt_firmly(CancelledError(what), "creation")
@@ -273,7 +301,7 @@ class StopControl:
         if error is not None and scope.kind in RUNS:  # it explains more
             scope.interrupt(error)
             return
-        subject, place = self._describe(scope)
+        subject, place = self.describe(scope)
         kept = ", of which the end of the session needs a part," if self.shutdown.is_running else ""
         what = (
             f"{subject} did not finish within the grace period of {self._call_secs:g} s{kept} after a "
@@ -284,9 +312,26 @@ class StopControl:
         self.ended = DeadlineExceededError(what)
         self._interrupt_firmly(scope, self.ended)
 
-    def time_out(self, scope: CallScope, secs: float) -> None:
-        """Interrupt a run that takes longer than a number of seconds."""
-        subject, place = self._describe(scope)
+    def time_out(self, scope: CallScope, secs: float, due: float) -> None:
+        """Interrupt a run that takes longer than a number of seconds, once it has awaited that long.
+
+        Args:
+            scope: the run.
+            secs: the limit.
+            due: when the limit was reached, on the loop's clock.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.time() - due > HELD_SECS:
+            # The loop was held beyond the limit, by a step that computes in it for example. That is
+            # done by now, and what the run awaits at present has not taken the time.
+            logger.warning(
+                "The event loop was held when a run reached step_timeout_secs=%g, by %.3g s, and the "
+                "run could not be interrupted. The limit begins again.", secs, loop.time() - due,
+            )  # fmt: skip
+            due = loop.time() + secs
+            scope.limit = loop.call_at(due, self.time_out, scope, secs, due)
+            return
+        subject, place = self.describe(scope)
         error = StepTimeoutError(
             f"{subject} took longer than step_timeout_secs={secs:g}: {place}. The session recovers "
             "from this, as from a lost server."
@@ -314,12 +359,12 @@ class StopControl:
         """Cancel a call again, and give up the threads that compute for a run."""
         # A graph's run in a thread has ended by now, after its present node.
         scope.interrupt_again()
-        if scope.kind in RUNS:
-            self._abandon()
+        if scope.kind in RUNS and self.scopes.abandon is not None:
+            self.scopes.abandon()
         self._soon(self._leave, scope)
 
     def _leave(self, scope: CallScope) -> None:
-        subject, place = self._describe(scope)
+        subject, place = self.describe(scope)
         is_left = scope.leave()
         end = "is left behind" if is_left else "cannot be left"
         logger.warning("%s ignores its interruption, and %s: %s.", subject, end, place)

@@ -13,7 +13,7 @@ from asyncmon.system.leavable import Leavable, leavable
 
 Kind = Literal[
     "run", "bare run", "opening", "creation", "data", "pause", "retry", "evaluation", "waiting", "body",
-    "before_save", "listener",
+    "before_save", "listener", "sample",
 ]  # fmt: skip
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")
@@ -45,8 +45,8 @@ class CallScope(Leavable):
     """
 
     __slots__ = (
-        "_base", "_cancels", "_is_leavable", "_scopes", "error", "exempt", "kind", "number", "task",
-        "timer",
+        "_base", "_cancels", "_is_leavable", "_scopes", "error", "exempt", "kind", "limit", "number",
+        "task", "timer",
     )  # fmt: skip
 
     def __init__(self, scopes: CallScopes, kind: Kind) -> None:
@@ -63,6 +63,8 @@ class CallScope(Leavable):
         """The error of the interruption."""
         self.exempt = False
         """Whether the stop was requested inside the call, which then has no grace period."""
+        self.limit: asyncio.TimerHandle | None = None
+        """The end of the time of a run, or None. Cancelled by the caller."""
         self.timer: asyncio.TimerHandle | None = None
         """The end of the grace period of the call, or None. Cancelled at the end of the call."""
 

@@ -79,7 +79,12 @@ def mark(error: BaseException, kind: Kind, name: str) -> None:
     """
     if _own(error) is not None:
         return
-    if not ENDS[kind].stop_iteration and (end := stop_iteration_of(error)) is not None:
+    end = stop_iteration_of(error)
+    if end is None and kind == "step" and isinstance(error, OutOfRangeError):
+        # A py_func makes it of a StopIteration, for queue runners: they run it to get data. A step does
+        # not, so that the end of some iterator in its code is no end of the data.
+        end = stop_iteration_of(error.__cause__)
+    if end is not None and not ENDS[kind].stop_iteration:
         fault = NoEndError(
             f"{name} raised {type(end).__name__}, which ends the session only where the data raises "
             "it. Did next() or anext() come to the end of an iterator? To stop the session, call "
@@ -160,13 +165,6 @@ def is_end_of_data(error: BaseException | None, group: Origin = BODY) -> bool:
     if isinstance(error, OutOfRangeError):
         return rule.out_of_range
     return rule.stop_iteration and stop_iteration_of(error) is not None
-
-
-def is_only(error: BaseException | None, types: tuple[type[BaseException], ...]) -> bool:
-    """Return whether an error is of some types, or a group of nothing else."""
-    if isinstance(error, BaseExceptionGroup) and not isinstance(error, types):
-        return all(is_only(one, types) for one in error.exceptions)
-    return isinstance(error, types)
 
 
 def _own(error: BaseException) -> Origin | None:

@@ -333,3 +333,25 @@ async def test_functions_in_an_order_come_in_it() -> None:
     async with tf.Session() as sess:
         await sess.run([third, second, first])
     assert calls == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("errors_in", "kind"),
+    [
+        ([errors.UnavailableError("away"), errors.UnavailableError("gone")], ExceptionGroup),
+        ([ValueError("x"), TypeError("y")], errors.UnknownError),
+        ([ValueError("x"), ValueError("y")], errors.InvalidArgumentError),
+    ],
+)
+async def test_a_group_counts_as_what_all_its_errors_are(
+    errors_in: list[Exception], kind: type[Exception], is_async: bool
+) -> None:
+    def fail() -> Any:
+        raise ExceptionGroup("all", errors_in)
+
+    async def fail_later() -> Any:
+        fail()
+
+    with pytest.raises(kind):
+        await run(tf.py_func(fail_later if is_async else fail, [], tf.float32))

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 import asyncmon as am
+from asyncmon import graph as g
 from asyncmon.errors import OutOfRangeError
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime.stop.origin import ENDS, NoEndError, is_end_of_data, is_only, mark, origin_of
+from asyncmon.runtime.stop.origin import ENDS, NoEndError, is_end_of_data, mark, origin_of
 from asyncmon.runtime.stop.stop import Cause
+from asyncmon.system.error_groups import is_only
 from asyncmon.testing import fail_at_step
 
 PAGE = Path(__file__).parents[3] / "docs" / "cancellation.md"
@@ -232,3 +234,27 @@ def test_a_group_is_what_all_of_its_members_are() -> None:
     assert is_only(ExceptionGroup("outer", [inner, away]), types)
     assert not is_only(ExceptionGroup("outer", [inner, ValueError()]), types)
     assert not is_only(None, types)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_the_end_of_an_iterator_in_a_py_func_is_no_end_of_the_data_in_a_step(
+    is_async: bool,
+) -> None:
+    values = iter([1.0])
+
+    async def following() -> float:
+        return next(values)
+
+    with g.Graph().as_default():
+        value = g.py_func(following if is_async else lambda: next(values), [], g.float32)
+        with g.control_dependencies([value]):
+            train_op = am.get_or_create_global_step().assign_add(1)
+
+        async def train() -> None:
+            async with am.MonitoredSession() as sess:
+                while not sess.should_stop():
+                    await sess.run(train_op)
+
+        with pytest.raises(NoEndError, match="raised Stop"):
+            await train()
