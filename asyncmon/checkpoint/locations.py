@@ -46,6 +46,11 @@ def join(directory: str, path: str) -> str:
     return os.path.join(directory, path)
 
 
+def spelled(prefix: str) -> str:
+    """Return the directory of a checkpoint's prefix as it is written there; "" for none."""
+    return split(prefix)[0] if is_url(prefix) else os.path.split(prefix)[0]
+
+
 def relative(directory: str, path: str) -> str:
     """Return a path relative to a directory, for a state file that can be moved."""
     if is_url(path):

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
-from asyncmon.checkpoint.directory_lock import DirectoryLock
+from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.locations import is_url
 from asyncmon.checkpoint.saver import WhenBusy
 from asyncmon.checkpoint.stateful import stateful_of
@@ -145,7 +145,7 @@ class CheckpointSaverHook(SessionRunHook):
         require_global_step(self)
         self._graph = current_graph()
         self._schedule.forget_ticks()
-        if not DirectoryLock.of(self._directory).own(self):
+        if not Directory.of(self._directory).own(self):
             raise ValueError(
                 f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
                 "the other's checkpoints. Close the session of the first one where it is still open; "
@@ -250,14 +250,14 @@ class CheckpointSaverHook(SessionRunHook):
                 await self._saver.close()
         finally:
             self._saves.record_committed()
-            DirectoryLock.of(self._directory).disown(self)
+            Directory.of(self._directory).disown(self)
             if self._at_loop_end is not None:
                 self._at_loop_end.cancel()
             await self._output.close()
 
     def _unlock(self) -> None:
         """Release the directory at the end of the event loop, as the session was not closed."""
-        DirectoryLock.of(self._directory).disown(self)
+        Directory.of(self._directory).disown(self)
         if hasattr(self, "_saver"):
             self._saver.unlock()
 
