@@ -73,7 +73,7 @@ class Directory:
         known = cls._known.get()
         if path in known:  # resolved before
             return known[path]
-        key = path.rstrip("/") if locations.is_url(path) else os.path.realpath(path)
+        key = locations.resolved(path)
         with cls._registry:
             if not cls._forgets_at_fork:
                 # A forked child shares the open file and its lock, but does not own it.

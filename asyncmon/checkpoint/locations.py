@@ -75,6 +75,12 @@ def own_path(directory: str, path: str) -> str | None:
     return own if identity(own) == identity(path) else None
 
 
+def resolved(directory: str | os.PathLike[str]) -> str:
+    """Return a directory without links, or a URL without a slash at its end. Blocking."""
+    path = os.fspath(directory)
+    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
+
+
 def absolute(path: str) -> str:
     """Return a path that does not depend on the working directory."""
     return path if is_url(path) else os.path.abspath(path)

@@ -482,10 +482,7 @@ class Saver:
         return save.handle.path
 
     def _commit(self, save: Save, snapshot: Mapping[str, Any]) -> Manifest | None:
-        """Write a checkpoint, delete others by the retention, and return its manifest. Blocking.
-
-        Returns None without a checkpoint: there is nothing to save, or it would be deleted at once.
-        """
+        """Write a checkpoint and delete others; None if there is nothing to save or keep. Blocking."""
         draft = save.draft(snapshot)
         if draft is None:
             return None
