@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar
 from asyncmon.data import Dataset
 from asyncmon.data.sources import AnyIterable
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.data_iterator import DataIterator, resumable_source
+from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.epochs import Epochs, dataset_of
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
@@ -157,6 +157,8 @@ class _MonitoredSession:
         try:
             if life.state is not _OPEN or life.gated:  # closed, or stopped, while this waited
                 life.check_run()
+            for frontier in life.frontiers.all:
+                frontier.run_begins(task)
             if self._hooks.steps:
                 results = await life.call("run", Hooked.run, run)
             else:
@@ -187,6 +189,10 @@ class _MonitoredSession:
         await life.acquire_lock()
         try:
             life.check_run()
+            task = life.lock.holder
+            assert task is not None, "the lock is held"
+            for frontier in life.frontiers.all:
+                frontier.run_begins(task)
             return await life.call("run", Hooked.run_step_fn, step_fn)
         except Exception as error:
             life.watch.failed(error)
@@ -218,22 +224,29 @@ class _MonitoredSession:
         """Return an async iterator over a source that also ends when a stop is requested.
 
         The position of a source with ``state_dict`` and ``load_state_dict``, such as those of
-        ``am.data``, is saved in checkpoints: a restored session continues after the last item whose
-        step is in the checkpoint. See :class:`~asyncmon.runtime.ResumableSource`.
+        ``am.data``, is saved in checkpoints: a restored session continues with the first element that
+        no step in the checkpoint has consumed. See :class:`~asyncmon.runtime.Frontier`.
 
         Args:
             source: an iterable or an async iterable.
-            name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on, in the order
-                of the calls; a source keeps its name in later calls.
+            name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on. A source
+                keeps its name in later calls. A dataset that is made anew for each pass has the name
+                and the position of the one that does not exist any more.
+
+        Raises:
+            ValueError: another source has this name, or the checkpoint has the position of other data.
 
         Example::
 
             async for batch in sess.iterate(source):
                 await sess.run(train_op, {x: batch})
         """
+        return self._iterate(source, name)
+
+    def _iterate(self, source: Any, name: str | None, counts_passes: bool = False) -> DataIterator[Any]:
         life = self._life
-        resumable = resumable_source(life.stateful, source, name, life.step_of_data, life.sessions)
-        return DataIterator(source, life.should_stop, life.stops, life.sources, resumable)
+        frontier = life.frontiers.of(source, name, counts_passes=counts_passes)
+        return DataIterator(source, life.should_stop, life.stops, life.sources, frontier)
 
     def epochs(
         self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None
@@ -254,7 +267,7 @@ class _MonitoredSession:
             TypeError: the source can be read only once.
         """
         data = dataset_of(source)
-        return Epochs(data, count, lambda: self.iterate(data, name=name), self.should_stop)
+        return Epochs(data, count, lambda: self._iterate(data, name, True), self.should_stop)
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.

@@ -16,7 +16,7 @@ from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime import run_names
 from asyncmon.runtime.closing import Closing, check_close
 from asyncmon.runtime.coordinated import Coordinated
-from asyncmon.runtime.data_iterator import ResumableSource
+from asyncmon.runtime.frontiers import Frontiers
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.hook_check import check_hook
 from asyncmon.runtime.hook_set import HookSet
@@ -102,6 +102,7 @@ class Lifecycle:
         self.observers = hooks.observers
         self.observers.when_changed(self._set_call)
         self.sessions = Recoverable(self._create, recovery, self.stops, self.lock, self.observers)
+        self.frontiers = Frontiers(self.stateful, self._step_of_data, self.sessions)
         self.call = self.sessions.call
         """Make a run, in a span if there are observers."""
         self.gated = False
@@ -199,9 +200,7 @@ class Lifecycle:
         with self.observers.span("creation", type(self._creator).__name__):
             raw = self.observers.raw = await self._creator.create_session()
         self.stops.scopes.inside_step = members_of(SessionMembers, raw).inside
-        for one in self.stateful.adopt(raw):
-            if isinstance(one, ResumableSource):
-                one.restart(step_of(raw))
+        self.stateful.adopt(raw, step_of(raw))
         warn_of_misspelled("session", raw, Session, SessionMembers)
         hooks = self.hooks
         coord = SessionCoordinator(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
@@ -225,7 +224,7 @@ class Lifecycle:
         self.stops.adopt(coord._errors, coord._stop)
         return session
 
-    def step_of_data(self) -> int | None:
+    def _step_of_data(self) -> int | None:
         """Return the global step; during a recovery, that before the interrupted run."""
         before = self.sessions.step_before
         return self.observers.step if before is None else before
