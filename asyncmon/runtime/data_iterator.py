@@ -69,8 +69,11 @@ class DataIterator(Generic[T]):
         raise TypeError("Data of a session is awaited: write `async for`, not `for`.")
 
     def __anext__(self) -> Awaitable[T]:
-        # The element belongs to the caller, also of create_task(anext(...)).
-        return self._fetch(asyncio.current_task())
+        # The element belongs to the caller, also of create_task(anext(...)), which begins later.
+        task = asyncio.current_task()
+        if self._frontier is not None:
+            self._frontier.ask(task)
+        return self._fetch(task)
 
     async def _fetch(self, task: Task | None) -> T:
         if not self._is_begun:

@@ -194,32 +194,29 @@ class Frontier:
 
     # -- elements
 
+    def ask(self, task: Task | None) -> None:
+        """Record that a task asks for an element, and so has received and used those that it had."""
+        if self._held:
+            step, held = self._steps(), self._held
+            self._held = [b for b in held if not (b.is_consumed(step) and _is_of(b, task))]
+            for batch in self._held:
+                if _is_of(batch, task):
+                    batch.ahead = None
+
     def fetch(self, task: Task | None) -> tuple[Mark, Task | None]:
-        """Record that a task asks for an element, and so has used those that it had.
+        """Record that an element is fetched that a task has asked for.
 
         Returns:
             The position before the element, and the ``ahead`` of its batch.
         """
         ahead = None
         if self._held:
-            step = self._steps()
-            self._held = [
-                batch for batch in self._held if not (batch.is_consumed(step) and _is_of(batch, task))
-            ]
-            if self._held:
-                ahead = self._fetches_ahead(task)
+            fetching = asyncio.current_task()
+            waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
+            if fetching is not task or all(batch.task is not task for batch in waiting):
+                ahead = fetching if waiting else None  # else the task collects elements for one run
         mark = self._fetching = self._mark()
         return mark, ahead
-
-    def _fetches_ahead(self, task: Task | None) -> Task | None:
-        waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
-        for batch in waiting:
-            if _is_of(batch, task):
-                batch.ahead = None
-        fetching = asyncio.current_task()
-        if waiting and (fetching is not task or all(batch.task is not task for batch in waiting)):
-            return fetching
-        return None  # the task collects elements for one run
 
     def not_fetched(self) -> None:
         """Record that a fetch has ended without an element."""
