@@ -289,7 +289,7 @@ class Unopened:
     that is taken before the pipeline is opened there must have it, too.
     """
 
-    __slots__ = ("opened", "_state")
+    __slots__ = ("_state", "opened")
 
     def __init__(self, state: State | None) -> None:
         self.opened: Mark | None = None

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from typing import Generic, NoReturn, Self, TypeVar
 
 from asyncmon.errors import OutOfRangeError
-from asyncmon.runtime.frontier import Frontier, Task
+from asyncmon.runtime.frontier import Frontier, Task, marks_of
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope
@@ -43,6 +43,7 @@ class DataIterator(Generic[T]):
         if frontier is not None:
             frontier.begin_reading()
             self._moves = frontier.moves
+            self._mark = marks_of(source)
             self._frontier = frontier
 
     def _open(self) -> None:
@@ -86,10 +87,10 @@ class DataIterator(Generic[T]):
             if frontier is None:
                 return await self._next()
             while True:  # without elements that are consumed already
-                mark, ahead = frontier.fetch(task)
                 if frontier.moves != self._moves:
                     await self._follow(frontier)
-                number, moves = frontier.cursor, frontier.moves
+                mark, number, moves = self._mark(), frontier.cursor, frontier.moves
+                ahead = frontier.fetch(task, mark)
                 try:
                     item = await self._next()
                 except BaseException:

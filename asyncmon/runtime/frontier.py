@@ -43,10 +43,10 @@ class Batch:
         self.at: Any = _NOT_BEGUN
         """The global step before the run that consumes the elements; None once it is lost."""
 
-    def is_followed_by(self, other: Batch) -> bool:
-        """Return whether the task collects the elements of both for one run."""
-        is_next = self.end == other.first and self.at is _NOT_BEGUN
-        return is_next and self.task is other.task and self.ahead is other.ahead
+    def goes_on(self, number: int, task: Task | None, ahead: Task | None) -> bool:
+        """Return whether the task collects another element for the same run."""
+        is_next = self.end == number and self.at is _NOT_BEGUN
+        return is_next and self.task is task and self.ahead is ahead
 
     def is_consumed(self, step: int | None) -> bool:
         """Return whether the run has committed, given the present step."""
@@ -103,8 +103,10 @@ class Frontier:
         self._again: deque[Span] = deque()
         self._held: list[Batch] = []
         self._fetching: Mark | None = None  # the position before the element that is being fetched
-        self._runner: Task | None = None  # the task that began the last run
-        self._runners = weakref.WeakSet[Task]()  # tasks that began a run with elements of their own
+        self._asker: Task | None = None  # the task that asked last
+        self._askers = weakref.WeakSet[Task]()
+        self._runner: Task | None = None  # the task that began the last run with elements of its own
+        self._runners = weakref.WeakSet[Task]()
         self._readers = 0
         self._last: Any = None  # the position of a source that does not exist any more
         self.moves = 0
@@ -144,12 +146,10 @@ class Frontier:
 
     def is_free(self) -> bool:
         """Return whether the source does not exist any more, and another one may take its place."""
-        return (
-            self.source is None
-            and not self.counts_passes
-            and not self._again
-            and all(batch.is_consumed(self._steps()) for batch in self._held)
-        )
+        if self.source is not None or self.counts_passes:
+            return False
+        step = self._steps()
+        return all(batch.is_consumed(step) for batch in self._held)
 
     def continue_with(self, source: Any) -> None:
         """Read another source in the place of one that does not exist any more. Numbers continue.
@@ -187,36 +187,41 @@ class Frontier:
         source = self.source
         if source is None:
             return partial(_same, None if self.has_ended and not self.counts_passes else self._last)
-        if self.follows:
-            mark: Mark = source.mark()
-            return mark
-        return partial(_same, source.state_dict())
+        return marks_of(source)()
 
     # -- elements
 
     def ask(self, task: Task | None) -> None:
         """Record that a task asks for an element, and so has received and used those that it had."""
-        if self._held:
-            step, held = self._steps(), self._held
+        if task is not self._asker and task is not None:
+            self._asker = task
+            self._askers.add(task)
+        held = self._held
+        if len(held) == 1 and held[0].task is task:  # the usual case
+            held[0].ahead = None
+            if held[0].at is not _NOT_BEGUN and held[0].is_consumed(self._steps()):
+                held.clear()
+        elif held:
+            step = self._steps()
             self._held = [b for b in held if not (b.is_consumed(step) and _is_of(b, task))]
             for batch in self._held:
                 if _is_of(batch, task):
                     batch.ahead = None
 
-    def fetch(self, task: Task | None) -> tuple[Mark, Task | None]:
-        """Record that an element is fetched that a task has asked for.
+    def fetch(self, task: Task | None, mark: Mark) -> Task | None:
+        """Record that an element is fetched that a task has asked for, with the position before it.
 
         Returns:
-            The position before the element, and the ``ahead`` of its batch.
+            The ``ahead`` of its batch.
         """
-        ahead = None
-        if self._held:
-            fetching = asyncio.current_task()
-            waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
-            if fetching is not task or all(batch.task is not task for batch in waiting):
-                ahead = fetching if waiting else None  # else the task collects elements for one run
-        mark = self._fetching = self._mark()
-        return mark, ahead
+        self._fetching = mark
+        if not self._held:
+            return None
+        fetching = asyncio.current_task()
+        waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
+        if fetching is task and any(batch.task is task for batch in waiting):
+            return None  # the task collects elements for one run
+        return fetching if waiting else None
 
     def not_fetched(self) -> None:
         """Record that a fetch has ended without an element."""
@@ -227,7 +232,7 @@ class Frontier:
 
         Args:
             task: that has asked for it.
-            mark: what :meth:`fetch` returned, as ``ahead``.
+            mark: as for :meth:`fetch`, which returned ``ahead``.
             stale: the number of an element from before a move of the source, or None.
         """
         self._fetching, self.has_ended = None, False
@@ -244,11 +249,11 @@ class Frontier:
             self._again = deque(without(self._again, number, number + 1))
         else:
             return False
-        batch = Batch(number, mark, task, ahead)
-        if self._held and self._held[-1].is_followed_by(batch):
-            self._held[-1].end = batch.end
+        held = self._held
+        if held and held[-1].goes_on(number, task, ahead):
+            held[-1].end = number + 1
         else:
-            self._held.append(batch)
+            held.append(Batch(number, mark, task, ahead))
         return True
 
     def end_pass(self) -> None:
@@ -285,9 +290,9 @@ class Frontier:
         """Find the batches of a run among those of several tasks."""
         waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
         mine = [batch for batch in waiting if batch.task is task or _has_passed_on(batch.task)]
-        if all(batch.task is not task for batch in self._held):
-            # The task has received nothing, so others received the elements for it: a task that makes
-            # no runs, or one that awaits this run as a task of its own.
+        if task not in self._askers:
+            # Others received the elements for it: a task that makes no runs, or one that awaits this
+            # run as a task of its own.
             mine = [batch for batch in waiting if batch in mine or batch.task not in self._runners]
         # A double buffer has received the element of the next run already if its fetch was fast.
         mine = [batch for batch in mine if batch.ahead is None or batch.ahead is task]
@@ -385,6 +390,12 @@ class Frontier:
         self._cursor, self._fetching = state["at"], None
         self.moves += 1
         self.revision += 1
+
+
+def marks_of(source: Any) -> Callable[[], Mark]:
+    """Return a function that returns the position of the next element of a source."""
+    make: Callable[[], Mark] | None = members_of(SourceMembers, source).mark
+    return make or (lambda: partial(_same, source.state_dict()))
 
 
 def _is_of(batch: Batch, task: Task | None) -> bool:
