@@ -80,7 +80,7 @@ def MonitoredTrainingSession(
     for the chief, writes nothing, and ignores ``chief_only_hooks`` and ``loggers``.
 
     For intervals in steps and in seconds: a positive number disables the other one; None keeps the
-    default of the other one; 0 disables both.
+    default of the other one; 0 or less disables both, as in TF1.
 
     Args:
         master: the target of the session; "" is this process.
@@ -98,7 +98,7 @@ def MonitoredTrainingSession(
         stop_grace_period_secs: the grace period of tasks and runs after a stop, before they are
             cancelled and interrupted; see :class:`MonitoredSession`.
         log_step_count_steps: the interval of measurements of the rate of steps, each a line in the log
-            and a point of ``global_step/sec``; None or 0 for none. About ten seconds are a good
+            and a point of ``global_step/sec``; None, 0 or less for none. About ten seconds are a good
             interval: 50_000 for 5,000 steps a second. To measure by time, disable this and add
             ``StepCounterHook(every_n_secs=10)``.
         max_wait_secs: the longest time that a worker waits for the chief.
@@ -126,7 +126,7 @@ def MonitoredTrainingSession(
             ``summary_dir``; see :class:`LoggersHook`.
 
     Raises:
-        ValueError: both seconds and steps are given, for checkpoints or for summaries; a number is
+        ValueError: both seconds and steps are given, for checkpoints or for summaries; a wait is
             negative; both a saver and a scaffold; or ``save_on_cancel`` without checkpoints.
         TypeError: an argument is not a target, a number, a whole number of steps, a path or a scaffold.
 
@@ -187,7 +187,7 @@ def MonitoredTrainingSession(
     if loggers:
         chief_hooks.append(LoggersHook(loggers))
     if summary_dir:
-        if log_step_count_steps:
+        if log_step_count_steps is not None and log_step_count_steps > 0:
             chief_hooks.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))
         steps, secs = _cadence("save_summaries", save_summaries_steps, save_summaries_secs, (100, None))
         if steps or secs:
@@ -234,8 +234,8 @@ def _cadence(
             default[0] if steps is USE_DEFAULT else None,
             default[1] if secs is USE_DEFAULT else None,
         )
-    by_steps = steps if steps is not USE_DEFAULT and steps else None
-    by_secs = secs if secs is not USE_DEFAULT and secs else None
+    by_steps = steps if steps is not USE_DEFAULT and steps and steps > 0 else None
+    by_secs = secs if secs is not USE_DEFAULT and secs and secs > 0 else None
     if by_steps and by_secs:
         raise ValueError(
             f"Can not provide both every_secs and every_steps: got {name}_secs={secs!r} and "
@@ -245,7 +245,7 @@ def _cadence(
 
 
 def _check_numbers(**values: Any) -> None:
-    """Refuse values that are not numbers of 0 or more, or parts of a step."""
+    """Refuse values that are not numbers, negative waits, and parts of a step."""
     for name, value in values.items():
         if value is USE_DEFAULT or value is None:
             continue
@@ -253,5 +253,5 @@ def _check_numbers(**values: Any) -> None:
             raise TypeError(f"{name} must be a number or None, got {value!r}.")
         if name.endswith("_steps"):
             whole_number(name, value)
-        if value < 0:
-            raise ValueError(f"invalid {name}={value!r}: it must be positive, or 0 for none.")
+        if value < 0 and name in ("max_wait_secs", "stop_grace_period_secs"):
+            raise ValueError(f"invalid {name}={value!r}: it must be 0 or more.")

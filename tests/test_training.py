@@ -340,20 +340,33 @@ async def test_a_wrong_argument_is_named_before_anything_begins(
 @pytest.mark.parametrize(
     "name",
     [
-        "save_checkpoint_secs",
-        "save_checkpoint_steps",
-        "save_summaries_secs",
-        "save_summaries_steps",
-        "log_step_count_steps",
         "max_wait_secs",
         "stop_grace_period_secs",
     ],
 )
-async def test_a_negative_number_is_refused(tmp_path: Path, name: str) -> None:
+async def test_a_negative_wait_is_refused(tmp_path: Path, name: str) -> None:
     arguments: dict[str, Any] = {name: -5}
     for directory in (tmp_path, None):
-        with pytest.raises(ValueError, match=f"invalid {name}=-5: it must be positive, or 0 for none"):
+        with pytest.raises(ValueError, match=f"invalid {name}=-5: it must be 0 or more"):
             MonitoredTrainingSession(checkpoint_dir=directory, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left_out"),
+    [
+        ({"save_checkpoint_secs": -5}, "CheckpointSaverHook"),
+        ({"save_checkpoint_steps": -5}, "CheckpointSaverHook"),
+        ({"save_summaries_secs": -0.5}, "SummarySaverHook"),
+        ({"save_summaries_steps": -1}, "SummarySaverHook"),
+        ({"log_step_count_steps": -1}, "StepCounterHook"),
+        ({"log_step_count_steps": None}, "StepCounterHook"),
+    ],
+)
+async def test_a_negative_interval_leaves_its_hook_out_mt_8_mt_9(
+    tmp_path: Path, arguments: dict[str, Any], left_out: str
+) -> None:
+    session = MonitoredTrainingSession(checkpoint_dir=tmp_path, program=graph_program()[0], **arguments)
+    assert [name for name in ALL if name not in hooks_of(session)] == [left_out]
 
 
 async def test_a_directory_as_the_master_is_explained() -> None:

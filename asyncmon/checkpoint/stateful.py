@@ -68,7 +68,7 @@ class StatefulMembers:
 class SourceMembers(StatefulMembers):
     """The optional members of a data source that has a state."""
 
-    mark: Callable[[], Callable[[], Mapping[str, Any]]] | None = None
+    mark: Callable[[], Callable[[], Any]] | None = None
     """Return the position of the next element as a function that returns its state, at any later time.
     Called before each element, in place of ``state_dict``. The iterators of a source with marks follow
     ``load_state_dict``; others are made again. None: ``state_dict`` is called before each element, and

@@ -267,7 +267,7 @@ class Position:
 
     def __init__(self, passes: int = 0, state: State | None = None) -> None:
         self.passes = passes
-        self.mark: Callable[[], State | None] = Unopened(state)
+        self.mark: Callable[[], Any] = Unopened(state)
         self.offset = 0
 
     @classmethod
@@ -299,7 +299,7 @@ class Unopened:
         return self._state if self.opened is None else self.opened()
 
 
-def _state_at(passes: int, mark: Callable[[], State | None], offset: int) -> State:
+def _state_at(passes: int, mark: Callable[[], Any], offset: int) -> State:
     state = skipped(mark, offset)()
     return {"format": _FORMAT, "passes": passes, "position": state}
 

@@ -132,6 +132,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._timeout_secs = timeout_secs
         # an event file cannot lie in an object store
         self._output = SharedWriter(None if is_url(self._directory) else self._directory, None)
+        self.output_dir = self._output.directory
         self._saves = SaveFollowUp(self, self._output, self._listeners)
         self._handle: SaveHandle | None = None  # of the last save; None after a restore
         self._restored_path: str | None = None
@@ -164,7 +165,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._boundary, self._measured = created_session(coord).boundary, None
         self._scopes = created_session(coord).stops.scopes
         self._saves.take_over(self._saver, session, coord)
-        self._output.start(step)
+        self._output.start(step, created_session(coord).recorder)
         graph = self._graph if self._output.writes and self._save_graph_def else None
         if graph is not None and (writer := self._output.file_writer) is not None:
             writer.add_graph(graph, step)

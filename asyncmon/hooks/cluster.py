@@ -148,7 +148,7 @@ class ClusterHook(SessionRunHook):
                 self._stop = answer["stop"]
                 assert self._stop is not None, "for mypy"
                 # A run that fails now is recovered from, maybe at an earlier step, and may continue.
-                if created_session(coord).boundary.run is not None:
+                if created_session(coord).stops.scopes.current.is_step:
                     await coord.wait_for_stop(_RUN_SECS)
                 created_session(coord).request(self._stop)
                 return

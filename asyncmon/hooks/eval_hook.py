@@ -81,6 +81,7 @@ class Evaluations(SessionRunHook):
         self.is_open = False
         """Whether the hook belongs to an open session."""
         self._output = SharedWriter(output_dir, summary_writer)
+        self.output_dir = self._output.directory
         self._evaluator: Evaluator  # set by a subclass
         self._listeners: list[Listener] = []
 
@@ -103,7 +104,7 @@ class Evaluations(SessionRunHook):
         self.capture, self.save_evaluated = _capture, _save_nothing
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        self._output.start(session.global_step)
+        self._output.start(session.global_step, created_session(coord).recorder)
         self._stops = created_session(coord).stops
         self._boundary = created_session(coord).boundary
 
@@ -155,8 +156,8 @@ class EvalHook(Evaluations):
 
     An evaluation uses the consistent state of one step, in a separate session, and averages metrics
     over batches. If an evaluation is due before the previous one has ended, the newest state is
-    pending and states in between are skipped. A successful end waits for pending evaluations. Loading
-    an earlier state resets the schedule.
+    pending and states in between are skipped. A successful end waits for pending evaluations. One that
+    was due but not made when a checkpoint was saved is made of the restored state.
 
     ``hook.metrics`` and ``hook.step`` are the last result. Add a listener for each result with
     ``hook.add_listener(fn)``.
@@ -167,15 +168,17 @@ class EvalHook(Evaluations):
         feeds: a feed dict, an iterable or async iterable of them, or a plain or async function that
             returns one of these. Each evaluation iterates it from the start. None runs once without
             feeds.
-        every_steps: the interval in global steps.
+        every_steps: evaluate the states that reach a multiple of this global step, over restarts.
         every_secs: the interval in seconds, if the step has changed. Recoveries keep the phase.
+        every_epochs: evaluate at the end of each epoch of ``sess.epochs``, or of those whose number is
+            a multiple of this, over restarts.
         program: another program to evaluate, such as a graph without dropout, of which ``metrics`` are
             fetches. It gets the state by name. Default: the program of the session.
         batches: the largest number of batches.
         weight: a fetch of the weight of a batch in the averages.
-        concurrent: False pauses training during an evaluation.
+        concurrent: False pauses training during an evaluation: the run, or the body between epochs.
         at_start: also evaluate before the first step, so that an evaluation that fails does so at once.
-        at_end: also evaluate the last state at a successful end.
+        at_end: also evaluate the last state at a successful end. Default: only with ``every_epochs``.
         averages: a hook of the session. Its averages are evaluated in place of the weights.
         name: the prefix of the summaries' tags.
         output_dir: write the metrics to the event file of this directory. Default: to the loggers of
@@ -183,7 +186,8 @@ class EvalHook(Evaluations):
         summary_writer: write them to this writer instead.
 
     Raises:
-        ValueError: not exactly one of ``every_steps`` and ``every_secs`` is given.
+        ValueError: not exactly one of ``every_steps``, ``every_secs`` and ``every_epochs`` is given, or
+            it is not positive.
 
     Example::
 
@@ -197,31 +201,45 @@ class EvalHook(Evaluations):
         every_steps: int | None = None,
         every_secs: float | None = None,
         *,
+        every_epochs: int | None = None,
         program: Any = None,
         batches: int | None = None,
         weight: Any = None,
         concurrent: bool = True,
         at_start: bool = False,
-        at_end: bool = False,
+        at_end: bool | None = None,
         averages: MovingAverageHook | None = None,
         name: str = "eval",
         output_dir: str | os.PathLike[str] | None = None,
         summary_writer: SummaryWriter | None = None,
     ) -> None:
         super().__init__(name, output_dir, summary_writer)
-        self._schedule = StepSchedule(
-            self, EvalHook, "every_", every_steps, every_secs, at_once=False, both_ways=True
-        )
+        self._schedule: StepSchedule | None = None
+        if every_epochs is None or (every_steps, every_secs) != (None, None):
+            if every_epochs is not None:
+                raise ValueError(
+                    "Can not provide both every_epochs and another interval: got "
+                    f"every_epochs={every_epochs!r}, {every_steps=} and {every_secs=}."
+                )
+            self._schedule = StepSchedule(
+                self, EvalHook, "every_", every_steps, every_secs, multiples=True, both_ways=True
+            )
+        else:
+            whole_number("every_epochs", every_epochs, least=1)
+        self._every_secs, self._every_epochs = every_secs, every_epochs
         self._concurrent = concurrent
-        self._at_start, self._at_end = at_start, at_end
+        self._at_start = at_start
+        self._at_end = every_epochs is not None if at_end is None else at_end
         self._averages = averages
         self._program = program
         self._new_evaluator = partial(
             Evaluator, metrics=metrics, feeds=feeds, batches=batches, weight=weight
         )
+        self._is_beside = concurrent or every_epochs is not None  # the background task evaluates
         self._arrived: asyncio.Event
+        self._idle: asyncio.Event
         self._evaluating: asyncio.Lock
-        if concurrent and every_secs is not None:
+        if (concurrent and every_secs is not None) or every_epochs is not None:
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_steps is not None:
             leave_out(self, EvalHook, "background")
@@ -230,30 +248,51 @@ class EvalHook(Evaluations):
         """Reject a program without a global step, and prepare it for evaluations."""
         await super().begin()
         require_global_step(self)
-        self._arrived, self._evaluating = asyncio.Event(), asyncio.Lock()  # of this loop
+        self._arrived, self._idle = asyncio.Event(), asyncio.Event()  # of this loop
+        self._evaluating = asyncio.Lock()
         self._starts = self._at_start
+        self._restored: tuple[bool, int | None] = False, None
+        self._leave_epochs: Callable[[], None] = lambda: None
         program = current_program() if self._program is None else self._program
         self._evaluator = self._new_evaluator(program)
         self._evaluator.prepare()
-        self._schedule.forget_ticks()
+        if self._schedule is not None:
+            self._schedule.forget_ticks()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         await super().after_create_session(session, coord)
-        if self._averages is not None and self._averages not in created_session(coord).hooks():
+        created = created_session(coord)
+        if self._averages is not None and self._averages not in created.hooks():
             raise RuntimeError(
                 f"EvalHook {self.name!r} evaluates the averages of {self._averages!r}, which is not "
                 "among the session's hooks. Pass both of them."
             )
+        self._session, self._stop = session, coord.wait_for_stop
         self._tick_passed = False
-        self._seen: int | None = None  # the step of the newest evaluation that began
+        # Whether an evaluation is due and not made, and the step of the newest one that began.
+        (self._is_owed, self._seen), self._restored = self._restored, (False, None)
         self._pending: asyncio.Future[_Captured] | None = None
-        self._schedule.start(global_step_of(self, session))
-        if self._starts:
+        step = global_step_of(self, session)
+        if self._schedule is not None:
+            self._schedule.start(step)
+        if self._every_epochs is not None:
+            self._leave_epochs()
+            self._leave_epochs = created.observers.epochs.add(self._at_epoch)
+        if self._starts or (self._is_owed and not self._is_beside):
             self._starts = False
             await self._evaluate(await session.snapshot())
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return whether an evaluation is due and not made, and the step of the last one that began."""
+        return {"is_owed": self._is_owed, "step": self._seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state of an earlier session. For ``after_create_session``."""
+        self._restored = state["is_owed"], state["step"]
+
     def _is_due(self, step: int) -> bool:
         schedule = self._schedule
+        assert schedule is not None, "after_run is left out by epochs"
         if schedule.every_secs is not None:
             due, self._tick_passed = self._tick_passed, False
             return due
@@ -268,7 +307,7 @@ class EvalHook(Evaluations):
         """If an evaluation is due, evaluate the state after this run or make it pending."""
         if not self._is_due(step_after(run_values)):
             return
-        session = run_context.session
+        session, self._is_owed = run_context.session, True
         if self._concurrent:  # a pending state that is skipped is released with its last reference
             self._pending = self._boundary.call_after_run(partial(self._captured, session))
             self._arrived.set()
@@ -278,18 +317,17 @@ class EvalHook(Evaluations):
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Evaluate at ticks, or pending states. With a pause, mark the next run as due."""
-        if self._schedule.every_secs is not None:
-            async for _ in self._schedule.ticks(coord):
-                if not self._concurrent:
-                    self._tick_passed = True
-                elif session.global_step != self._seen:
-                    with log_errors(self, "an evaluation"):
-                        async with self._evaluating:
-                            await self._evaluate_captured(self._captured(session))
-        else:
-            while await self._arrived.wait():
-                self._arrived.clear()
-                await self._evaluate_pending()
+        if self._is_owed and self._is_beside and self._pending is None:
+            self._order(session)
+        try:
+            if self._every_secs is None:
+                while await self._arrived.wait():
+                    self._arrived.clear()
+                    await self._evaluate_pending()
+            else:
+                await self._evaluate_at_ticks(session, coord)
+        finally:
+            self._idle.set()  # nothing may wait for a task that has ended
 
     async def end(self, session: Session) -> None:
         """Wait for pending evaluations; with ``at_end``, evaluate the last state."""
@@ -299,17 +337,58 @@ class EvalHook(Evaluations):
 
     async def cleanup(self, error: BaseException | None) -> None:
         self._pending = None
+        self._leave_epochs()
         await super().cleanup(error)
+
+    async def _evaluate_at_ticks(self, session: Session, coord: Coordinator) -> None:
+        assert self._schedule is not None, "by seconds"
+        with log_errors(self, "an evaluation"):
+            await self._evaluate_pending()
+        async for _ in self._schedule.ticks(coord):
+            if not self._concurrent:
+                self._tick_passed = True
+            elif session.global_step != self._seen:
+                self._order(session)
+                with log_errors(self, "an evaluation"):
+                    await self._evaluate_pending()
+
+    async def _at_epoch(self, number: int) -> None:
+        """Make an evaluation of this state pending, at the end of an epoch; or wait for it, too."""
+        assert self._every_epochs is not None, "registered by epochs"
+        step = self._session.global_step
+        if number % self._every_epochs or step == self._seen:
+            return  # seen: the end of an epoch is repeated after a restart from its checkpoint
+        self._order(self._session)
+        if self._concurrent:
+            return
+        idle, stop = asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(self._stop())
+        try:
+            await asyncio.wait((idle, stop), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            idle.cancel()
+            stop.cancel()
 
     def _captured(self, session: Session) -> _Captured:
         averages = None if self._averages is None else self._averages.averages
         return self.capture(session), averages
 
+    def _order(self, session: Session) -> None:
+        """Make an evaluation of the current state pending. A pending state is skipped."""
+        self._is_owed = True
+        self._pending = asyncio.get_running_loop().create_future()
+        self._pending.set_result(self._captured(session))
+        self._idle.clear()
+        self._arrived.set()
+
     async def _evaluate_pending(self) -> None:
         async with self._evaluating:
             pending, self._pending = self._pending, None
-            if pending is not None:
-                await self._evaluate_captured(await pending)
+            try:
+                if pending is not None:
+                    await self._evaluate_captured(await pending)
+            finally:
+                if self._pending is None:
+                    self._idle.set()
 
     async def _evaluate_captured(self, captured: _Captured) -> None:
         (state, averages), is_taken = captured, False
@@ -328,13 +407,18 @@ class EvalHook(Evaluations):
         try:
             with state if release else nullcontext():
                 if self._averages is None:
-                    return await self._evaluate_state(state)
-                return await self._evaluate_state(state, self._averages.applied(state, averages))
+                    done = await self._evaluate_state(state)
+                else:
+                    done = await self._evaluate_state(state, self._averages.applied(state, averages))
         except Exception:
             if self.on_error != "log":
                 raise
             logger.exception("Evaluation %r at step %s failed.", self.name, state.step)
+            self._is_owed = self._pending is not None
             return False
+        if done:  # else a signal has ended it, and it is made after a restart
+            self._is_owed = self._pending is not None
+        return done
 
 
 def _capture(session: Session) -> CapturedState:

@@ -31,8 +31,7 @@ class EveryHook(SessionRunHook):
     ) -> None:
         if (steps is None) == (secs is None):
             raise ValueError(f"Give one of steps and secs, got steps={steps!r} and secs={secs!r}.")
-        self._schedule = StepSchedule(self, EveryHook, "", steps, secs, at_once=False)
-        self._period = self._schedule.every_steps
+        self._schedule = StepSchedule(self, EveryHook, "", steps, secs, multiples=True)
         self._fn = fn
         self._takes_session = _takes_session(fn)
         self.name = qualified_name(fn)
@@ -45,21 +44,18 @@ class EveryHook(SessionRunHook):
 
     async def begin(self) -> None:
         self._schedule.forget_ticks()
-        if self._period is not None:
+        if self._schedule.every_steps is not None:
             require_global_step(self)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        if self._period is not None:
-            step = global_step_of(self, session)
-            self._schedule.start(step - step % self._period)
+        if self._schedule.every_steps is not None:
+            self._schedule.start(global_step_of(self, session))
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Call the function if the run reached a multiple of ``steps``."""
         step = step_after(run_values)
-        assert self._period is not None, "left out by seconds"
-        multiple = step - step % self._period
-        if not self._schedule.restarts(multiple) and self._schedule.is_due(multiple):
-            self._schedule.done(multiple)
+        if not self._schedule.restarts(step) and self._schedule.is_due(step):
+            self._schedule.done(step)
             await self._call(run_context.session)
 
     async def background(self, session: Session, coord: Coordinator) -> None:

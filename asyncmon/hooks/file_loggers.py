@@ -55,6 +55,10 @@ class TensorBoardLogger:
                 else:
                     writer.add_histogram(tag, value, step)
 
+    def write_summary(self, step: int | None, wall_time: float, summary: Any) -> None:
+        """Add a summary to the queue of the event file, likewise."""
+        self.output.add_summary(summary, step)
+
     def write_config(self, config: Mapping[str, HParam]) -> None:
         """Add all hyperparameters so far."""
         self._config.update(config)

@@ -15,7 +15,6 @@ from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.runtime.session_coordinator import SessionCoordinator
-from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import clock
 from asyncmon.system.members import members_of
 
@@ -79,9 +78,8 @@ def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:
     checkpoints: list[str] = []
     for hook in hooks:
         members = members_of(HookMembers, hook)
-        output = members._output
-        if isinstance(output, SharedWriter) and output.directory is not None:
-            (events if members.save_now is None else checkpoints).append(output.directory)
+        if (directory := members.output_dir) is not None:
+            (events if members.save_now is None else checkpoints).append(directory)
     return events, checkpoints
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -14,11 +15,8 @@ from asyncmon.hooks.file_loggers import TensorBoardLogger
 from asyncmon.hooks.hook_support import created_session, positive, whole_number
 from asyncmon.runtime import GUARD, Coordinator, Session, SessionRunHook
 from asyncmon.runtime.failures import Failures
-from asyncmon.runtime.hook import HookMembers
 from asyncmon.summary.logged import LoggedValue, Logger, LoggerMembers
-from asyncmon.summary.shared_writer import SharedWriter
-from asyncmon.summary.values import HParam
-from asyncmon.system import clock
+from asyncmon.summary.values import HParam, plain_values
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import phrase
 from asyncmon.system.members import members_of
@@ -30,9 +28,9 @@ class LoggersHook(SessionRunHook):
     """Write logged values and configurations to loggers. ``MonitoredTrainingSession`` adds one.
 
     The loggers get the values of ``sess.log``, ``run_context.log``, ``step_context.log`` and
-    ``coord.log``, and the numbers and texts of the summaries, step rates and evaluations of hooks.
-    Those of a hook with an ``output_dir`` are in its event file already, and no
-    :class:`TensorBoardLogger` gets them; those of a hook with a writer of its own go there alone.
+    ``coord.log``, and the summaries, step rates and evaluations of hooks, which a hook's own
+    ``output_dir`` or ``summary_writer`` gets, too. An attached hook adds its loggers, and takes them
+    with it.
 
     A logger that is slow, hangs or fails does not delay a step and ends no training: each has a queue
     and a thread. A full queue drops its oldest record. Dropped and failed records are counted, and the
@@ -66,8 +64,9 @@ class LoggersHook(SessionRunHook):
         self._most_pending = whole_number("most_pending", most_pending, least=1)
         self._timeout_secs = positive("timeout_secs", timeout_secs)
         boards = [one for one in self._loggers if isinstance(one, TensorBoardLogger)]
-        self._output = boards[0].output if boards else SharedWriter(None, None)
+        self.output_dir = boards[0].output.directory if boards else None
         self._queues: list[_Queue] = []
+        self._remove: Callable[[], None] | None = None
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -84,23 +83,14 @@ class LoggersHook(SessionRunHook):
         for one in self._queues:
             if (start := members_of(LoggerMembers, one.logger).start) is not None:
                 one.put(start, session.global_step)
-        for hook in created_session(coord).hooks():
-            output = members_of(HookMembers, hook)._output
-            if hook is not self and isinstance(output, SharedWriter) and not output.is_given:
-                output.forward = self._forward
-
-    def log_values(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
-        """Pass values to all loggers. Does not block; thread-safe."""
-        for one in self._queues:
-            one.put(one.logger.write, step, wall_time, values)
-
-    def log_config(self, config: Mapping[str, HParam]) -> None:
-        """Pass hyperparameters to all loggers. Does not block; thread-safe."""
-        for one in self._queues:
-            one.put(one.logger.write_config, config)
+        if self._remove is None:
+            self._remove = created_session(coord).recorder.add(tuple(self._queues))
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Write pending records, and close the loggers."""
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
         await asyncio.gather(*(one.close(error, self._timeout_secs) for one in self._queues))
 
     def _failed(self, error: Exception) -> None:
@@ -108,28 +98,18 @@ class LoggersHook(SessionRunHook):
             self._logged = Failures()
         self._logged.add(error)  # for statistics and the monitor
 
-    def _forward(
-        self, output: SharedWriter, step: int | None, values: Callable[[], Mapping[str, LoggedValue]]
-    ) -> None:
-        wall_time, is_written = clock.wall(), output.directory is not None
-        queues = [
-            one
-            for one in self._queues
-            if not (is_written and isinstance(one.logger, TensorBoardLogger))
-        ]
-        found = values() if queues else {}
-        for one in queues if found else ():
-            one.put(one.logger.write, step, wall_time, found)
-
 
 _METHODS = ("write", "write_config", "flush", "close")
 
 
 class _Queue:
-    """The pending calls of a logger, and its thread."""
+    """The pending calls of a logger, and its thread: a sink of the session's recorder."""
 
     def __init__(self, target: Logger, most: int, failed: Callable[[Exception], None]) -> None:
         self.logger = target
+        self.directory: str | None = None
+        if isinstance(target, TensorBoardLogger) and target.output.directory is not None:
+            self.directory = os.path.realpath(target.output.directory)
         self.dropped = 0
         self._blocking = members_of(LoggerMembers, target).blocking
         self._most = most
@@ -138,6 +118,22 @@ class _Queue:
         self._warned = self._busy = self._closing = False
         self._lock = threading.Lock()
         self._thread = DaemonExecutor(f"asyncmon logger {type(target).__name__}")
+
+    def put_values(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
+        """Add values by tag."""
+        self.put(self.logger.write, step, wall_time, values)
+
+    def put_summary(self, step: int | None, wall_time: float, summary: Any) -> None:
+        """Add a summary: as it is to a logger that takes summaries, else its numbers and texts."""
+        write = members_of(LoggerMembers, self.logger).write_summary
+        if write is not None:
+            self.put(write, step, wall_time, summary)
+        elif values := plain_values(summary):
+            self.put_values(step, wall_time, values)
+
+    def put_config(self, config: Mapping[str, HParam]) -> None:
+        """Add hyperparameters."""
+        self.put(self.logger.write_config, config)
 
     def put(self, call: Callable[..., Any], *args: Any) -> None:
         """Make a call, or add it to the queue. Thread-safe."""

@@ -48,7 +48,7 @@ class LoggingTensorHook(SessionRunHook):
 
     Raises:
         ValueError: both of ``every_n_iter`` and ``every_n_secs`` are given, or neither and no
-            ``at_end``, or ``every_n_iter`` is not positive.
+            ``at_end``, or ``every_n_iter`` is not positive, or ``every_n_secs`` is NaN.
 
     Example::
 
@@ -70,7 +70,7 @@ class LoggingTensorHook(SessionRunHook):
             )
         if every_n_iter is not None:
             every_n_iter = whole_number("every_n_iter", every_n_iter, least=1)
-        elif every_n_secs is not None and every_n_secs <= 0:
+        elif every_n_secs is not None and clock.seconds("every_n_secs", every_n_secs) <= 0:
             every_n_iter, every_n_secs = 1, None
         self._tensors = _by_tag(tensors)
         self._every_n_iter, self._every_n_secs = every_n_iter, every_n_secs

@@ -12,7 +12,7 @@ from types import FrameType
 
 import numpy as np
 
-from asyncmon.hooks.hook_support import log_errors, positive
+from asyncmon.hooks.hook_support import created_session, log_errors, positive
 from asyncmon.runtime import Coordinator, Session, SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 from asyncmon.system import clock
@@ -55,12 +55,13 @@ class LoopLagHook(SessionRunHook):
         self._warn_secs = positive("warn_secs", warn_secs)
         self._interval_secs = positive("interval_secs", interval_secs)
         self._output = SharedWriter(output_dir, summary_writer)
+        self.output_dir = self._output.directory
         self._lags: list[float] = []
         self.percentiles: dict[str, float] = {}
         """The last report: seconds by ``"p50"``, ``"p95"``, ``"p99"`` and ``"max"``."""
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        self._output.start(session.global_step)
+        self._output.start(session.global_step, created_session(coord).recorder)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         report_at = clock.monotonic() + self._every_secs

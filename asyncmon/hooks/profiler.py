@@ -70,6 +70,7 @@ class ProfilerHook(SessionRunHook):
         self._show_dataflow = show_dataflow
         self._show_memory = show_memory
         self._output = SharedWriter(self._directory, None)
+        self.output_dir = self._output.directory
         self._diagnostics = Diagnostics("The timeline")
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
         self._is_first = True

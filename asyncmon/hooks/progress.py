@@ -76,6 +76,7 @@ class StepCounterHook(SessionRunHook):
             raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")
         self._schedule = StepSchedule(self, StepCounterHook, "every_n_", every_n_steps, every_n_secs)
         self._output = SharedWriter(output_dir, summary_writer)
+        self.output_dir = self._output.directory
         self._tag: str
         self._last_step: int | None = None
         self._warned = False
@@ -88,7 +89,7 @@ class StepCounterHook(SessionRunHook):
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         step = global_step_of(self, session)
-        self._output.start(step)
+        self._output.start(step, created_session(coord).recorder)
         self._schedule.start(step)
         self._last_step = None
 

@@ -64,6 +64,8 @@ class StepSchedule:
         every_steps: the interval in global steps.
         every_secs: the interval in seconds.
         at_once: whether the first step of a session is due, or the step after one interval.
+        multiples: the steps that reach a multiple of ``every_steps`` are due, in every session alike.
+            Otherwise those an interval after the last due step are, as in TF1.
         both_ways: disable no methods.
     """
 
@@ -76,6 +78,7 @@ class StepSchedule:
         every_secs: float | None,
         *,
         at_once: bool = True,
+        multiples: bool = False,
         both_ways: bool = False,
     ) -> None:
         self._timer = SecondOrStepTimer(every_secs=every_secs, every_steps=every_steps)
@@ -90,36 +93,37 @@ class StepSchedule:
         if not both_ways:
             leave_out(hook, owner, *others)
         self._hook = hook
-        self._at_once = at_once
+        self._at_once = at_once and not multiples
+        self._unit = self.every_steps if multiples and self.every_steps else 1
         self._ticks: Ticks | None = None
 
     @property
     def last_step(self) -> int | None:
-        """The last due step; None if the next step is due."""
+        """The last due step, or the multiple that it reached; None if the next step is due."""
         return self._timer.last_triggered_step()
 
     def start(self, step: int) -> None:
         """Reset the schedule to the step of a new session or of a restored state."""
         self._timer.reset()
         if not self._at_once:
-            self._timer.update_last_triggered_step(step)
+            self._timer.update_last_triggered_step(self._reached(step))
         self._idle()
 
     def restarts(self, step: int) -> bool:
         """Reset the schedule if a state before the last due step was loaded. Return whether it was."""
         last = self.last_step
-        if last is None or step >= last:
+        if last is None or self._reached(step) >= last:
             return False
         self.start(step)
         return True
 
     def is_due(self, step: int) -> bool:
         """Return whether a step is due. Steps before the last due step are."""
-        return self._timer.should_trigger_for_step(step)
+        return self._timer.should_trigger_for_step(self._reached(step))
 
     def done(self, step: int) -> tuple[float, int] | tuple[None, None]:
         """Record a due step. Return the seconds and steps since the previous one, or None."""
-        elapsed = self._timer.update_last_triggered_step(step)
+        elapsed = self._timer.update_last_triggered_step(self._reached(step))
         self._idle()
         return elapsed
 
@@ -133,6 +137,9 @@ class StepSchedule:
         # frequent than the interval would prevent all ticks.
         self._ticks = coord.every(self.every_secs, continuing=self._ticks)
         return self._ticks
+
+    def _reached(self, step: int) -> int:
+        return step - step % self._unit
 
     def _idle(self) -> None:
         if self.every_steps is not None:

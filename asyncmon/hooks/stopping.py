@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -41,12 +42,12 @@ class StopAtStepHook(SessionRunHook):
     A session that starts at or beyond the step stops before its first run.
 
     Args:
-        num_steps: the number of steps from the first step of the session; a recovery does not reset
-            it.
+        num_steps: the number of steps from the first step of each session that the hook is used in; a
+            recovery does not reset it. With 0 or less no step is done.
         last_step: the step to stop at.
 
     Raises:
-        ValueError: neither or both are given, or the value is negative.
+        ValueError: neither or both are given.
         TypeError: the value is not a whole number.
 
     Example::
@@ -59,17 +60,19 @@ class StopAtStepHook(SessionRunHook):
             raise ValueError("One of num_steps or last_step must be specified.")
         if num_steps is not None and last_step is not None:
             raise ValueError("Only one of num_steps or last_step can be specified.")
-        self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps, least=0)
-        self.last_step = None if last_step is None else whole_number("last_step", last_step, least=0)
-        """The step to stop at; None with ``num_steps`` before the first session."""
+        self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
+        self.last_step = None if last_step is None else whole_number("last_step", last_step)
+        """The step to stop at; None with ``num_steps`` before a session."""
         self.stops_at_step = self.last_step
         let_idle(self, StopAtStepHook)
 
     async def begin(self) -> None:
         require_global_step(self)
+        if self._num_steps is not None:
+            self.last_step = self.stops_at_step = None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Compute the last step, once. Request a stop if the session is at it."""
+        """Compute the last step, once a session. Request a stop if the session is at it."""
         step = global_step_of(self, session)
         if self.last_step is None:
             assert self._num_steps is not None, "one of the two is given"
@@ -178,7 +181,8 @@ class StopRule(Protocol):
 class EarlyStoppingHook(SessionRunHook):
     """Request a stop when a rule returns a reason after an evaluation. Checkpoints have its state.
 
-    Made by :func:`stop_if`, or with a custom rule.
+    Made by :func:`stop_if`, or with a custom rule. With other arguments of :func:`stop_if`, a restored
+    state is judged again.
 
     Args:
         evaluation: the hook that evaluates. It must also be in the session's hooks.
@@ -196,11 +200,12 @@ class EarlyStoppingHook(SessionRunHook):
         self._initial_state = copy.deepcopy(rule.state_dict())
         self._coord: Coordinator | None = None
         self._reason: str | None = None
+        self._last: dict[str, Any] | None = None  # the last evaluation
 
     async def begin(self) -> None:
         """Reset the state, which a restore may load, and listen to the evaluations."""
         self._rule.load_state_dict(self._initial_state)
-        self._coord = self._reason = None
+        self._coord = self._reason = self._last = None
         # Before after_create_session: an evaluation of the initial state may be due in that of an
         # earlier hook.
         self._evaluation.add_listener(self._on_evaluation)
@@ -226,16 +231,28 @@ class EarlyStoppingHook(SessionRunHook):
         self._evaluation.remove_listener(self._on_evaluation)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the rule, and the reason of a requested stop."""
-        return {"rule": self._rule.state_dict(), "reason": self._reason}
+        """Return the state and the arguments of the rule, its verdict, and the last evaluation."""
+        arguments = self._rule.arguments() if isinstance(self._rule, _Rule) else None
+        return {
+            "rule": self._rule.state_dict(), "arguments": arguments,
+            "reason": self._reason, "last": self._last,
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the state of an earlier session."""
-        self._rule.load_state_dict(state["rule"])
-        self._reason = state["reason"]
+        rule, self._reason, self._last = self._rule, state["reason"], state["last"]
+        if not isinstance(rule, _Rule):
+            rule.load_state_dict(state["rule"])
+            return
+        if rule.continues(state["arguments"]):
+            rule.load_state_dict(state["rule"])
+        if state["arguments"] != rule.arguments():  # the verdict is that of another rule
+            last, self._reason = self._last, None
+            if last is not None and rule.metric in last["metrics"]:
+                self._reason = rule.judge(last["step"], last["metrics"])
 
     def _on_evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-        reason = self._rule(step, metrics)
+        reason, self._last = self._rule(step, metrics), {"step": step, "metrics": dict(metrics)}
         if reason is not None and self._reason is None:
             self._reason = reason
             if self._coord is not None:
@@ -288,16 +305,50 @@ def stop_if(
             raise ValueError(f"min_delta={min_delta!r} has no meaning with {name}=: leave it out.")
         return EarlyStoppingHook(evaluation, _Threshold(metric, value, min_steps, sign))
     count = whole_number(name, value, least=1)
-    return EarlyStoppingHook(evaluation, _NoProgress(metric, count, min_steps, min_delta, sign))
+    return EarlyStoppingHook(evaluation, _NoProgress(metric, count, min_steps, sign, min_delta))
 
 
 @dataclass
-class _NoProgress:
+class _Rule(ABC):
+    """A rule of :func:`stop_if`, with its arguments and without a state."""
+
     metric: str
-    count: int
+    limit: float
+    """The number of evaluations without progress, or the threshold."""
     min_steps: int
-    min_delta: float
     sign: int
+    min_delta: float = 0.0
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments as JSON values."""
+        names = "metric", "limit", "min_steps", "sign", "min_delta"
+        return {"rule": type(self).__name__, **{name: getattr(self, name) for name in names}}
+
+    def continues(self, arguments: Mapping[str, Any] | None) -> bool:
+        """Return whether the state of a rule with these arguments is one of this rule."""
+        own = self.arguments()
+        return arguments is not None and all(
+            arguments[name] == own[name] for name in ("rule", "metric", "sign")
+        )
+
+    def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
+        return self.judge(step, metrics)
+
+    @abstractmethod
+    def judge(self, step: int, metrics: Mapping[str, float]) -> str | None:
+        """Return the reason for a stop after an evaluation, which is counted already."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the rule."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state that :meth:`state_dict` returned."""
+
+
+@dataclass
+class _NoProgress(_Rule):
     best: float = -math.inf
     """The best value of ``sign * metric``."""
     best_step: int | None = None
@@ -307,9 +358,12 @@ class _NoProgress:
         value = self.sign * _metric(metrics, self.metric)
         if value > self.best + self.min_delta:
             self.best, self.best_step, self.without_progress = value, step, 0
-            return None
-        self.without_progress += 1
-        if self.without_progress < self.count or step < self.min_steps:
+        else:
+            self.without_progress += 1
+        return self.judge(step, metrics)
+
+    def judge(self, step: int, metrics: Mapping[str, float]) -> str | None:
+        if self.without_progress < self.limit or step < self.min_steps:
             return None
         verb = "increase" if self.sign > 0 else "decrease"
         best = "no value yet" if self.best_step is None else f"{self.sign * self.best:g}"
@@ -331,18 +385,13 @@ class _NoProgress:
 
 
 @dataclass
-class _Threshold:
-    metric: str
-    threshold: float
-    min_steps: int
-    sign: int
-
-    def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
+class _Threshold(_Rule):
+    def judge(self, step: int, metrics: Mapping[str, float]) -> str | None:
         value = _metric(metrics, self.metric)
-        if step < self.min_steps or not self.sign * (value - self.threshold) > 0:
+        if step < self.min_steps or not self.sign * (value - self.limit) > 0:
             return None
         word = "above" if self.sign > 0 else "below"
-        return f"{self.metric!r} = {value:g} at step {step}, {word} {self.threshold:g}"
+        return f"{self.metric!r} = {value:g} at step {step}, {word} {self.limit:g}"
 
     def state_dict(self) -> dict[str, Any]:
         return {}

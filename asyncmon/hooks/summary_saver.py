@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from asyncmon.hooks.hook_support import samples_every
+from asyncmon.hooks.hook_support import created_session, samples_every
 from asyncmon.hooks.step_schedule import (
     StepSchedule,
     global_step_of,
@@ -75,6 +75,7 @@ class SummarySaverHook(SessionRunHook):
             raise ValueError("Exactly one of scaffold or summary_op must be provided.")
         self._schedule = StepSchedule(self, SummarySaverHook, "save_", save_steps, save_secs)
         self._output = SharedWriter(output_dir, summary_writer)
+        self.output_dir = self._output.directory
         if not self._output.writes:
             raise ValueError(
                 "SummarySaverHook has nowhere to write: give output_dir or summary_writer."
@@ -97,7 +98,7 @@ class SummarySaverHook(SessionRunHook):
         self._schedule.start(step)
         if not self._fetches:
             idle_until(self, math.inf)
-        self._output.start(step)
+        self._output.start(step, created_session(coord).recorder)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         if not self._fetches:

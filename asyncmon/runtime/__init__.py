@@ -27,7 +27,7 @@ from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.monitored_session import MonitoredSession, SingularMonitoredSession
 from asyncmon.runtime.observation import Observer, Span
 from asyncmon.runtime.session_statistics import SessionStatistics
-from asyncmon.runtime.stop.run import run
+from asyncmon.runtime.stop.process import run
 from asyncmon.runtime.program import as_program, current_program
 from asyncmon.runtime.protocols import Program, Session
 from asyncmon.runtime.queue_runner import QueueRunner, add_queue_runner, start_queue_runners

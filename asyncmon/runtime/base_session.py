@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from functools import partial
 from threading import get_ident
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar
 
@@ -267,7 +268,9 @@ class _MonitoredSession:
             TypeError: the source can be read only once.
         """
         data = dataset_of(source)
-        return Epochs(data, count, lambda: self._iterate(data, name, True), self.should_stop)
+        elements = partial(self._iterate, data, name, counts_passes=True)
+        ended = self._life.observers.epochs.ended
+        return Epochs(data, count, elements, self.should_stop, ended)
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
@@ -285,7 +288,7 @@ class _MonitoredSession:
             RuntimeError: the session is not open.
         """
         self._life.check_log()
-        self._hooks.log(values, value, step=step)
+        self._hooks.recorder.log(values, value, step=step)
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
@@ -294,7 +297,7 @@ class _MonitoredSession:
             TypeError, RuntimeError: a value is of another type; the session is not open.
         """
         self._life.check_log()
-        self._hooks.log_config(config)
+        self._hooks.recorder.log_config(config)
 
     def should_stop(self) -> bool:
         """Return whether the body should end. Never waits, changes nothing.

@@ -16,8 +16,9 @@ from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_state import CLOSES_ITSELF, LOOP_IS_GONE, OTHER_LOOP, SessionState
 from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.current_run import Phase, join_phase
 from asyncmon.runtime.stop.deadline import Stage
-from asyncmon.runtime.stop.interrupt import RUNS, Phase, inside_run
+from asyncmon.runtime.stop.interrupt import RUNS
 from asyncmon.runtime.stop.origin import is_end_of_data, is_only
 from asyncmon.runtime.stop.outcome import Outcome, decide_outcome, is_clean, stop_by, with_failure
 from asyncmon.runtime.stop.stop import Cause
@@ -66,7 +67,7 @@ class Closing:
 
         A cancellation of that task cancels the current part only.
         """
-        inside_run.set(self._phase)  # of this task
+        join_phase(self._phase)
         with self.hooks.observers.span("closing", "close"):
             return await self._run()
 
@@ -106,7 +107,7 @@ class Closing:
         await self._part(
             "waiting for the current run", self._take_lock(stops.shutdown.grace if clean else 0)
         )
-        stops.scopes.run = self._phase
+        stops.scopes.current.run = self._phase
         session = self.current()
         if session is None:
             return self._outcome(body, ())

@@ -13,8 +13,8 @@ from weakref import WeakSet
 
 from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels, Overflow
-from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.protocols import TaskMembers
+from asyncmon.runtime.stop.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.stop.interrupt import background_task
 from asyncmon.runtime.stop.stop import Cause, Stop, StopEvent
 from asyncmon.runtime.tasks import ForeignThreads, TaskSet, check_function
@@ -204,7 +204,7 @@ class Coordinator:
                 once if it repeats itself, and continues.
 
         Raises:
-            ValueError: ``on_error`` is neither, or is given without a function.
+            ValueError: ``on_error`` is neither, or is given without a function; ``secs`` is NaN.
 
         Example::
 

@@ -69,11 +69,13 @@ class Epochs:
         count: int | None,
         elements: Callable[[], DataIterator[Any]],
         should_stop: Callable[[], bool],
+        ended: Callable[[int], Awaitable[None]],
     ) -> None:
         self._source = source
         self._count = count
         self._elements = elements
         self._should_stop = should_stop
+        self._ended = ended
         self._epoch: Epoch[Any] | None = None
 
     def __aiter__(self) -> Self:
@@ -89,6 +91,7 @@ class Epochs:
             raise StopAsyncIteration
         if self._epoch is not None:
             await self._epoch.leave()
+            await self._ended(self._epoch.number + 1)
         number = self._source.passes
         if self._count is not None and number >= self._count:
             raise StopAsyncIteration

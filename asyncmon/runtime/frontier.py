@@ -8,11 +8,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from asyncmon.checkpoint.stateful import SourceMembers
 from asyncmon.data.stage import Mark
-from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -23,6 +22,14 @@ Task = asyncio.Task[Any]
 
 Span = tuple[int, int]
 """The numbers of consecutive elements: the first one, and the one after the last."""
+
+
+class Recoveries(Protocol):
+    """The recoveries of a session. See :class:`~asyncmon.runtime.recoverable.Recoverable`."""
+
+    number: int
+    repeated: Task | None
+    current: Any
 
 
 class Batch:
@@ -92,7 +99,7 @@ class Frontier:
     #   _again:    outstanding elements from the cursor on: the source was moved back
     #   taken:     the end of all of these. Without a recovery it is the cursor, and _again is empty.
 
-    def __init__(self, source: Any, steps: Callable[[], int | None], recoveries: Recoverable) -> None:
+    def __init__(self, source: Any, steps: Callable[[], int | None], recoveries: Recoveries) -> None:
         self._steps = steps
         self._recoveries = recoveries
         self._recovery = recoveries.number  # the last recovery that restored a state
@@ -394,7 +401,7 @@ class Frontier:
 
 def marks_of(source: Any) -> Callable[[], Mark]:
     """Return a function that returns the position of the next element of a source."""
-    make: Callable[[], Mark] | None = members_of(SourceMembers, source).mark
+    make = members_of(SourceMembers, source).mark
     return make or (lambda: partial(_same, source.state_dict()))
 
 

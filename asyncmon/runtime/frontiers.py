@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
-from asyncmon.runtime.frontier import Frontier
-from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.frontier import Frontier, Recoveries
 
 _MOST_ENDED = 8  # sources of different kinds that have ended, do not exist any more and keep a name
 
 _WAYS_OUT = (
-    " To begin other data, give it a name of its own: iterate(source, name=...). A dataset that is made "
-    "anew for each pass keeps its place by its name=, or is read by sess.epochs(...)."
+    " To begin other data, give it a name of its own: iterate(source, name=...). A dataset that is "
+    "made anew for each pass keeps its place by its name=, or is read by sess.epochs(...)."
 )
 
 
@@ -27,7 +26,7 @@ class Frontiers:
     """
 
     def __init__(
-        self, stateful: StatefulObjects, steps: Callable[[], int | None], recoveries: Recoverable
+        self, stateful: StatefulObjects, steps: Callable[[], int | None], recoveries: Recoveries
     ) -> None:
         self._stateful = stateful
         self._steps = steps

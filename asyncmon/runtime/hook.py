@@ -9,9 +9,7 @@ from asyncmon.checkpoint.stateful import StatefulMembers
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.protocols import Session
-from asyncmon.summary.logged import Log, LoggedValue, logged_values
-from asyncmon.summary.shared_writer import SharedWriter
-from asyncmon.summary.values import HParam
+from asyncmon.summary.logged import Log, logged_values
 from asyncmon.system.functions import function_of
 from asyncmon.system.members import members_of
 
@@ -199,13 +197,8 @@ class HookMembers(SessionRunHook, StatefulMembers):
     save_now: Callable[[Session], Awaitable[str]] | None = None
     """Save a checkpoint now, and return its prefix once it is committed. Called by
     :meth:`MonitoredSession.save`. None: the hook does not save."""
-    log_values: Callable[[int | None, float, Mapping[str, LoggedValue]], None] | None = None
-    """``log_values(step, wall_time, values)``: get values by tag that are logged, in any thread; must
-    not block. None: the hook gets none."""
-    log_config: Callable[[Mapping[str, HParam]], None] | None = None
-    """``log_config(config)``: get hyperparameters that are logged, likewise. None: it gets none."""
-    _output: SharedWriter | None = None
-    """The event files of a standard hook, for the monitor."""
+    output_dir: str | None = None
+    """The directory of the event file that the hook writes, if any: where the monitor finds it."""
 
 
 GUARD = -100

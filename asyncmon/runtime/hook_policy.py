@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.hook import hook_name
-from asyncmon.runtime.stop.origin import marked
+from asyncmon.runtime.stop.origin import marked, own_generator_exit
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.leavable import Leavable, leavable
@@ -33,19 +33,15 @@ def pause_secs(failures: int) -> float:
 
 
 async def with_origin(hook: Any, moment: str, method: Method, *args: Any) -> Any:
-    """Call a method, and note in its errors where they come from.
-
-    A ``GeneratorExit`` of its own is an error like others: it must not skip what follows. One that is
-    thrown into this coroutine is the end of it.
-    """
+    """Call a method, and note in its errors where they come from."""
     name, task = f"{hook_name(hook)}.{moment}", current_task()
     with marked("background" if moment == "background" else "hook", name):
         try:
             return await method(*args)
         except GeneratorExit as error:
-            if task is None or current_task() is not task:
+            if (fault := own_generator_exit(error, name, task)) is None:
                 raise
-            raise RuntimeError(f"{name} raised GeneratorExit, which only a generator may.") from error
+            raise fault from error
 
 
 async def with_deadline(secs: float, hook: Any, moment: str, method: Method, *args: Any) -> Any:

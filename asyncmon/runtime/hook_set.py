@@ -7,7 +7,7 @@ import functools
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 from asyncmon.runtime.coordinator import Coordinator
@@ -22,10 +22,10 @@ from asyncmon.runtime.hook_policy import (
 )
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, step_of
+from asyncmon.runtime.recorder import Recorder
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
 from asyncmon.runtime.tasks import stop_tasks
-from asyncmon.summary.logged import checked_config, logged_values
 from asyncmon.system import clock
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.system.forgotten_await import note_use_of_coroutine
@@ -93,6 +93,7 @@ class HookSet:
         self.hooks = in_order(hooks)
         self.observers = Observers()
         self.observers.when_changed(self._bind)
+        self.recorder = Recorder(lambda: self.observers.step)
         self.failures: dict[str, Failures] = {}
         """The errors of a hook, by its label, that were raised in runs or tolerated."""
         self._labels: dict[int, str] = {}
@@ -106,7 +107,6 @@ class HookSet:
         self.begun: list[Any] = []
         """The hooks whose ``begin`` was called, and ``cleanup`` not yet, in order."""
         self._backgrounds: dict[int, asyncio.Task[Any]] = {}
-        self._warned = False  # that values are logged without a logger
         self._bind()
 
     def label(self, hook: Any) -> str:
@@ -136,32 +136,7 @@ class HookSet:
         """The calls of ``steps`` that every run makes."""
         if self._idling:
             self.always = tuple(calls for calls in self.steps if calls not in self._idling)
-        hooks = [_members(hook) for hook in self.hooks]
-        self._log_values = [one.log_values for one in hooks if one.log_values is not None]
-        self._log_config = [one.log_config for one in hooks if one.log_config is not None]
         self.find_wake_step()
-
-    def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
-        """Log values at a step, see ``MonitoredSession.log``."""
-        found = logged_values(values, value, step=step)
-        at = self.observers.step if step is None else int(step)
-        for log in self._receivers(self._log_values):
-            log(at, clock.wall(), found)
-
-    def log_config(self, config: Mapping[str, Any]) -> None:
-        """Log hyperparameters, see ``MonitoredSession.log_config``."""
-        found = checked_config(config)
-        for log in self._receivers(self._log_config):
-            log(found)
-
-    def _receivers(self, receivers: list[F]) -> list[F]:
-        if not receivers and not self._warned:
-            self._warned = True
-            logger.warning(
-                "Values are logged, and the session has no logger: pass loggers=[...], a summary_dir "
-                "or a checkpoint_dir to MonitoredTrainingSession, or a LoggersHook in hooks."
-            )
-        return receivers
 
     def find_wake_step(self) -> None:
         """Find the lowest step of the idle hooks. Called when they may have changed it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -16,10 +17,8 @@ from asyncmon.runtime.program import program_of
 from asyncmon.runtime.protocols import ProgramMembers, Run, SessionMembers
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
-from asyncmon.runtime.stop.interrupt import inside_run
-from asyncmon.runtime.stop.origin import mark, marked
+from asyncmon.runtime.stop.origin import mark, marked, own_generator_exit
 from asyncmon.runtime.stop.stop import Cause, Stop
-from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_text import add_note
 from asyncmon.system.members import members_of
 
@@ -43,7 +42,7 @@ class Hooked:
         self.samples = coord.samples
         self._boundary = coord.boundary
         self._stops = coord.stops
-        self._scopes = coord.stops.scopes  # their run is the current one
+        self._current = coord.stops.scopes.current
         self._on_stop = on_stop
         self.raw_nowait = _run_nowait_of(raw)
         """The ``run_nowait`` of the raw session, or None."""
@@ -82,11 +81,16 @@ class Hooked:
     async def _run_idle(self, run: Run, before: int) -> Any:
         """Run without hooks, then call the idle hooks that this run wakes."""
         result = await self.raw.run(*run)
-        step = self._step = self.raw.global_step
-        if step is not None and before <= step < self._hooks.wake_step:
-            self._last_step = step if step > before else math.inf
+        if self._leaves_idle(before):
             return result
         return await self._run_with_hooks(run, (), before, (result,))
+
+    def _leaves_idle(self, before: int) -> bool:
+        """Return whether a run that is done wakes no idle hook, and note its step."""
+        step = self._step = self.raw.global_step
+        # A run is expected to advance the step. After one that does not, the next one calls all hooks.
+        self._last_step = step if step is not None and step > before else math.inf
+        return step is not None and before <= step < self._hooks.wake_step
 
     async def _run_with_hooks(
         self,
@@ -104,86 +108,56 @@ class Hooked:
             before: the global step before the run; None if no hook is idle.
             results: of a run that has been made already.
         """
-        hooks, scopes, boundary = self._hooks, self._scopes, self._boundary
-        fetches, feeds, options, run_metadata = run
-        args = _make(SessionRunArgs, (fetches, feeds, options))
-        context = SessionRunContext(args, self.raw, self._request_stop, hooks.log)
-        before_it, outer = inside_run.get(), scopes.run
-        inside_run.set(context)
-        scopes.run = context
-        boundary.run = context
+        hooks, boundary, task = self._hooks, self._boundary, asyncio.current_task()
+        args = _make(SessionRunArgs, run[:3])
+        context = SessionRunContext(args, self.raw, self._request_stop, hooks.recorder.log)
+        outer = self._current.begin(context)
         boundary.began_at = self._step if before is None else before
-        present, places = hooks.steps, [0] * len(calls)
-        wanted: list[Any] = []
+        present, wanted, places = hooks.steps, [run[0]], [0] * len(calls)
         try:
             if results is None:
-                wanted, requests = await self._call_before(calls, places, context)
-                if requests:
-                    feeds = merge_feeds(feeds, [r[1] for r in requests if r[1]], self._canonical_feed)
-                    options = merge_options(options, [r[2] for r in requests if r[2] is not None])
-                if options is not None and run_metadata is None:
-                    run_metadata = RunMetadata()
-                if self.samples.waiting:
-                    results = await self._run_with_samples(wanted, feeds, options, run_metadata)
-                elif len(wanted) == 1:
-                    results = (await self.raw.run(fetches, feeds, options, run_metadata),)
-                else:
-                    results = await self.raw.run(tuple(wanted), feeds, options, run_metadata)
-            step = self._step = self.raw.global_step if self._counts_steps else None
-            if before is not None:
-                self._last_step = step if step is not None and step > before else math.inf
-                is_idle = step is not None and before <= step < hooks.wake_step
-                if not is_idle and calls is not present:
-                    calls, places = _with_woken(calls, places, present)
-            if options is None:
-                options = self._no_options
-            if run_metadata is None:
-                run_metadata = RunMetadata()
-            for call, place in zip(calls, places, strict=True):
-                if call.after is None:
-                    continue
-                if hooks.steps is not present and not hooks.has(call.hook):
-                    continue  # detached in this very run
-                hooks.running = call.hook
-                result = results[place] if place else None
-                values = _make(SessionRunValues, (result, options, run_metadata, step))
-                await call.after(context, values)
+                run = await self._call_before(calls, context, run, wanted, places)
+                alone = len(wanted) == 1 and not self.samples.waiting
+                results = (await self.raw.run(*run),) if alone else await self._run_all(wanted, run)
+            if before is None:
+                self._step = self.raw.global_step if self._counts_steps else None
+            elif not self._leaves_idle(before) and calls is not present:
+                calls, places = _with_woken(calls, places, present)
+            await self._call_after(calls, context, run, results, places, present)
             return results[0]
-        except Exception as error:
+        except BaseException as error:
             boundary.failed_at = boundary.began_at
-            if (hook := hooks.running) is not None:
-                hooks.failed(hook, error)
-                moment = "before_run" if results is None else "after_run"
-                mark(error, "hook", f"{hook_name(hook)}.{moment}")
-            elif results is None:
-                asked = [(hook_name(calls[i].hook), wanted[k]) for i, k in enumerate(places) if k]
-                _name_hooks(error, fetches, asked)
-            raise
-        except BaseException as error:  # an interruption
-            boundary.failed_at = boundary.began_at
-            if isinstance(error, GeneratorExit) and hooks.running is not None and current_task():
-                name = hook_name(hooks.running)
-                raise RuntimeError(
-                    f"{name} raised GeneratorExit, which only a generator may."
-                ) from error
+            if (hook := hooks.running) is not None and (
+                fault := own_generator_exit(error, hook_name(hook), task)
+            ):
+                raise fault from error
+            if isinstance(error, Exception):  # else it is an interruption
+                self._explain(
+                    error, "before_run" if results is None else "after_run", calls, places, wanted
+                )
             raise
         finally:
-            hooks.running = None
-            scopes.run = outer
-            inside_run.set(before_it)  # no token: a run that was left ends in another context
-            if calls is not hooks.always:
-                hooks.find_wake_step()
-            boundary.run_ends()
+            # A run that was left behind comes here when another one may be current, and ends nothing.
+            if self._current.end(context, outer):
+                hooks.running = None
+                if calls is not hooks.always:
+                    hooks.find_wake_step()
+                boundary.run_ends()
 
     async def _call_before(
-        self, calls: tuple[RunCalls, ...], places: list[int], context: SessionRunContext
-    ) -> tuple[list[Any], list[SessionRunArgs]]:
-        """Call ``before_run`` of hooks. Return all fetches, and the requests with feeds or options.
+        self,
+        calls: tuple[RunCalls, ...],
+        context: SessionRunContext,
+        run: Run,
+        wanted: list[Any],
+        places: list[int],
+    ) -> Run:
+        """Call ``before_run`` of hooks. Return the run with their feeds and options.
 
-        ``places`` gets the place of each hook's fetches among all, and keeps 0 for a hook without any.
+        ``wanted`` gets the fetches of hooks, and ``places`` the place of each hook's fetches in it. It
+        keeps 0 for a hook without any.
         """
         hooks, requests = self._hooks, []
-        wanted = [context.original_args[0]]
         for i, call in enumerate(calls):
             if call.before is None:
                 continue
@@ -202,7 +176,65 @@ class Hooked:
             if request[1] or request[2] is not None:
                 requests.append(request)
         hooks.running = None
-        return wanted, requests
+        return self._merged(run, requests) if requests or run[2] is not None else run
+
+    def _merged(self, run: Run, requests: list[SessionRunArgs]) -> Run:
+        """Return a run with the feeds and options of hooks. With options it has metadata."""
+        fetches, feeds, options, run_metadata = run
+        feeds = merge_feeds(feeds, [r[1] for r in requests if r[1]], self._canonical_feed)
+        options = merge_options(options, [r[2] for r in requests if r[2] is not None])
+        if options is not None and run_metadata is None:
+            run_metadata = RunMetadata()
+        return fetches, feeds, options, run_metadata
+
+    def _run_all(self, wanted: list[Any], run: Run) -> Awaitable[tuple[Any, ...]]:
+        """Make the raw run of all fetches, with those of samples."""
+        _, feeds, options, run_metadata = run
+        if self.samples.waiting:
+            return self._run_with_samples(wanted, feeds, options, run_metadata)
+        return self.raw.run(tuple(wanted), feeds, options, run_metadata)
+
+    async def _call_after(
+        self,
+        calls: tuple[RunCalls, ...],
+        context: SessionRunContext,
+        run: Run,
+        results: tuple[Any, ...],
+        places: list[int],
+        present: tuple[RunCalls, ...],
+    ) -> None:
+        """Call ``after_run`` of hooks with the results of their fetches."""
+        hooks, step = self._hooks, self._step
+        _, _, options, run_metadata = run
+        if options is None:
+            options = self._no_options
+        if run_metadata is None:
+            run_metadata = RunMetadata()
+        for call, place in zip(calls, places, strict=True):
+            if call.after is None:
+                continue
+            if hooks.steps is not present and not hooks.has(call.hook):
+                continue  # detached in this very run
+            hooks.running = call.hook
+            result = results[place] if place else None
+            await call.after(context, _make(SessionRunValues, (result, options, run_metadata, step)))
+
+    def _explain(
+        self,
+        error: Exception,
+        moment: str,
+        calls: tuple[RunCalls, ...],
+        places: list[int],
+        wanted: list[Any],
+    ) -> None:
+        """Note in the error of a run which hook has raised it, or needs the node that has."""
+        hooks = self._hooks
+        if (hook := hooks.running) is not None:
+            hooks.failed(hook, error)
+            mark(error, "hook", f"{hook_name(hook)}.{moment}")
+        elif moment == "before_run":
+            asked = [(hook_name(calls[i].hook), wanted[k]) for i, k in enumerate(places) if k]
+            _name_hooks(error, wanted[0], asked)
 
     async def _run_with_samples(self, wanted: list[Any], *args: Any) -> tuple[Any, ...]:
         """Return the results of all fetches, and complete the samples that join them."""
@@ -231,21 +263,19 @@ class Hooked:
             with marked("step", f"the run of {run[0]!r:.100}"):
                 return await self.run(run)
 
-        context = StepContext(self.raw, run, self._on_stop, check, hooks.log)
-        token = inside_run.set(context)
-        self._scopes.run = context
+        context = StepContext(self.raw, run, self._on_stop, check, hooks.recorder.log)
+        outer = self._current.begin(context)
         try:
             with marked("step function", "the step function"):
                 return await call_step_fn(step_fn, context)
         finally:
             context.end()
-            self._scopes.run = None
-            inside_run.reset(token)
+            self._current.end(context, outer)
 
     def leave_run(self) -> None:
         """End the current run, the coroutine of which was left behind."""
         self._hooks.running = None
-        self._scopes.run = None
+        self._current.leave()
         self._boundary.run_ends()
 
     def _request_stop(self, reason: str | None) -> None:

@@ -38,9 +38,9 @@ from asyncmon.runtime.session_statistics import (
     timer_statistics,
 )
 from asyncmon.runtime.stop.control import NO_REASON, StopControl
-from asyncmon.runtime.stop.deadline import process_shutdown
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.runtime.stop.outcome import Outcome, is_clean, is_exit
+from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, SessionClosedError, Stop
 from asyncmon.runtime.watch import RunWatch
 from asyncmon.system import clock
@@ -126,15 +126,15 @@ class Lifecycle:
         if self.state is not SessionState.NEW:
             raise self._not_open()
         self.state = SessionState.OPENING
-        outputs = [members_of(HookMembers, hook)._output for hook in self.hooks.hooks]
-        directories = [one.directory for one in outputs if one is not None and one.directory]
+        found = [members_of(HookMembers, hook).output_dir for hook in self.hooks.hooks]
+        directories = [directory for directory in found if directory]
         run_names.opened(self.observers, directories[0] if directories else None)
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
         self.started = clock.wall()
         self.budget = LoopBudget.of_running_loop()
         try:
             scope = CallScope(self.stops.scopes, "opening")
-            with self.observers.span("opening", "start"), scope, self.stops.scopes.phase():
+            with self.observers.span("opening", "start"), scope, self.stops.scopes.current.phase():
                 await scope.leavable(self._open())
         except BaseException as error:
             reason = error
@@ -178,7 +178,7 @@ class Lifecycle:
             warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)
 
     def _report_open(self) -> None:
-        if self.state is SessionState.OPEN and not self.stops.shutdown.is_closed_later(self.loop):
+        if self.state is SessionState.OPEN and self.loop not in process_shutdown.get().loops:
             step, lost = self.observers.step, self._unsaved()
             logger.warning(
                 "Session ended%s: it was not closed%s.",
@@ -203,7 +203,7 @@ class Lifecycle:
         self.stateful.adopt(raw, step_of(raw))
         warn_of_misspelled("session", raw, Session, SessionMembers)
         hooks = self.hooks
-        coord = SessionCoordinator(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.log)
+        coord = SessionCoordinator(raw, self.stops, lambda: hooks.hooks, self.observers, hooks.recorder)
         inner = Hooked(coord, self.hooks, self._request_stop_by_hook)
         session = Coordinated(inner, coord, self.lock)
         try:
@@ -362,7 +362,9 @@ class Lifecycle:
         return unsaved_state(step, session.first_step, self.hooks.hooks)
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
-        return describe_call(scope, self.stops.scopes.run, self.hooks.running, self.observers.raw)
+        return describe_call(
+            scope, self.stops.scopes.current.run, self.hooks.running, self.observers.raw
+        )
 
     def _progress(self) -> tuple[int | None, int]:
         session = self.sessions.current
@@ -446,7 +448,9 @@ class Lifecycle:
             # A signal that comes while the session closes for another reason may cost its last save.
             hit = failed and process_shutdown.get().received is not None
             self.stops.shutdown.leave(self.stop if hit or self.stops.is_preempted() else None)
-            self.lock.holder = self.stops.scopes.run = None  # the first refers to the body's error
+            self.lock.holder = self.stops.scopes.current.run = (
+                None  # the first refers to the body's error
+            )
             self._closing = self.sessions.current = None
             self._undo.close()
             self.state = SessionState.CLOSED

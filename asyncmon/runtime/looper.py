@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self, final
 
 from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.system import clock
 from asyncmon.system.error_text import add_note, phrase
 from asyncmon.system.functions import qualified_name, settled
 
@@ -49,6 +50,8 @@ class LooperTask:
         if target is None and (args or kwargs):
             raise ValueError("'args' and 'kwargs' argument require that you also pass 'target'")
         self._coord = coord
+        if timer_interval_secs is not None:
+            clock.seconds("timer_interval_secs", timer_interval_secs)
         self._secs = timer_interval_secs
         self._target = target
         self._args = tuple(args or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -69,6 +69,26 @@ class Observer(Protocol):
         """A span has ended. Called for each span that started; nested spans end in reverse order."""
 
 
+class EpochListeners:
+    """Async functions that are awaited at the end of each epoch of a session, before the next one."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[int], Awaitable[None]]] = []
+
+    def add(self, listener: Callable[[int], Awaitable[None]]) -> Callable[[], None]:
+        """Add a function of the number of epochs that have ended. Return one that removes it."""
+        self._listeners.append(listener)
+        return lambda: self._remove(listener)
+
+    async def ended(self, number: int) -> None:
+        """Call the functions, in the order in which they were added."""
+        for listener in tuple(self._listeners):
+            await listener(number)
+
+    def _remove(self, listener: Callable[[int], Awaitable[None]]) -> None:
+        self._listeners = [one for one in self._listeners if one != listener]
+
+
 class Observers:
     """The observers of a session, over recoveries, and the spans that have not ended."""
 
@@ -77,6 +97,7 @@ class Observers:
         """The latest raw session, from its creation on."""
         self.under_way: list[Span] = []
         """The spans that have not ended, observed or not, but those of runs and hooks."""
+        self.epochs = EpochListeners()
         self._observers: tuple[Observer, ...] = ()
         self._callbacks: list[Callable[[], None]] = []
 

@@ -219,7 +219,7 @@ class Recoverable:
         while True:
             try:
                 call = CallScope(scopes, "creation")
-                with call, scopes.phase():
+                with call, scopes.current.phase():
                     async with asyncio.timeout(timeout) as scope:
                         session: Coordinated = await call.leavable(self._create())
                 break

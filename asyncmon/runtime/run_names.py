@@ -12,7 +12,7 @@ from typing import Any
 from weakref import ref
 
 from asyncmon.runtime.observation import current_observers
-from asyncmon.runtime.stop.interrupt import inside_run
+from asyncmon.runtime.stop.current_run import session_of_caller
 
 _open: dict[ref[Any], str] = {}  # the names, by the sessions' observers
 _numbers = itertools.count(1)
@@ -45,7 +45,7 @@ def _loggers() -> list[logging.Logger]:
 
 def _add_name(record: logging.LogRecord) -> bool:
     """Add ``record.run``, and put it before the message."""
-    session, name = getattr(inside_run.get(), "session", None), None
+    session, name = session_of_caller(), None
     for reference, one in list(_open.items()):  # a thread may log while another session is opened
         observers = reference()
         if session is not None and observers is not None and observers.raw is session:

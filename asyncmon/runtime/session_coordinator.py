@@ -8,12 +8,12 @@ from typing import Any
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, SessionMembers
+from asyncmon.runtime.recorder import Recorder
 from asyncmon.runtime.samples import Samples
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.origin import NoEndError, mark
 from asyncmon.runtime.stop.stop import Stop
-from asyncmon.summary.logged import Log
 from asyncmon.system.members import members_of
 
 
@@ -25,7 +25,7 @@ class SessionCoordinator(Coordinator):
         stops: of the whole session, over recoveries. A stop of either one is a stop of both.
         hooks: returns the hooks that the session has now.
         observers: of the whole session, over recoveries.
-        log: logs values to the loggers of the session.
+        recorder: of the whole session, likewise.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class SessionCoordinator(Coordinator):
         stops: StopControl,
         hooks: Callable[[], tuple[Any, ...]],
         observers: Observers,
-        log: Log,
+        recorder: Recorder,
     ) -> None:
         super().__init__(clean_stop_exception_types=())
         self.raw = raw
@@ -42,14 +42,14 @@ class SessionCoordinator(Coordinator):
         self.hooks = hooks
         self.observers = observers
         self.samples = Samples(stops.scopes, members_of(SessionMembers, raw).check_fetches)
-        self.boundary = StepBoundary(raw)
-        self._log = log
+        self.boundary = StepBoundary(raw, stops.scopes.current)
+        self.recorder = recorder
 
     async def sample(self, fetches: Any) -> Any:
         return (await self.samples.request(fetches))[0]
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
-        self._log(values, value, step=step)
+        self.recorder.log(values, value, step=step)
 
     def request(self, stop: Stop) -> None:
         """Request a stop with another cause than ``request_stop`` gives it."""

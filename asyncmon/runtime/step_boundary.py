@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from asyncmon.runtime.protocols import Session
-from asyncmon.runtime.stop.interrupt import inside_run
+from asyncmon.runtime.stop.current_run import CurrentRun
 
 T = TypeVar("T")
 
@@ -20,14 +20,14 @@ class StepBoundary:
     hooks are ignored, as guards do not see them.
     """
 
-    __slots__ = ("_raw", "_waiting", "began_at", "failed_at", "run", "vetoed")
+    __slots__ = ("_current", "_raw", "_waiting", "began_at", "failed_at", "vetoed")
 
-    def __init__(self, raw: Session) -> None:
+    def __init__(self, raw: Session, current: CurrentRun) -> None:
         self._raw = raw
-        self.run: object = None
-        """The context of the current run with hooks, or None."""
+        self._current = current
         self.began_at: int | None = None
-        """The global step before that run, as the hooks have seen it."""
+        """The global step before the current run, as the hooks have seen it. None outside of a run with
+        hooks, and if steps are not counted."""
         self.failed_at: int | None = None
         """The global step before the last run that failed in a hook or in its step."""
         self._waiting: list[Callable[[], None]] = []
@@ -36,7 +36,7 @@ class StepBoundary:
 
     def run_ends(self) -> None:
         """End the current run, and make the pending calls."""
-        self.run = None
+        self.began_at = None
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for call in waiting:
@@ -51,9 +51,10 @@ class StepBoundary:
 
         False inside this run, which would wait for its own end.
         """
-        run = self.run
         return (
-            run is not None and self._raw.global_step != self.began_at and inside_run.get() is not run
+            self.began_at is not None
+            and self._raw.global_step != self.began_at
+            and not self._current.has_caller()
         )
 
     def call_after_run(self, fn: Callable[[], T]) -> asyncio.Future[T]:

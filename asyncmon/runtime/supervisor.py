@@ -19,8 +19,9 @@ from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, 
 from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.stop.deadline import SessionShutdown, process_shutdown
+from asyncmon.runtime.stop.deadline import SessionShutdown
 from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
+from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded
@@ -59,8 +60,8 @@ class Supervisor:
             :meth:`summary_computed`.
         saver: restores and saves. None: neither is done.
         global_step: the tensor that counts steps.
-        save_summaries_secs: the interval of summaries; 0 for none.
-        save_model_secs: the interval of checkpoints; 0 for none.
+        save_summaries_secs: the interval of summaries; 0 or less for none.
+        save_model_secs: the interval of checkpoints; 0 or less for none.
         recovery_wait_secs: the longest pause while waiting for a session to be ready.
         stop_grace_secs: the grace period of tasks after a stop.
         checkpoint_basename: of the checkpoint's files.
@@ -168,7 +169,7 @@ class Supervisor:
         cancelled: BaseException | None = None
         unopened: Exception | None = None
         completed = False
-        shutdown = SessionShutdown(self._stop_grace_secs)
+        shutdown = SessionShutdown(self._stop_grace_secs, process_shutdown.get())
         shutdown.enter()
         try:
             sess = await self.prepare_or_wait_for_session(

@@ -162,12 +162,12 @@ class CheckpointService(_Service):
 async def start_services(sv: Any, sess: Any, step: int | None) -> list[LooperTask]:
     """Start the services that a ``Supervisor`` is configured for, and return them."""
     services: list[LooperTask] = []
-    if sv.save_summaries_secs and sv.summary_writer is not None:
+    if (sv.save_summaries_secs or 0) > 0 and sv.summary_writer is not None:
         if sv.summary_op is not None:
             services.append(SummaryService(sv, sess, sv.save_summaries_secs))
         if step is not None:
             services.append(StepCounterService(sv, sess, sv.save_summaries_secs, step))
-    if sv.saver is not None and sv.save_model_secs:
+    if sv.saver is not None and (sv.save_model_secs or 0) > 0:
         services.append(CheckpointService(sv, sess, sv.save_model_secs))
     for service in services:
         service.start()

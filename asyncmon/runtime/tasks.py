@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
-from asyncmon.runtime.stop.interrupt import Phase, background_task, inside_run
+from asyncmon.runtime.stop.current_run import leave_phase
+from asyncmon.runtime.stop.interrupt import background_task
+from asyncmon.runtime.stop.origin import own_generator_exit
 from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task, is_unrequested
 from asyncmon.system.daemon_executor import DaemonExecutor
@@ -56,8 +58,7 @@ class TaskSet:
     async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str) -> Any:
         task = current_task()
         background_task.set(task)
-        if isinstance(inside_run.get(), Phase):
-            inside_run.set(None)
+        leave_phase()
         try:
             return await _awaitable(fn, args)
         except asyncio.CancelledError as error:
@@ -65,10 +66,8 @@ class TaskSet:
                 _warn(name, error)
             raise
         except GeneratorExit as error:
-            if current_task() is not task:
-                raise  # this coroutine is being closed
-            fault = RuntimeError(f"Task {name!r} raised GeneratorExit, which only a generator may.")
-            fault.__cause__ = error
+            if (fault := own_generator_exit(error, f"Task {name!r}", task)) is None:
+                raise
             self._report(fault, name)
         except BaseException as error:
             if _means_closed(error, self._stop):

@@ -23,7 +23,7 @@ class SecondOrStepTimer:
         every_steps: the interval since the last trigger in steps.
 
     Raises:
-        ValueError: neither or both are given.
+        ValueError: neither or both are given, or ``every_secs`` is NaN.
 
     Example::
 
@@ -37,7 +37,7 @@ class SecondOrStepTimer:
             raise ValueError("Either every_secs or every_steps should be provided.")
         if every_secs is not None and every_steps is not None:
             raise ValueError("Can not provide both every_secs and every_steps.")
-        self._every_secs = every_secs
+        self._every_secs = None if every_secs is None else clock.seconds("every_secs", every_secs)
         self._every_steps = every_steps
         self.reset()
 
@@ -101,7 +101,7 @@ class Ticks:
     ) -> None:
         self.name = name
         self._wait_for_stop = wait_for_stop
-        self.secs = secs if secs is not None and secs > 0 else None
+        self.secs = secs if secs is not None and clock.seconds("secs", secs) > 0 else None
         self._immediately = immediately
         self._start: float | None = None
         self._tick = 0

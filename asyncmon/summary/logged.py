@@ -104,6 +104,9 @@ class LoggerMembers:
     blocking: bool = True
     """Whether the methods may block. If not, ``write`` and ``write_config`` are called at once, in the
     thread that logs, and the others in the event loop, where they may be ``async def``."""
+    write_summary: Any = None
+    """``write_summary(step, wall_time, summary)``: called with a ``Summary`` or its bytes. None:
+    ``write`` is called with its numbers and texts."""
     start: Any = None
     """``start(global_step)``: called like ``write`` for each created session. None: not called."""
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 from asyncmon.summary.events import SessionLog
-from asyncmon.summary.values import plain_values
 from asyncmon.summary.writer import FileWriter
 from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.process import ProcessLocal
@@ -83,7 +82,14 @@ class SummaryWriter(Protocol):
         """Wait until all events added so far are written."""
 
 
-Forward = Callable[["SharedWriter", int | None, Callable[[], Mapping[str, Any]]], None]
+class ValueRecorder(Protocol):
+    """Gets the values that a hook writes, for the other sinks of its session."""
+
+    def record(self, values: Mapping[str, Any], step: int | None, written: str | None = None) -> None:
+        """Record values by tag. ``written``: a directory whose event file has them already."""
+
+    def record_summary(self, summary: Any, step: int | None, written: str | None = None) -> None:
+        """Record a ``Summary`` or its bytes, likewise."""
 
 
 class SharedWriter:
@@ -98,8 +104,6 @@ class SharedWriter:
 
     Attributes:
         file_writer: the writer of the directory while it is open.
-        forward: called with this object, the step, and a function that returns the values by tag, for
-            each scalar and each summary, whether there is a writer or not. None: not called.
     """
 
     def __init__(
@@ -108,7 +112,8 @@ class SharedWriter:
         self._output_dir = output_dir
         self._given = summary_writer
         self.file_writer: FileWriter | None = None
-        self.forward: Forward | None = None
+        self._recorder: ValueRecorder | None = None
+        self._written: str | None = None  # the real path of the directory
         self._diagnostics = Diagnostics("The summaries")
 
     @property
@@ -117,11 +122,6 @@ class SharedWriter:
         return (
             None if self._given is not None or self._output_dir is None else os.fspath(self._output_dir)
         )
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the writer is a given one."""
-        return self._given is not None
 
     @property
     def writes(self) -> bool:
@@ -138,28 +138,35 @@ class SharedWriter:
         if self._given is None and self._output_dir is not None and self.file_writer is None:
             self.file_writer = writer_of_hook(self._output_dir)
 
-    def start(self, global_step: int | None) -> None:
-        """Open, and record the start of a session. Several hooks may do so."""
+    def start(self, global_step: int | None, recorder: ValueRecorder | None = None) -> None:
+        """Open, and write the start of a session. Several hooks may do so.
+
+        Args:
+            recorder: gets each scalar and each summary from now on, too.
+        """
         self.open()
+        self._recorder = recorder or self._recorder
+        if self._written is None and isinstance(self.writer, FileWriter):
+            self._written = os.path.realpath(self.writer.get_logdir())
         self._add(lambda writer: writer.start(global_step))
 
     def add_scalars(self, values: Mapping[str, float], global_step: int | None) -> None:
-        """Add scalars by tag, if there is a writer."""
+        """Add scalars by tag to the writer and the recorder, as far as there is one."""
 
         def add(writer: SummaryWriter) -> None:
             for tag, value in values.items():
                 writer.add_scalar(tag, value, global_step)
 
         self._add(add)
-        if self.forward is not None:
+        if self._recorder is not None:
             numbers = {tag: float(value) for tag, value in values.items()}
-            self.forward(self, global_step, lambda: numbers)
+            self._recorder.record(numbers, global_step, self._written)
 
     def add_summary(self, summary: Any, global_step: int | None) -> None:
-        """Add a ``Summary`` or its bytes, if there is a writer."""
+        """Add a ``Summary`` or its bytes, likewise."""
         self._add(lambda writer: writer.add_summary(summary, global_step))
-        if self.forward is not None:
-            self.forward(self, global_step, lambda: plain_values(summary))
+        if self._recorder is not None:
+            self._recorder.record_summary(summary, global_step, self._written)
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None) -> None:
         """Add the start or stop of a session, or a checkpoint, if there is a writer."""

@@ -45,6 +45,13 @@ def wall() -> float:
     return float(getattr(_clock(), "wall_time", time.time)())
 
 
+def seconds(name: str, value: float) -> float:
+    """Return an argument in seconds. Raises ValueError for NaN, of which no comparison is true."""
+    if value != value:
+        raise ValueError(f"invalid {name}={value!r}: pass a number of seconds.")
+    return value
+
+
 def random_bytes(count: int) -> bytes:
     """Return unpredictable bytes, for identifiers and seeds."""
     found: bytes = getattr(_clock(), "random_bytes", os.urandom)(count)

@@ -202,6 +202,40 @@ async def test_the_state_travels_in_the_checkpoints(tmp_path: Path) -> None:
     assert ends == [4, 5, 5]
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "steps"),
+    [
+        ({"no_decrease_in": 2}, {"no_decrease_in": 4}, [3, 5]),
+        ({"no_decrease_in": 4}, {"no_decrease_in": 2}, [4, 4]),
+        ({"no_decrease_in": 2}, {"no_decrease_in": 2, "min_steps": 6}, [3, 6]),
+        ({"above": 3}, {"above": 10}, [1, 7]),
+        ({"above": 10}, {"above": 3}, [4, 4]),
+        ({"no_decrease_in": 2}, {"no_increase_in": 2}, [3, 6]),
+        ({"above": 3}, {"no_decrease_in": 2}, [1, 4]),
+    ],
+)
+async def test_a_restored_verdict_is_judged_again_with_other_arguments(
+    tmp_path: Path, first: dict[str, Any], then: dict[str, Any], steps: list[int]
+) -> None:
+    ends = []
+    for rule, runs in ((first, 4), (then, 7)):
+        scaffold = Scaffold(saver=Saver())
+        evaluation = EvalHook("test", every_steps=1, concurrent=False)
+        hooks = [
+            evaluation,
+            stop_if(evaluation, "score", **rule),
+            CheckpointSaverHook(tmp_path, save_steps=100, scaffold=scaffold),
+        ]
+        creator = ChiefSessionCreator(
+            scaffold, program=scored([4, 4, 4, 4, 4, 4, 4]), checkpoint_dir=str(tmp_path)
+        )
+        async with MonitoredSession(creator, hooks) as sess:
+            while not sess.should_stop() and sess.global_step < runs:
+                await sess.run("train")
+            ends.append(sess.global_step)
+    assert ends == steps
+
+
 async def test_a_rule_of_ones_own() -> None:
     class Odd:
         def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:

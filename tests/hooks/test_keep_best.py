@@ -123,7 +123,7 @@ async def test_a_resumed_session_saves_what_was_evaluated_before_its_first_save(
 ) -> None:
     """Step 13, whose evaluation ends after the save of step 14; with the states of hooks and data."""
     for last in (8, 17):
-        evaluation = EvalHook("test", every_steps=5)
+        evaluation = EvalHook("test", every_steps=13)
         saver = Saver(max_to_keep=1, keep_best=KeepBest("score", mode="min"))
         hook = CheckpointSaverHook(tmp_path, save_steps=6, saver=saver, metrics=metrics(evaluation))
         scaffold = Scaffold(saver=saver)

@@ -197,14 +197,80 @@ async def test_loggers_get_the_summaries_rates_and_evaluations_of_hooks(tmp_path
     ) as sess:
         await sess.run("train")
         await sess.run("train")
-    assert kept.values == [
+    values = [one for one in kept.values if "global_step/sec" not in one[1]]
+    assert values == [
         (1, {"loss": 10.0}), (1, {"eval/accuracy": 1.0}), (2, {"loss": 5.0}),
         (2, {"eval/accuracy": 2.0}),
     ]  # fmt: skip
+    assert len(kept.values) == 5  # the rate of the second step, although its hook has a writer
     (paths,) = find_event_files(tmp_path).values()
     scalars = read_scalars(paths)
     assert [point.value for point in scalars["loss"]] == [10.0, 5.0]  # once, by the hook
     assert [point.value for point in scalars["eval/accuracy"]] == [1.0, 2.0]
+
+
+async def test_each_of_several_loggers_hooks_gets_all_values(tmp_path: Path) -> None:
+    """A second one takes nothing away from the event file, and one that is detached only leaves."""
+    first, second, attached = Kept(), Kept(), Kept()
+    made = program()
+
+    @made.step(read_only=True)
+    def accuracy(state: Any) -> dict[str, float]:
+        return {"accuracy": state["weight"]}
+
+    hooks = [am.EvalHook("accuracy", every_steps=1, concurrent=False), am.LoggersHook([second])]
+    async with am.MonitoredTrainingSession(
+        program=made, hooks=hooks, summary_dir=tmp_path, log_step_count_steps=None, loggers=[first]
+    ) as sess:
+        await sess.run("train")
+        async with await sess.attach(am.LoggersHook([attached])):
+            await sess.run("train")
+        await sess.run("train")
+    expected = [(step, {"eval/accuracy": float(step)}) for step in (1, 2, 3)]
+    assert first.values == second.values == expected
+    assert attached.values == expected[1:2]
+    (paths,) = find_event_files(tmp_path).values()
+    assert [point.value for point in read_scalars(paths)["eval/accuracy"]] == [1.0, 2.0, 3.0]
+
+
+async def test_values_of_an_attached_hook_reach_the_loggers() -> None:
+    kept = Kept()
+    made = program()
+
+    @made.step(read_only=True)
+    def accuracy(state: Any) -> dict[str, float]:
+        return {"accuracy": state["weight"]}
+
+    creator = am.ChiefSessionCreator(program=made)
+    async with am.MonitoredSession(creator, [am.LoggersHook([kept])]) as sess:
+        async with await sess.attach(am.EvalHook("accuracy", every_steps=1, concurrent=False)):
+            await sess.run("train")
+        await sess.run("train")
+    assert kept.values == [(1, {"eval/accuracy": 1.0})]
+
+
+async def test_values_of_a_hook_with_its_own_directory_reach_all_loggers_once(tmp_path: Path) -> None:
+    kept = Kept()
+    made = program()
+
+    @made.step(read_only=True)
+    def accuracy(state: Any) -> dict[str, float]:
+        return {"accuracy": state["weight"]}
+
+    own = am.EvalHook("accuracy", every_steps=1, concurrent=False, output_dir=tmp_path / "run" / "eval")
+    given = am.summary.FileWriter(tmp_path / "given")
+    summaries = am.SummarySaverHook(1, summary_writer=given, summary_op={"loss": "loss"})
+    async with am.MonitoredTrainingSession(
+        program=made, hooks=[own, summaries], summary_dir=tmp_path / "run",
+        log_step_count_steps=None, loggers=[kept],
+    ) as sess:  # fmt: skip
+        await sess.run("train")
+    await given.close()
+    assert kept.values == [(1, {"eval/accuracy": 1.0}), (1, {"loss": 10.0})]
+    found = {name: sorted(read_scalars(paths)) for name, paths in find_event_files(tmp_path).items()}
+    assert found == {
+        "run": ["eval/accuracy", "loss"], "run/eval": ["eval/accuracy"], "given": ["loss"],
+    }  # fmt: skip
 
 
 async def test_a_slow_logger_drops_the_oldest_records_and_delays_no_step(

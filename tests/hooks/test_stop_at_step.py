@@ -30,7 +30,7 @@ async def test_hk_stop_1_one_of_the_two_is_needed(arguments: dict[str, int], mes
         StopAtStepHook(**arguments)
 
 
-@pytest.mark.parametrize("value", [2.5, "3", None, [1], -1])
+@pytest.mark.parametrize("value", [2.5, "3", None, [1]])
 async def test_hk_stop_1_a_step_is_a_whole_number(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         StopAtStepHook(num_steps=value)
@@ -66,6 +66,23 @@ async def test_hk_stop_3_a_recovery_does_not_count_anew() -> None:
         while not sess.should_stop():
             await sess.run("train")
     assert recorder.steps("after_run") == [1, 2, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("num_steps", [0, -5])
+async def test_no_step_is_done_with_num_steps_of_zero_or_less_hk_stop_5(
+    train: Train, num_steps: int
+) -> None:
+    session = await train(
+        StopAtStepHook(num_steps=num_steps), session=ScriptedSession(state={"global_step": 250})
+    )
+    assert session.global_step == 250
+
+
+async def test_num_steps_counts_anew_in_a_second_session(train: Train) -> None:
+    hook = StopAtStepHook(num_steps=5)
+    for first in (0, 5, 10):
+        session = await train(hook, session=ScriptedSession(state={"global_step": first}))
+        assert session.global_step == first + 5
 
 
 async def test_hk_stop_4_runs_that_jump_stop_beyond_the_step(train: Train) -> None:

@@ -206,13 +206,13 @@ async def test_element_of_a_cancelled_task_is_outstanding(bench: Bench) -> None:
 
 
 async def test_step_function_consumes_its_element(bench: Bench) -> None:
-    async def step(context: Any) -> None:
-        await context.run_with_hooks("use", {"x": element})
+    def using(x: int) -> Callable[[Any], Any]:
+        return lambda context: context.run_with_hooks("use", {"x": x})
 
     for stop in (2, 100):
         async with bench.session(stop) as sess:
-            async for element in sess.iterate(from_iterable(range(4))):
-                await sess.run_step_fn(step)
+            async for x in sess.iterate(from_iterable(range(4))):
+                await sess.run_step_fn(using(x))
     assert bench.used == list(range(4))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 import pytest
 
-from asyncmon.runtime import Coordinator, SecondOrStepTimer
+from asyncmon.runtime import Coordinator, LooperTask, SecondOrStepTimer
 
 if TYPE_CHECKING:
     from asyncmon.testing.pytest_plugin import VirtualTime
@@ -164,3 +165,14 @@ async def test_ticks_that_continue_others_keep_their_phase_and_catch_up_once(
     await asyncio.sleep(pause)
     second = Coordinator().every(10, continuing=first)
     assert [(await anext(second), loop.time()) for _ in expected] == expected
+
+
+async def test_an_interval_of_nan_is_refused() -> None:
+    coord = Coordinator()
+    for make in (
+        lambda: coord.every(math.nan),
+        lambda: SecondOrStepTimer(every_secs=math.nan),
+        lambda: LooperTask(coord, math.nan, target=print),
+    ):
+        with pytest.raises(ValueError, match=r"_?secs=nan: pass a number of seconds"):
+            make()

@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable
 
 from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutError
-from asyncmon.runtime.error_log import ErrorLog
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
-from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind, inside_run
+from asyncmon.runtime.stop.error_log import ErrorLog
+from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind
 from asyncmon.runtime.stop.origin import is_only
+from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import current_task
 
@@ -65,7 +66,7 @@ class StopControl:
         self.scopes = CallScopes()
         self.event = StopEvent()
         """The stop of the session: the one that its coordinators, too, make or follow."""
-        self.shutdown = SessionShutdown(grace)
+        self.shutdown = SessionShutdown(grace, process_shutdown.get())
         """The deadline after a signal."""
         self.ended: BaseException | None = None
         """The error of the last call that the stop ended: a run that exceeded its grace period, or a
@@ -224,8 +225,7 @@ class StopControl:
 
     def _exempt_caller(self) -> bool:
         """Exempt the calls that the caller is inside of. Return whether there are any."""
-        run = inside_run.get()
-        is_running = run is not None and run is self.scopes.run
+        is_running = self.scopes.current.has_caller()
         task, inside = current_task(), False  # a thread has the context of the run that awaits it
         for scope in list(self.scopes.open):
             if (task is not None and scope.task is task) or (is_running and scope.kind == "run"):

@@ -1,39 +1,26 @@
-"""The owner of the deadline after a signal, and of the exit status of the process."""
+"""The deadline of a session after a signal, divided between the stages of its end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 import math
 import os
-import selectors
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.stop.stop import Stop
-from asyncmon.system import clock, portable
+from asyncmon.system import clock
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.leavable import Leavable
-from asyncmon.system.process import ProcessLocal
-from asyncmon.system.signals import SignalHandlers
 
 logger = logging.getLogger(__name__)
 
-FAILED, PREEMPTED, ABORTED = 1, 75, 130
-"""Exit statuses; 75 is ``EX_TEMPFAIL`` of ``sysexits.h``: try again later."""
-
 LEAVE_SECS = 0.25
 """The longest time from the deadline of a stage to the end of the wait for code that ignores it."""
-
-DEFAULT_SECS = 120.0
-"""The grace period of a process without open sessions."""
-
-OnSignal = Callable[[str, float | None], None]
 
 
 class Share(NamedTuple):
@@ -75,137 +62,18 @@ _Limited = tuple[Stage, Leavable | None, asyncio.Task[Any] | None]
 _AFTER_SAVE = (Stage.TASKS, Stage.JOIN, Stage.CLEANUP)
 
 
-class ProcessShutdown:
-    """The shutdown of this process: the signal, the deadline, the sessions and the exit status.
+class Process(Protocol):
+    """What the sessions of a process share: the end of all, which may come before that of one."""
 
-    Handlers are installed while there are callbacks, or after :meth:`hold`. They schedule the callbacks
-    in their event loops; the second signal schedules them again, and then has its default action.
-    """
+    end: float
+    """The time at which the process ends, on the loop's clock, or ``math.inf``."""
+    sessions: dict[SessionShutdown, None]
+    """The open sessions."""
+    timeouts: list[BaseException]
+    """The errors of hooks that exceeded the grace period, if the process ends with it."""
 
-    def __init__(self) -> None:
-        self.handlers = SignalHandlers(self._handle)
-        self._host: tuple[Callable[[float], None], Callable[[int], None]] | None = None
-        self._secs: float | None = None
-        self._schedules: dict[object, OnSignal] = {}
-        self.lost: list[str] = []
-        """A sentence for each session that a signal stopped and that lost its last state."""
-        self.received: tuple[str, float] | None = None
-        """The name of the first signal, and its time on the loop's clock."""
-        self.loops: set[asyncio.AbstractEventLoop] = set()
-        """The event loops in which ``am.run`` closes sessions that the program has not closed."""
-        self.end = math.inf
-        """The time at which ``am.run`` ends the process. Without it nothing does."""
-        self.sessions: dict[SessionShutdown, None] = {}
-        """The open sessions."""
-        self.stop: Stop | None = None
-        """The stop of a session after which the program is to be started again."""
-        self.timeouts: list[BaseException] = []
-        """The errors of hooks that exceeded the grace period under ``am.run``, which are no failure."""
-
-    def hold(
-        self, first: Callable[[float], None], second: Callable[[int], None], secs: float | None
-    ) -> Callable[[], None]:
-        """Handle signals for a process that they end. Return a function to undo it.
-
-        Args:
-            first: called in the handler of the first signal, with the time at which the process ends.
-            second: called in the handlers of later signals, with their numbers.
-            secs: the grace period. None: the longest one of the open sessions.
-        """
-        if not _in_main_thread():
-            return lambda: None
-        self._host, self._secs, self.stop = (first, second), secs, None
-        self.lost.clear()
-        self.timeouts.clear()
-        self.handlers.install()
-
-        def let_go() -> None:
-            self._host = None
-            self._schedules.clear()
-            self._release()
-
-        return let_go
-
-    def call_on_signal(self, on_signal: OnSignal) -> Callable[[], None]:
-        """Call ``on_signal`` in the running loop with the name and the time of each signal.
-
-        For the second signal the time is None. No signal arrives outside of the main thread. Return a
-        function that undoes this, once.
-        """
-        if not _in_main_thread():
-            return lambda: None
-        loop, key = asyncio.get_running_loop(), object()
-        context = contextvars.copy_context()  # a handler has the context of the interrupted code
-
-        def schedule(name: str, at: float | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(on_signal, name, at, context=context)
-
-        self._schedules[key] = schedule
-        self.handlers.install()
-        if self.received is not None:
-            schedule(*self.received)
-
-        def undo() -> None:
-            self._schedules.pop(key, None)
-            self._release()
-
-        return undo
-
-    def losses(self) -> list[str]:
-        """Return a sentence for each session whose last state is lost if the process ends now."""
-        present = [one.unsaved() for one in list(self.sessions) if one.is_alive]
-        return [*self.lost, *filter(None, present)]
-
-    def status(self) -> int:
-        """Return the exit status after a signal. It says whether state was lost, and nothing else."""
-        return FAILED if self.losses() else PREEMPTED
-
-    def _release(self) -> None:
-        """Restore the earlier handlers, unless something still needs these."""
-        if self._host is None and not self._schedules and _in_main_thread():
-            self.received, self.end = None, math.inf
-            self.handlers.restore()
-
-    def _handle(self, number: int, name: str, frame: object) -> None:
-        if self.received is None:
-            self.received = name, clock.monotonic()
-            for schedule in list(self._schedules.values()):
-                schedule(*self.received)
-            if self._host is not None:
-                graces = [one.grace for one in list(self.sessions)]
-                self.end = self.received[1] + (self._secs or max(graces, default=DEFAULT_SECS))
-                self._host[0](self.end)
-        elif self._host is not None:
-            self._host[1](number)
-        else:
-            for schedule in list(self._schedules.values()):
-                schedule(name, None)
-            self.received = None
-            self.handlers.act_by_default(number, frame)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
-process_shutdown: ProcessLocal[ProcessShutdown] = ProcessLocal(ProcessShutdown)
-"""The shutdown of this process."""
-
-
-def _leave_loops() -> None:
-    """Give the loops of open sessions a selector of their own in a forked child.
-
-    The child shares the epoll object of its parent. When it closes its copy of the loop, it would
-    remove the parent's wake-up pipe from there, and no thread could wake the parent any more.
-    """
-    for one in process_shutdown.get().sessions:
-        loop: Any = one.loop
-        if hasattr(loop, "_selector"):
-            loop._selector = selectors.DefaultSelector()
-
-
-portable.after_fork_in_child(_leave_loops)
+    def left(self, session: SessionShutdown, stop: Stop | None) -> None:
+        """Keep the stop and the loss of a session that has ended, for the exit status."""
 
 
 class SessionShutdown:
@@ -215,10 +83,10 @@ class SessionShutdown:
 
     Args:
         grace: the grace period of the session in seconds.
-        process: the shutdown of the process, which may end earlier. Default: that of this process.
+        process: the process, which may end earlier.
     """
 
-    def __init__(self, grace: float, process: ProcessShutdown | None = None) -> None:
+    def __init__(self, grace: float, process: Process) -> None:
         self.grace = grace
         """The grace period in seconds. From a signal on, at most the time that the process has."""
         self.signalled = False
@@ -231,18 +99,12 @@ class SessionShutdown:
         """Closes the session, with the error of ``main``, if the program has not closed it."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
-        self._process = process_shutdown.get() if process is None else process
+        self._process = process
         self._own_grace = grace
         self._save_secs = 0.0
         self._deadline = math.inf
         self._left = dict.fromkeys(Stage, 0.0)
-        self._limits: dict[
-            asyncio.Timeout, tuple[Stage, Leavable | None, asyncio.Task[Any] | None]
-        ] = {}
-
-    def is_closed_later(self, loop: asyncio.AbstractEventLoop | None) -> bool:
-        """Return whether ``am.run`` closes the sessions of a loop that the program has not closed."""
-        return loop in self._process.loops
+        self._limits: dict[asyncio.Timeout, _Limited] = {}
 
     def enter(self) -> None:
         """Add the session to the open ones of the process."""
@@ -252,9 +114,7 @@ class SessionShutdown:
     def leave(self, stop: Stop | None) -> None:
         """Remove it. With a stop that preempted the session, its loss is kept for the exit status."""
         self._process.sessions.pop(self, None)
-        if stop is not None:
-            self._process.stop = self._process.stop or stop
-            self._process.lost += filter(None, [self.unsaved()])
+        self._process.left(self, stop)
 
     @property
     def is_alive(self) -> bool:

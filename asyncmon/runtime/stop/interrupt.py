@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Literal, Self
 
+from asyncmon.runtime.stop.current_run import CurrentRun
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.leavable import Leavable, leavable
 
@@ -18,22 +18,10 @@ Kind = Literal[
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")
 
-inside_run: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
-"""The run, opening, recovery or close that this code is part of, compared with
-:attr:`CallScopes.run`. Tasks that a hook starts inherit it: if they wait for the run that waits for
-them, that is an error and not a deadlock."""
-
 background_task: ContextVar[asyncio.Task[Any] | None] = ContextVar(
     "asyncmon_background_task", default=None
 )
 """The task of a coordinator that this code is part of. Tasks that it starts inherit it."""
-
-
-class Phase:
-    """An opening, a recovery or a close, as a value of :data:`inside_run`.
-
-    The tasks of a coordinator that are started in it are not part of it: it does not wait for them.
-    """
 
 
 _MESSAGE = "asyncmon: this call is interrupted, its error follows"
@@ -150,11 +138,12 @@ class CallScope(Leavable):
 class CallScopes:
     """The open calls of one session, outer ones first."""
 
-    __slots__ = ("inside_step", "on_enter", "open", "run")
+    __slots__ = ("abandon", "current", "inside_step", "on_enter", "open")
 
     def __init__(self) -> None:
-        self.run: object = None
-        """The current run with hooks, step function, opening, recovery or close."""
+        self.current = CurrentRun()
+        self.abandon: Callable[[], None] | None = None
+        """See ``SessionMembers.abandon``, of the current raw session."""
         self.inside_step: Callable[[asyncio.Task[Any] | None], bool] | None = None
         """See ``SessionMembers.inside``, of the current raw session."""
         self.open: dict[CallScope, None] = {}
@@ -167,21 +156,9 @@ class CallScopes:
             if scope.kind in kinds:
                 scope.interrupt(error)
 
-    @contextmanager
-    def phase(self) -> Iterator[None]:
-        """Make an opening or a recovery the current run inside the block."""
-        outer, self.run = self.run, Phase()
-        token = inside_run.set(self.run)
-        try:
-            yield
-        finally:
-            self.run = outer
-            inside_run.reset(token)
-
     def are_around(self, *kinds: Kind) -> bool:
-        """Return whether the calling code is part of :attr:`run` or of an open call of some kinds."""
-        run = inside_run.get()
-        if run is not None and run is self.run:
+        """Return whether the caller is part of the current run, or of an open call of some kinds."""
+        if self.current.has_caller():
             return True
         task, inside = current_task(), self.inside_step
         return any(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.stop.stop import Cause
+from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_text import add_note
 
 Kind = Literal[
@@ -108,6 +110,26 @@ class marked:
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, Exception):
             mark(error, self._kind, self._name)
+
+
+def own_generator_exit(
+    error: BaseException, name: str, task: asyncio.Task[Any] | None
+) -> RuntimeError | None:
+    """Return the error that the ``GeneratorExit`` of a hook or a task is, so that it skips nothing.
+
+    None if it was thrown into the coroutine, which is the end of it.
+
+    Args:
+        error: any exception.
+        name: of the code that has raised it.
+        task: that runs this code.
+    """
+    # A coroutine is closed without a task, or by the task that drops its last reference.
+    if not isinstance(error, GeneratorExit) or task is None or current_task() is not task:
+        return None
+    fault = RuntimeError(f"{name} raised GeneratorExit, which only a generator may.")
+    fault.__cause__ = error
+    return fault
 
 
 def origin_of(error: BaseException | None) -> Origin:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from asyncmon.runtime import MonitoredSession
-from asyncmon.runtime.stop.deadline import ProcessShutdown, SessionShutdown, Stage, process_shutdown
+from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
+from asyncmon.runtime.stop.process import ProcessShutdown, process_shutdown
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
@@ -26,7 +27,7 @@ def test_the_docs_have_the_table_of_the_stages() -> None:
 @pytest.mark.parametrize("period", [0.3, 2, 25, 1000])
 @pytest.mark.parametrize("save", [0, 0.5, 4, float("inf")])
 def test_each_stage_ends_early_enough_for_the_later_ones(period: float, save: float) -> None:
-    shutdown = SessionShutdown(period)
+    shutdown = SessionShutdown(period, ProcessShutdown())
     shutdown.start(100, save)
     ends = [shutdown.until(stage) for stage in Stage]
     lengths = [end - before for before, end in zip([100, *ends], ends, strict=False)]

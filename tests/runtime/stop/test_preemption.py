@@ -14,6 +14,7 @@ from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
+from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:
@@ -309,7 +310,7 @@ async def test_the_second_signal_cuts_everything_short(monkeypatch: pytest.Monke
 
 
 async def test_the_parts_of_a_short_period_are_in_order() -> None:
-    shutdown = SessionShutdown(0.3)
+    shutdown = SessionShutdown(0.3, process_shutdown.get())
     shutdown.start(100 - 0.3, 50)
     times = [shutdown.until(stage) for stage in Stage]
     assert times == sorted(times)

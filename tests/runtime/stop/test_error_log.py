@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import Coordinator
-from asyncmon.runtime.error_log import ErrorLog
+from asyncmon.runtime.stop.error_log import ErrorLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

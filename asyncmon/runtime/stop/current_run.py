@@ -1,0 +1,87 @@
+"""The run that a session makes now, and the code that is part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_inside: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
+# Tasks inherit it. One that a hook starts, and that waits for the run that waits for it, is then an
+# error and not a deadlock. A task may outlive its run: the value counts only while this is the current
+# one.
+
+_get_inside, _set_inside = _inside.get, _inside.set  # bound once: each run calls them
+
+
+class Phase:
+    """An opening, a recovery or a close, in the place of a run.
+
+    The tasks of a coordinator that are started in it are not part of it: it does not wait for them.
+    """
+
+
+class CurrentRun:
+    """The current run with hooks, step function, opening, recovery or close of one session."""
+
+    __slots__ = ("run",)
+
+    def __init__(self) -> None:
+        self.run: object = None
+        """The context of a run or of a step function, a :class:`Phase`, or None."""
+
+    def begin(self, run: object) -> tuple[object, object]:
+        """Make a run the current one, inside of an outer one maybe. Return what :meth:`end` takes."""
+        outer = _get_inside(), self.run
+        _set_inside(run)
+        self.run = run
+        return outer
+
+    def end(self, run: object, outer: tuple[object, object]) -> bool:
+        """Continue the outer run. Return False for a run that was left behind before."""
+        # Not by a token: a coroutine that was left behind ends in another context.
+        _set_inside(outer[0])
+        if self.run is not run:  # another one has begun since
+            return False
+        self.run = outer[1]
+        return True
+
+    @property
+    def is_step(self) -> bool:
+        """Whether a run or a step function is the current one, and no phase."""
+        return self.run is not None and not isinstance(self.run, Phase)
+
+    def leave(self) -> None:
+        """End the current run, the coroutine of which was left behind."""
+        self.run = None
+
+    def has_caller(self) -> bool:
+        """Return whether the calling code is part of the current run."""
+        run = self.run
+        return run is not None and _inside.get() is run
+
+    @contextmanager
+    def phase(self) -> Iterator[None]:
+        """Make an opening or a recovery the current run inside the block."""
+        phase = Phase()
+        outer = self.begin(phase)
+        try:
+            yield
+        finally:
+            self.end(phase, outer)
+
+
+def join_phase(phase: Phase | None) -> None:
+    """Make the calling task part of a phase, before or after this is the current run."""
+    _inside.set(phase)
+
+
+def leave_phase() -> None:
+    """End the part that the calling task has inherited of a phase."""
+    if isinstance(_inside.get(), Phase):
+        _inside.set(None)
+
+
+def session_of_caller() -> object:
+    """Return the raw session of the run that the calling code is part of, or None."""
+    return getattr(_inside.get(), "session", None)
