@@ -18,7 +18,7 @@ is committed last), :mod:`~asyncmon.checkpoint.tensor_file`
 
 # fmt: off
 # isort: off
-from asyncmon.checkpoint.directory import checkpoint_exists, latest_checkpoint, load_checkpoint
+from asyncmon.checkpoint.finding import checkpoint_exists, latest_checkpoint, load_checkpoint
 from asyncmon.checkpoint.management import (
     Inspected, Pruned, checkpoints_iterator, get_checkpoint_mtimes, init_from_checkpoint,
     list_variables, load_variable, prune, remove_checkpoint, verify, wait_for_new_checkpoint,

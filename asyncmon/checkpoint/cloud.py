@@ -28,13 +28,15 @@ except ImportError as error:
         "Checkpoints in an object store need the package obstore: pip install 'asyncmon[cloud]'"
     ) from error
 
-from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.store import Piece
 from asyncmon.system.files import in_thread
+from asyncmon.system.process import ProcessLocal
 
 _PART = 8 << 20  # bytes of a part in an upload; all stores accept 5 MiB or more
 
 _stores: dict[str, Any] = {}  # URLs to obstore stores: mounted ones, and those opened by resolve()
+
+_readers: ProcessLocal[dict[object, str]] = ProcessLocal(dict)  # the URLs that this process has open
 
 
 def mount(url: str, store: Any) -> None:
@@ -48,7 +50,6 @@ class ObjectStore:
     def __init__(self, directory: str) -> None:
         self.directory = directory.rstrip("/")
         self._store, self._prefix = resolve(self.directory)
-        self._readers = DirectoryLock.of(self.directory).readers
 
     def content(self, name: str, begins: bytes = b"") -> bytes:
         with _os_errors():
@@ -73,10 +74,11 @@ class ObjectStore:
         return f"{self.directory!r} is in an object store ({self._store})"
 
     def open(self, name: str) -> ObjectFile:
-        return ObjectFile(self._store, self._at(name), self._head(name)["size"], self._readers)
+        size = self._head(name)["size"]
+        return ObjectFile(self._store, self._at(name), size, f"{self.directory}/{name}")
 
     def is_read(self, name: str) -> bool:
-        return self._at(name) in list(self._readers.values())
+        return f"{self.directory}/{name}" in list(_readers.get().values())
 
     def make(self) -> None:
         """Do nothing: a prefix comes into being with its first object."""
@@ -114,14 +116,13 @@ class ObjectStore:
 class ObjectFile:
     """A tensor file in an object store, read by byte ranges into memory."""
 
-    def __init__(self, store: Any, path: str, size: int, readers: dict[object, str]) -> None:
+    def __init__(self, store: Any, path: str, size: int, url: str) -> None:
         self.name = path.rpartition("/")[2]
         self.size = size
         self._store = store
         self._path = path
-        self._readers = readers
         self._key = object()
-        self._readers[self._key] = path
+        _readers.get()[self._key] = url
 
     async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
         return await in_thread(self._read, ranges)
@@ -139,7 +140,7 @@ class ObjectFile:
         return [_piece(found.get(one, b"")) for one in ranges]
 
     def close(self) -> None:
-        self._readers.pop(self._key, None)
+        _readers.get().pop(self._key, None)
 
 
 def resolve(url: str) -> tuple[Any, str]:

@@ -2,8 +2,8 @@
 
 A save has these steps:
 
-1. Write a journal, ``.asyncmon-<token>-<checkpoint>.json``, with the names of the tensor files and the
-   new content of the state file.
+1. Write a journal, ``.asyncmon-<token>-<checkpoint>.json``, with the names of the tensor files, the
+   new content of the state file and the checksum of its present one.
 2. Write the tensor files under unused names.
 3. Write the manifest. This commits the checkpoint.
 4. Write the state file, and delete the journal.
@@ -11,7 +11,9 @@ A save has these steps:
 A deletion first renames the manifest to such a journal.
 
 The first saver that claims a directory cleans up after a crash. It deletes tensor files that are named
-by a journal but by no manifest. If the manifest of a journal was committed, it writes the state file.
+by a journal but by no manifest. If the manifest of a journal was committed, and the state file is still
+the one that the save was to replace, it writes the state file. Times play no part in it: clocks are set
+back, and those of an object store have whole seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,10 +30,10 @@ from typing import NamedTuple
 import google_crc32c
 import msgspec
 
-from asyncmon.checkpoint import locations, tensor_file
+from asyncmon.checkpoint import tensor_file
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
-from asyncmon.checkpoint.manifest import OPENING, Manifest, TensorEntry, TensorFile, manifest_name
+from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile, manifest_name
 from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.state_file import is_state
 from asyncmon.checkpoint.store import Store, replace_files
@@ -44,7 +45,6 @@ from asyncmon.system.files import (
     NotRegularFileError,
     beside,
     is_file_name,
-    system_calls,
 )
 from asyncmon.system.snapshot import Holder
 
@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 1 << 20
 _STATE = "asyncmon.state_file"
+_BEFORE = "asyncmon.state_file_before"
 
 
 class Draft(NamedTuple):
@@ -63,10 +64,11 @@ class Draft(NamedTuple):
     manifest: Manifest
     control: Control
     state: Mapping[str, bytes] = MappingProxyType({})  # name and content of the state file, if any
+    before: Mapping[str, bytes | None] = MappingProxyType({})  # its present content
     holder: Holder | None = None  # writes the files with arrays of other processes
 
 
-def write(store: Store, draft: Draft) -> Manifest:
+def write(store: Store, lock: DirectoryLock, draft: Draft) -> Manifest:
     """Write and commit a checkpoint and its state file durably. Blocking.
 
     After an error or a stop by ``draft.control``, no file of it is left, and an earlier checkpoint of
@@ -79,7 +81,6 @@ def write(store: Store, draft: Draft) -> Manifest:
     """
     name = manifest_name(draft.basename)
     journal = beside(name)
-    lock = DirectoryLock.of(store.directory)
     parts = tensor_file.plan(draft.arrays, draft.basename)
     draft.control.left = sum(part.nbytes for part in parts if not part.is_held)
     names: list[str] = []
@@ -104,13 +105,16 @@ def write(store: Store, draft: Draft) -> Manifest:
                 taken = {*store.names(), *lock.reserved}
                 names = tensor_file.file_names(draft.basename, len(parts), taken)
                 lock.reserved.update(names)
-            store.write(journal, _journal(names, draft.state))
+            store.write(journal, _journal(names, draft.state, draft.before))
             writes = [partial(write_one, *one) for one in zip(names, parts, strict=True)]
             each(writes, draft.control)
             with lock.mutex:  # another saver of this process may commit the same checkpoint
-                manifest = _complete(draft, parts, written, names, _manifest(store, name))
+                old = _content(store, name)
+                replaced = None if old is None else _decoded(old, name)
+                manifest = _complete(draft, parts, written, names, replaced)
                 _check_is_there(store, journal)
-                replace_files(store, {name: manifest.encode(), **draft.state})
+                files = {name: manifest.encode(), **draft.state}
+                replace_files(store, files, {name: old, **draft.before})
         except BaseException:
             with contextlib.suppress(OSError):  # else the next saver cleans up by the journal
                 if written.keys().isdisjoint(_files(_manifest(store, name))):
@@ -123,10 +127,10 @@ def write(store: Store, draft: Draft) -> Manifest:
     return manifest
 
 
-def remove(store: Store, basename: str) -> bool:
+def remove(store: Store, lock: DirectoryLock, basename: str) -> bool:
     """Delete a checkpoint. Return False if a reader has it open. Blocking."""
     name = manifest_name(basename)
-    with DirectoryLock.of(store.directory).mutex:
+    with lock.mutex:
         files = _files(_manifest(store, name))
         if any(store.is_read(file) for file in files):
             return False
@@ -149,69 +153,41 @@ def clean_up(store: Store) -> None:
         begun, name = _manifest(store, journal), journal.removeprefix(BESIDE).partition("-")[2]
         files, manifest = _files(begun), manifests.get(name)
         if begun is not None and manifest is not None and files <= _files(manifest):
-            _complete_state(store, begun, name)
+            _complete_state(store, begun)
             files.update(manifest.replaces)
         _finish(store, journal, sorted(files - in_use))
     _delete_unread(store, set(remains) - set(journals))
 
 
-class Claims:
-    """The directories that a saver has locked, until it is closed or collected.
-
-    Args:
-        calls: the system calls to write with; None for those of the system.
-    """
-
-    def __init__(self, calls: FileCalls | None) -> None:
-        self._calls = calls or system_calls.get()
-        self._locks: set[DirectoryLock] = set()
-        self._holder = object()
-        weakref.finalize(self, _release, self._locks, self._holder)
-
-    def open(self, directory: str) -> Store:
-        """Return the store of a directory, claimed or not."""
-        return locations.open_store(directory, self._calls)
-
-    def has_plain_files(self, directory: str) -> bool:
-        """Return whether other local processes can write the files of a directory, too."""
-        return not locations.is_url(directory) and type(self._calls) is FileCalls
-
-    def claim(self, directory: str) -> None:
-        """Make and lock a directory, and clean up after a crash. Blocking. Raises OpError."""
-        store = self.open(directory)
-        with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
-            store.make()
-            lock = DirectoryLock.of(store.directory)
-            lock.acquire(self._holder, self._calls, lambda: clean_up(store))
-        self._locks.add(lock)
-
-    def release(self) -> None:
-        """Unlock all directories."""
-        _release(self._locks, self._holder)
-
-
-def _release(locks: set[DirectoryLock], holder: object) -> None:
-    while locks:
-        locks.pop().release(holder)
-
-
-def _journal(names: Sequence[str], state: Mapping[str, bytes]) -> bytes:
+def _journal(
+    names: Sequence[str],
+    state: Mapping[str, bytes],
+    before: Mapping[str, bytes | None] = MappingProxyType({}),
+) -> bytes:
     files = tuple(TensorFile(name, 0, "") for name in names)
-    text = {name: data.decode() for name, data in state.items()}
-    return Manifest(files=files, program={_STATE: text}).encode()
+    program = {
+        _STATE: {name: data.decode() for name, data in state.items()},
+        _BEFORE: {name: _checksum(before.get(name)) for name in state},
+    }
+    return Manifest(files=files, program=program).encode()
 
 
-def _complete_state(store: Store, journal: Manifest, manifest: str) -> None:
-    """Write the state file of a committed save, unless it was changed later."""
-    if not isinstance(journal.program, dict) or journal.program.keys() != {_STATE}:
+def _checksum(content: bytes | None) -> int | None:
+    return None if content is None else google_crc32c.value(content)
+
+
+def _complete_state(store: Store, journal: Manifest) -> None:
+    """Write the state file of a committed save, unless it is written or was changed later."""
+    program = journal.program
+    if not isinstance(program, dict) or program.keys() != {_STATE, _BEFORE}:
         return  # the journal of a deletion
-    for name, text in journal.program[_STATE].items():
-        with contextlib.suppress(FileNotFoundError):
-            if store.mtime(manifest) < store.mtime(name) or not is_state(store.content(name)):
-                continue
-        if is_file_name(name) and is_state(text.encode()):
-            logger.warning("A save of %r was interrupted: completing it.", store.directory)
-            store.put({name: text.encode()})
+    for name, text in program[_STATE].items():
+        if not is_file_name(name) or not is_state(text.encode()):
+            continue
+        with contextlib.suppress(NotRegularFileError):
+            if _checksum(_content(store, name)) == program[_BEFORE].get(name):
+                logger.warning("A save of %r was interrupted: completing it.", store.directory)
+                store.put({name: text.encode()})
 
 
 def chunks(
@@ -269,10 +245,24 @@ def _check_is_there(store: Store, journal: str) -> None:
 
 def _manifest(store: Store, name: str) -> Manifest | None:
     # Other errors are raised: if the disk or the network fails, the manifest may exist.
-    with contextlib.suppress(FileNotFoundError, NotRegularFileError, DataLossError):
-        file = name.removeprefix(BESIDE).partition("-")[2] if name.startswith(BESIDE) else name
-        return Manifest.decode(store.content(name, OPENING), file.removesuffix(".json"))
+    with contextlib.suppress(NotRegularFileError):
+        content = _content(store, name)
+        return None if content is None else _decoded(content, name)
     return None
+
+
+def _decoded(content: bytes, name: str) -> Manifest | None:
+    file = name.removeprefix(BESIDE).partition("-")[2] if name.startswith(BESIDE) else name
+    with contextlib.suppress(DataLossError):
+        return Manifest.decode(content, file.removesuffix(".json"))
+    return None
+
+
+def _content(store: Store, name: str) -> bytes | None:
+    try:
+        return store.content(name)
+    except FileNotFoundError:
+        return None
 
 
 def _files(manifest: Manifest | None) -> set[str]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import NotFoundError
 from asyncmon.system.files import in_thread
@@ -32,6 +33,8 @@ class Contents(ABC):
     """The entries of a checkpoint of any format."""
 
     facts: Facts
+    manifest: Manifest | None = None
+    """The manifest; None in other formats."""
 
     @abstractmethod
     async def read(self, names: Collection[str]) -> dict[str, Array]:

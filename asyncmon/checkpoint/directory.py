@@ -1,250 +1,347 @@
-"""Find the checkpoints of a directory: all of them, or the newest one that verifies."""
+"""A directory of checkpoints: its lock, its list of checkpoints, commits and deletions."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import math
 import os
 import re
-import stat
-from collections.abc import AsyncIterator, Iterable, Iterator
-from pathlib import Path
-from typing import Any
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
+import msgspec
+
+from asyncmon.checkpoint import commit as commits
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.manifest import OPENING, Manifest, manifest_name
-from asyncmon.checkpoint.os_errors import read_errors
+from asyncmon.checkpoint.checkpoint_list import CheckpointList
+from asyncmon.checkpoint.directory_lock import DirectoryLock
+from asyncmon.checkpoint.manifest import Manifest, manifest_name
+from asyncmon.checkpoint.manifest_reader import read_manifest
+from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.retention import Kept
-from asyncmon.checkpoint.safetensors_file import is_plain
-from asyncmon.checkpoint.state_file import STATE_NAME, read_state
+from asyncmon.checkpoint.retention import Kept, Retention
+from asyncmon.checkpoint.state_file import StateText, encode_state, read_text, state_of
 from asyncmon.checkpoint.store import Store
-from asyncmon.checkpoint.tf_checkpoint import index_name
-from asyncmon.errors import DataLossError, NotFoundError
-from asyncmon.system.files import BESIDE, in_thread, system_calls
+from asyncmon.errors import DataLossError, OpError
+from asyncmon.system import portable
+from asyncmon.system.cancellation import running_loop
+from asyncmon.system.files import FileCalls, in_thread, system_calls
+from asyncmon.system.process import ProcessLocal
 
 logger = logging.getLogger(__name__)
 
 
-async def latest_checkpoint(
-    checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
-) -> str | None:
-    """Return the prefix of the newest checkpoint that verifies, or None. TF1: same name.
+class Directory:
+    """A directory, or a URL, of checkpoints. There is one object per process and directory.
 
-    The state file names the newest one. If that is missing or damaged, the reason is logged and the
-    next older one is tried. Without a state file the result is None. If the state file is damaged, all
-    checkpoints in the directory are tried.
+    The path is resolved once: neither ``chdir`` nor a changed link moves an open directory. Manifests
+    are the truth. The state file, written after each commit, selects the newest checkpoint and names
+    those that retention applies to. Each manifest has the marks and pending deletions of its commit.
 
-    Args:
-        checkpoint_dir: a path or URL. If there is no such directory, the result is None.
-        latest_filename: the name of the state file, ``checkpoint`` by default.
-    """
-    return await Finder(os.fspath(checkpoint_dir), latest_filename).newest()
+    The list of checkpoints is read at the first save after the lock was acquired, and is then kept in
+    memory. What the restore before has read is not read again, unless a file has changed since.
 
+    Methods block, unless they are async.
 
-class Finder:
-    """Finds the newest checkpoint of a directory that verifies, again and again.
-
-    A checkpoint is read again only if its files have changed. The reason to skip one is logged once.
+    Attributes:
+        path: the absolute path, or the URL.
     """
 
-    def __init__(self, directory: str, latest_filename: str | None) -> None:
-        self.directory = directory
-        self._latest_filename = latest_filename
-        self._read: dict[str, tuple[tuple[str, ...], Any, Exception | None]] = {}
-        self._logged: set[str] = set()
+    _known: ClassVar[ProcessLocal[dict[str, Directory]]] = ProcessLocal(dict)
+    _registry: ClassVar[threading.Lock] = threading.Lock()
+    _forgets_at_fork: ClassVar[bool] = False
 
-    async def newest(self) -> str | None:
-        """Return the prefix of the newest checkpoint that verifies, or None."""
-        before, self._read = self._read, {}
-        async for path in candidates(self.directory, self._latest_filename):
-            error = await self._examine(path, *before.get(path, ((), None, None)))
-            if error is None:
-                return path
-            text = skip_message(path, error)
-            if text not in self._logged:
-                self._logged.add(text)
-                logger.log(logging.ERROR if isinstance(error, NotFoundError) else logging.WARNING, text)
-        return None
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = DirectoryLock(path)
+        self._owner: Callable[[], object] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the owner
+        self._lists: dict[str, CheckpointList] = {}  # by the name of the state file
+        self._contents: dict[str, bytes | None] = {}  # of the state files, for the next journal
+        # What the last restore has read, with the fingerprint before it, until the next commit.
+        self._texts: dict[str, tuple[Any, StateText]] = {}
+        self._entries: dict[str, tuple[Any, Entry]] = {}
 
-    async def _examine(
-        self, path: str, names: tuple[str, ...], fingerprint: Any, error: Exception | None
-    ) -> Exception | None:
-        """Return the error of reading a checkpoint, or None if all checksums match."""
-        store = locations.open_store(locations.split(path)[0])
-        if not names or fingerprint != await in_thread(store.fingerprint, names):
-            error = fingerprint = None
-            try:
-                async with await CheckpointReader.open(path) as reader:
-                    names = reader.facts.file_names
-                    fingerprint = await in_thread(store.fingerprint, names)
-                    await reader.verify()
-            except (NotFoundError, DataLossError) as found:
-                error = found
-        if fingerprint is not None:
-            self._read[path] = names, fingerprint, error
-        return error
+    @classmethod
+    def of(cls, directory: str | os.PathLike[str]) -> Directory:
+        """Return the object of a directory or URL."""
+        path = os.fspath(directory)
+        known = cls._known.get()
+        if path in known:  # resolved before
+            return known[path]
+        key = locations.resolved(path)
+        with cls._registry:
+            if not cls._forgets_at_fork:
+                # A forked child shares the open file and its lock, but does not own it.
+                portable.after_fork_in_child(cls._forget)
+                cls._forgets_at_fork = True
+            return known.setdefault(key, cls(key))
 
+    @classmethod
+    def _forget(cls) -> None:
+        for directory in cls._known.get().values():
+            directory._lock.drop()
+        cls._known.set({})
+        cls._registry = threading.Lock()
 
-def skip_message(path: str, error: Exception) -> str:
-    """Return the log line for a checkpoint that cannot be used."""
-    if isinstance(error, NotFoundError):
-        return f"Couldn't match files for checkpoint {path}"
-    return f"Skipping checkpoint {path}: {error}"
+    def open(self, calls: FileCalls | None = None) -> Store:
+        """Return the store, for the system calls given or those of this process."""
+        return locations.open_store(self.path, calls)
 
+    # --- who saves
 
-async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
-    """Open a checkpoint, or the newest one of a directory that verifies. TF1: same name.
+    def own(self, owner: object) -> bool:
+        """Register the one object of this process that decides when to save into the directory.
 
-    The path of any safetensors file, ``weights.safetensors``, works too. Use the reader with
-    ``async with``, or close it.
+        A weak reference to it is kept. It owns the directory in the running event loop only: once that
+        is closed, another object can.
 
-    Raises:
-        ValueError: the directory has no checkpoint.
-        NotFoundError: there is no checkpoint of this prefix.
-        DataLossError: its manifest is damaged, or a file is missing or of another size.
-    """
-    path = os.fspath(ckpt_dir_or_file)
-    if not is_plain(path) and not await checkpoint_exists(path):
-        newest = await latest_checkpoint(path)
-        if newest is None and await in_thread(_is_directory, path):
-            raise ValueError(
-                f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}"
+        Returns:
+            Whether it is registered; False if another object is.
+        """
+        with self._registry:
+            current = None if self._loop is not None and self._loop.is_closed() else self._owner()
+            if current is None:
+                self._owner, self._loop = weakref.ref(owner), running_loop()
+        return current is None or current is owner
+
+    def disown(self, owner: object) -> None:
+        """Unregister an object. One that is not registered is ignored."""
+        with self._registry:
+            if self._owner() is owner:
+                self._owner = lambda: None
+
+    def claim(self, holder: object, calls: FileCalls) -> Store:
+        """Make and lock the directory, and clean up after a crash. Raises OpError."""
+        store = self.open(calls)
+        with op_errors(f"Checkpoints cannot be saved into {self.path!r}", store.describe):
+            store.make()
+            self._lock.acquire(holder, calls, lambda: self._take(store))
+        return store
+
+    def release(self, holder: object) -> None:
+        """Undo :meth:`claim`. After the last holder, other processes can lock the directory."""
+        self._lock.release(holder)
+
+    def _take(self, store: Store) -> None:
+        commits.clean_up(store)
+        self._lists.clear()  # another process may have saved since
+
+    # --- what is there
+
+    def entry(self, store: Store, basename: str, path: str) -> Entry:
+        """Return what the list needs to know of a checkpoint. Raises as :func:`read_manifest`."""
+        found = store.fingerprint([manifest_name(basename)])
+        known, entry = self._entries.get(basename, (None, None))
+        if entry is None or found is None or found != known:
+            entry = Entry.of(path, read_manifest(store, basename, path))
+            self._entries[basename] = found, entry
+        return entry._replace(kept=entry.kept._replace(path=path))
+
+    def look(self, store: Store, name: str) -> tuple[Any, StateText]:
+        """Read the state file. Return a value that changes with it, and its text."""
+        found = store.fingerprint([name]), read_text(store, name)
+        self._texts[name] = found
+        return found
+
+    async def open_checkpoint(self, store: Store, path: str) -> CheckpointReader:
+        """Open a checkpoint, and keep what the list needs to know of it. Raises as the reader does."""
+        directory, basename = locations.split(path)
+        is_own = directory == store.directory
+        names = [manifest_name(basename)]
+        found = await in_thread(store.fingerprint, names) if is_own else None
+        reader = await CheckpointReader.open(path)
+        if found is not None and reader.manifest is not None:
+            self._entries[basename] = found, Entry.of(path, reader.manifest)
+        return reader
+
+    # --- what stays
+
+    def checkpoints(self, name: str, store: Store) -> CheckpointList:
+        """Return the list of a state file, which is read unless the directory is locked and it was."""
+        with self._lock.mutex:
+            if name not in self._lists:
+                self._lists[name] = self._read_list(name, store)
+            return self._lists[name]
+
+    def peek(self, name: str) -> CheckpointList:
+        """Return the list after a restore, which the first save after the lock reads again."""
+        return self._read_list(name, self.open())
+
+    def _read_list(self, name: str, store: Store) -> CheckpointList:
+        fingerprint, text = self._texts.get(name, (None, StateText(None, None)))
+        if fingerprint is None or fingerprint != store.fingerprint([name]):
+            _, text = self.look(store, name)
+        self._contents[name] = text.data
+        if text.state is None:
+            return CheckpointList()
+        listed = self._existing(store, text.state.all_model_checkpoint_paths)
+        last = listed[-1] if listed else Entry(Kept("", 0.0))
+        names = {one.kept.path for one in listed}
+        excess = [
+            one
+            for one in self._existing(store, [locations.join(self.path, name) for name in last.excess])
+            if one.kept.path not in names
+        ]
+        preserved = last.preserved
+        if preserved is None:  # TensorFlow has saved here
+            preserved = text.state.last_preserved_timestamp
+        return CheckpointList([one.kept for one in (*excess, *listed)], preserved)
+
+    def _existing(self, store: Store, paths: Iterable[str]) -> list[Entry]:
+        """Return those of the checkpoints that are in this directory."""
+        found = []
+        for path in paths:
+            own = locations.own_path(self.path, path)
+            if own is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(existing(self, store, own))
+        return found
+
+    def commit(
+        self,
+        store: Store,
+        draft: commits.Draft,
+        number: int,
+        name: str,
+        retention: Retention,
+        checkpoints: CheckpointList,
+        relative: bool,
+    ) -> Manifest | None:
+        """Write a checkpoint and the state file, and delete old checkpoints.
+
+        Returns None without a checkpoint: it would be deleted at once, as newer ones exist.
+
+        Args:
+            store: of this directory.
+            draft: the checkpoint.
+            number: orders the captured states of this process.
+            name: of the state file.
+            retention: decides which checkpoints stay.
+            checkpoints: the list that it applies to.
+            relative: whether the state file has relative paths.
+        """
+        manifest = draft.manifest
+        path = locations.join(self.path, draft.basename)
+        new = Kept(path, manifest.wall_time, manifest.metrics, number, manifest.step)
+        with checkpoints.saving:
+            decision = checkpoints.plan(new, retention)
+            if new in decision.excess:  # newer checkpoints exist, and better ones
+                return None
+            listed, preserved = decision.listed, decision.after.last_preserved
+            state = state_of(listed[-1].path, listed, preserved)
+            content = encode_state(self.path, state, name, relative=relative)
+            manifest = msgspec.structs.replace(
+                manifest,
+                preserved=preserved if math.isfinite(preserved) else None,
+                excess=tuple(locations.split(one.path)[1] for one in decision.excess),
             )
-        path = newest or path
-    return await CheckpointReader.open(path)
+            before = {name: self._contents.get(name)}
+            draft = draft._replace(manifest=manifest, state={name: content}, before=before)
+            manifest = commits.write(store, self._lock, draft)
+            self._contents[name] = content
+            self._texts.clear()
+            self._entries.clear()
+            checkpoints.settle(decision, self._delete(store, decision.excess))
+        return manifest
+
+    def write(self, store: Store, draft: commits.Draft) -> Manifest:
+        """Write a checkpoint that no state file lists."""
+        return commits.write(store, self._lock, draft)
+
+    def remove(self, store: Store, basename: str) -> bool:
+        """Delete a checkpoint. Return False if a reader has it open."""
+        return commits.remove(store, self._lock, basename)
+
+    def _delete(self, store: Store, excess: Sequence[Kept]) -> list[Kept]:
+        """Delete checkpoints. Return failed ones, whose deletion the next save retries."""
+        left = []
+        for one in excess:
+            parent, basename = locations.split(one.path)
+            place, there = self, store
+            if parent != self.path:  # of a list that the user has set
+                place = Directory.of(parent)
+                there = place.open()
+            try:
+                if not place.remove(there, basename):
+                    left.append(one)
+            except (OSError, OpError) as error:
+                logger.warning("Ignoring: %s", error)
+                left.append(one)
+        return left
 
 
-def _is_directory(path: str) -> bool:
-    if locations.is_url(path):
-        return bool(locations.open_store(path).names())
-    calls, place = system_calls.get(), Path(path)
-    return calls.exists(place) and stat.S_ISDIR(calls.stat(place).st_mode)
+class Entry(NamedTuple):
+    """What the list of a directory needs to know of a checkpoint, from its manifest."""
+
+    kept: Kept
+    preserved: float | None = None
+    excess: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, path: str, manifest: Manifest) -> Entry:
+        """Return the entry of a manifest."""
+        kept = Kept(path, manifest.wall_time, manifest.metrics, 0, manifest.step)
+        return cls(kept, manifest.preserved, manifest.excess)
 
 
-async def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
-    """Return whether there is such a checkpoint, asyncmon's or TensorFlow's. TF1: same name."""
-    return await in_thread(main_file, *located(checkpoint_prefix)) is not None
+def existing(directory: Directory, store: Store, path: str) -> Entry:
+    """Return the entry of a checkpoint; damaged ones count, too. Raises FileNotFoundError."""
+    basename = locations.split(path)[1]
+    try:
+        return directory.entry(store, basename, path)
+    except DataLossError:
+        return Entry(Kept(path, store.mtime(manifest_name(basename)), step=step_of(path)))
 
 
-def located(prefix: str | os.PathLike[str]) -> tuple[Store, str]:
-    """Return the store and the base name of a checkpoint."""
-    directory, basename = locations.split(prefix)
-    return locations.open_store(directory), basename
+def existing_checkpoints(paths: Iterable[str]) -> list[Kept]:
+    """Return the existing ones of checkpoints in any directories. Blocking."""
+    found = []
+    for path in paths:
+        directory = Directory.of(locations.split(path)[0])
+        with contextlib.suppress(FileNotFoundError):
+            found.append(existing(directory, directory.open(), path).kept)
+    return found
 
 
-def main_file(store: Store, basename: str) -> str | None:
-    """Return the name of the file that makes a checkpoint exist, if there is one. Blocking."""
-    names = store.names()
-    mains = manifest_name(basename), index_name(basename)
-    return next((name for name in mains if name in names), None)
+def step_of(path: str) -> int | None:
+    """Return the step in the name of a checkpoint, if it has one."""
+    digits = re.search(r"-(\d+)$", path)
+    return None if digits is None else int(digits[1])
 
 
-def main_files(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names of manifests and TensorFlow's indexes, each with its base name.
-
-    Other JSON files are yielded, too: only the content shows that a file is no manifest.
-    """
-    for name in names:
-        basename, _, ending = name.rpartition(".")
-        if ending in {"json", "index"} and not name.startswith(BESIDE):
-            yield name, basename
-
-
-def read_entry(store: Store, basename: str, path: str) -> Kept:
-    """Return path, time and metrics of a checkpoint. Blocking. Raises as :func:`read_manifest`."""
-    manifest = read_manifest(store, basename, path)
-    return Kept(path, manifest.wall_time, manifest.metrics)
-
-
-def read_manifest(store: Store, basename: str, path: str) -> Manifest:
-    """Return the manifest of a checkpoint. Blocking.
-
-    Raises:
-        FileNotFoundError: there is no such checkpoint.
-        DataLossError: the manifest is damaged.
-        OpError: it cannot be read in this environment.
-    """
-    with read_errors(f"Checkpoint {path!r}"):
-        try:
-            return Manifest.decode(store.content(manifest_name(basename), OPENING), path)
-        except FileNotFoundError as error:
-            missing = error
-    raise missing
-
-
-async def candidates(
-    directory: str,
-    latest_filename: str | None = None,
-    *,
-    everything: bool = False,
-    for_restore: bool = False,
-) -> AsyncIterator[str]:
-    """Yield the checkpoints of a directory, the newest first, without verifying them.
-
-    The checkpoints in the state file come first, then others of the same prefix in the directory. If
-    the state file is damaged, all checkpoints in the directory are yielded; without one, none.
+class Claims:
+    """The directories that a saver has locked, until it is closed or collected.
 
     Args:
-        directory: a path or URL.
-        latest_filename: the name of the state file, ``checkpoint`` by default.
-        everything: yield checkpoints of any prefix, even without a state file.
-        for_restore: if the default state file is lost, log a warning and yield all checkpoints in the
-            directory, as a training must not silently start from the beginning.
+        calls: the system calls to write with; None for those of the system.
     """
-    store = locations.open_store(directory)
-    name = latest_filename or STATE_NAME
-    state = await in_thread(read_state, store, name)
-    if state is not None and not state.model_checkpoint_path:
-        logger.warning("%s names no checkpoint: ignored", locations.join(directory, name))
-        state = None
-    listed: dict[str, None] = {}
-    prefix = None
-    if state is not None:
-        newest = state.model_checkpoint_path
-        listed = dict.fromkeys((newest, *reversed(state.all_model_checkpoint_paths)))
-        prefix = _prefix(locations.split(newest)[1])
-    elif for_restore and latest_filename is None:
-        everything = True
-    elif not everything and name not in await in_thread(store.names):
-        return
-    for path in listed:
-        yield path
-    with read_errors(f"The directory {directory!r}"):
-        found = await in_thread(_present, store, None if everything else prefix)
-    known = await in_thread(lambda: {locations.own_path(store.directory, path) for path in listed})
-    if state is None and for_restore and found:
-        logger.warning(
-            "The state file %s is missing, damaged or empty, but %d checkpoints are in the directory, "
-            "the newest is %s. Restoring the newest valid one. To start from the beginning, remove the "
-            "checkpoints or use another directory.",
-            locations.join(directory, name),
-            len(found),
-            found[0],
-        )
-    for path in found:
-        if path not in known:
-            yield path
+
+    def __init__(self, calls: FileCalls | None) -> None:
+        self._calls = calls or system_calls.get()
+        self._directories: set[Directory] = set()
+        self._holder = object()
+        weakref.finalize(self, _release, self._directories, self._holder)
+
+    def has_plain_files(self, directory: str) -> bool:
+        """Return whether other local processes can write the files of a directory, too."""
+        return not locations.is_url(directory) and type(self._calls) is FileCalls
+
+    def claim(self, directory: Directory) -> Store:
+        """Make and lock a directory, and clean up after a crash. Blocking. Raises OpError."""
+        store = directory.claim(self._holder, self._calls)
+        self._directories.add(directory)
+        return store
+
+    def release(self) -> None:
+        """Unlock all directories."""
+        _release(self._directories, self._holder)
 
 
-def _present(store: Store, prefix: str | None) -> list[str]:
-    """Return the checkpoints in a directory, the newest first, of one prefix or all. Blocking."""
-    found: list[tuple[float, str]] = []
-    for name, basename in main_files(store.names()):
-        if prefix not in {None, _prefix(basename)}:
-            continue
-        path = locations.join(store.directory, basename)
-        is_manifest = name == manifest_name(basename)
-        with contextlib.suppress(OSError):  # deleted, or unreadable: read_entry raises what matters
-            try:
-                time = read_entry(store, basename, path).time if is_manifest else store.mtime(name)
-            except DataLossError:
-                if not store.content(name, OPENING).startswith(OPENING):
-                    continue  # some other JSON file
-                time = store.mtime(name)
-            found.append((time, path))
-    return [path for _, path in sorted(found, reverse=True)]
-
-
-def _prefix(basename: str) -> str:
-    return re.sub(r"-\d+$", "", basename)
+def _release(directories: set[Directory], holder: object) -> None:
+    while directories:
+        directories.pop().release(holder)

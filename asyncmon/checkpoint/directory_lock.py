@@ -1,4 +1,4 @@
-"""Lock a directory, so that only one process saves into it.
+"""The lock of a directory, so that only one process saves into it.
 
 The process holds a file lock on ``.asyncmon.lock`` from its first save until its last saver releases
 the directory. The savers of one process share the lock. The system drops it when the process dies. An
@@ -7,7 +7,6 @@ object store has no locks: there other processes are not detected.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -16,16 +15,13 @@ import os
 import socket
 import stat
 import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
+from asyncmon.checkpoint.locations import is_url
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
-from asyncmon.system.cancellation import running_loop
 from asyncmon.system.files import FileCalls
-from asyncmon.system.process import ProcessLocal
 
 LOCK_NAME = ".asyncmon.lock"
 
@@ -38,56 +34,16 @@ class DirectoryLock:
     Attributes:
         mutex: held by a thread that commits or deletes checkpoints of the directory.
         reserved: the names of tensor files of the current saves of this process.
-        readers: keys of the readers of this process to the objects that they have open.
     """
-
-    _known: ClassVar[ProcessLocal[dict[str, DirectoryLock]]] = ProcessLocal(dict)
-    _registry: ClassVar[threading.Lock] = threading.Lock()
-    _forgets_at_fork: ClassVar[bool] = False
 
     def __init__(self, directory: str) -> None:
         self.mutex = threading.Lock()
         self.reserved: set[str] = set()
-        self.readers: dict[object, str] = {}
-        self._path = None if "://" in directory else Path(directory, LOCK_NAME)
-        self._owner: Callable[[], object] = lambda: None
-        self._loop: asyncio.AbstractEventLoop | None = None  # of the owner
+        self._path = None if is_url(directory) else Path(directory, LOCK_NAME)
         self._descriptor: int | None = None
         self._calls = FileCalls()  # that opened it
         self._holders: set[object] = set()
         self._changing = threading.Lock()
-
-    @classmethod
-    def of(cls, directory: str) -> DirectoryLock:
-        """Return the lock of a directory or URL. There is one object per process and directory."""
-        key = directory.rstrip("/") if "://" in directory else os.path.realpath(directory)
-        with cls._registry:
-            if not cls._forgets_at_fork:
-                # A forked child shares the open file and its lock, but does not own it.
-                portable.after_fork_in_child(cls._forget)
-                cls._forgets_at_fork = True
-            return cls._known.get().setdefault(key, cls(key))
-
-    def own(self, owner: object) -> bool:
-        """Register the one object of this process that decides when to save into the directory.
-
-        A weak reference to it is kept. It owns the directory in the running event loop only: once that
-        is closed, another object can.
-
-        Returns:
-            Whether it is registered; False if another object is.
-        """
-        with self._registry:
-            current = None if self._loop is not None and self._loop.is_closed() else self._owner()
-            if current is None:
-                self._owner, self._loop = weakref.ref(owner), running_loop()
-        return current is None or current is owner
-
-    def disown(self, owner: object) -> None:
-        """Unregister an object. One that is not registered is ignored."""
-        with self._registry:
-            if self._owner() is owner:
-                self._owner = lambda: None
 
     def acquire(self, holder: object, calls: FileCalls, clean_up: Callable[[], None]) -> None:
         """Acquire or share the lock. Blocking, but does not wait for another process.
@@ -102,13 +58,13 @@ class DirectoryLock:
         """
         with self._changing:
             if not self._is_held():
-                self._drop()
+                self.drop()
                 self._calls = calls
                 self._descriptor = None if self._path is None else _take(self._path, calls)
                 try:
                     clean_up()
                 except BaseException:
-                    self._drop()
+                    self.drop()
                     raise
             self._holders.add(holder)
 
@@ -117,7 +73,7 @@ class DirectoryLock:
         with self._changing:
             self._holders.discard(holder)
             if not self._holders:
-                self._drop()
+                self.drop()
 
     def _is_held(self) -> bool:
         """Return whether this process holds the lock and its file still exists."""
@@ -130,18 +86,12 @@ class DirectoryLock:
         except OSError:
             return False
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Close the file, and with it the lock of this process."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 self._calls.close(self._descriptor)
             self._descriptor = None
-
-    @classmethod
-    def _forget(cls) -> None:
-        for lock in cls._known.get().values():
-            lock._drop()
-        cls._known.set({})
-        cls._registry = threading.Lock()
 
 
 def _take(path: Path, calls: FileCalls) -> int:

@@ -46,6 +46,11 @@ def join(directory: str, path: str) -> str:
     return os.path.join(directory, path)
 
 
+def spelled(prefix: str) -> str:
+    """Return the directory of a checkpoint's prefix as it is written there; "" for none."""
+    return split(prefix)[0] if is_url(prefix) else os.path.split(prefix)[0]
+
+
 def relative(directory: str, path: str) -> str:
     """Return a path relative to a directory, for a state file that can be moved."""
     if is_url(path):
@@ -68,6 +73,12 @@ def own_path(directory: str, path: str) -> str | None:
     """Return a checkpoint's path as ``directory/name``; None if it is elsewhere. Blocking."""
     own = join(directory, split(path)[1])
     return own if identity(own) == identity(path) else None
+
+
+def resolved(directory: str | os.PathLike[str]) -> str:
+    """Return a directory without links, or a URL without a slash at its end. Blocking."""
+    path = os.fspath(directory)
+    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
 
 
 def absolute(path: str) -> str:

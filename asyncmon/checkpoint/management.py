@@ -9,9 +9,11 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from asyncmon.checkpoint.commit import Claims, remove
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.contents import Facts
-from asyncmon.checkpoint.directory import (
+from asyncmon.checkpoint.directory import Claims, Directory
+from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.finding import (
     Finder,
     candidates,
     checkpoint_exists,
@@ -20,7 +22,6 @@ from asyncmon.checkpoint.directory import (
     located,
     main_file,
 )
-from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.locations import own_path, split
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.restoring import entry_for, load_entries
@@ -29,8 +30,8 @@ from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.saveable_session import RESERVED, SaverMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import (
     STATE_NAME,
+    StateText,
     get_checkpoint_state,
-    read_state,
     state_of,
     write_state,
 )
@@ -79,7 +80,7 @@ def _remove(prefix: Path) -> None:
         for part in store.names():
             if is_part(part, basename):
                 store.delete(part)
-    elif not remove(store, basename):
+    elif not Directory.of(split(prefix)[0]).remove(store, basename):
         logger.warning("Checkpoint %s is being read, and stays.", os.fspath(prefix))
 
 
@@ -251,7 +252,10 @@ async def verify(ckpt_dir_or_file: str | os.PathLike[str]) -> list[Inspected]:
     path = os.fspath(ckpt_dir_or_file)
     if is_plain(path) or await checkpoint_exists(path):
         return [await _inspect(path)]
-    return [await _inspect(found) async for found in candidates(path, everything=True)]
+    place, store = await in_thread(Directory.of, path), locations.open_store(path)
+    _, text = await in_thread(place.look, store, STATE_NAME)
+    found = candidates(place, store, STATE_NAME, text, everything=True)
+    return [await _inspect(one) async for one in found]
 
 
 async def _inspect(path: str) -> Inspected:
@@ -292,6 +296,9 @@ async def restore_newest(
         path = await latest_checkpoint(directory)
         if path is not None and not await is_kept(live_step, path):
             await saver.restore(sess, path)
+    if path is not None and members.continue_from is not None:
+        await members.continue_from(directory)
+        return path
     try:
         state = await get_checkpoint_state(directory)
     except ValueError:  # it names no checkpoint; the restore has logged that
@@ -306,8 +313,6 @@ async def restore_newest(
                 f"nor is any older one in {directory!r}. Training does not silently start from the"
                 " beginning: repair or empty the directory, or use another."
             )
-    elif state is not None and members.continue_from is not None:
-        await members.continue_from(directory)
     elif state is not None:
         await saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
     return path
@@ -354,7 +359,7 @@ async def prune(
     claims = Claims(calls)
     found = await in_thread(_of_directory, await verify(directory), directory)
     whole = [
-        Kept(one.path, one.facts.wall_time, one.facts.metrics)
+        Kept(one.path, one.facts.wall_time, one.facts.metrics, 0, one.facts.step)
         for one in found
         if one.problem is None and one.facts is not None and one.facts.wall_time is not None
     ]
@@ -370,17 +375,20 @@ async def prune(
             f"No checkpoint in {directory!r} has the metric {keep_best.metric!r}: nothing is deleted."
             f" The metrics that there are: {', '.join(metrics) or 'none'}."
         )
-    retention = Retention(max_to_keep, 0.0, math.inf, keep_best)
-    stay, excess, _ = retention.decide(sorted(whole, key=lambda one: one.time))
+    place = await in_thread(Directory.of, directory)
+    _, text = await in_thread(place.look, locations.open_store(directory), STATE_NAME)
+    selected = "" if text.state is None else split(text.state.model_checkpoint_path)[1]
+    # the one that the state file selects stays the newest
+    whole.sort(key=lambda one: (split(one.path)[1] == selected, one.step or -1, one.time))
+    stay, excess, _ = Retention(max_to_keep, 0.0, math.inf, keep_best).decide(whole)
     left: list[Kept] = []
     if excess and not dry_run:
         try:
-            await in_thread(claims.claim, directory)
-            store = claims.open(directory)
-            await in_thread(_write_state, store, stay, excess)
+            store = await in_thread(claims.claim, place)
+            await in_thread(_write_state, store, stay, text)
             # a reader has them open
             left = await in_thread(
-                lambda: [one for one in excess if not remove(store, split(one.path)[1])]
+                lambda: [one for one in excess if not place.remove(store, split(one.path)[1])]
             )
         finally:
             await in_thread(claims.release)
@@ -397,8 +405,7 @@ def _of_directory(found: Iterable[Inspected], directory: str) -> list[Inspected]
     return list(inside.values())
 
 
-def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> None:
-    before = read_state(store, STATE_NAME)
-    preserved = None if before is None else before.last_preserved_timestamp
-    state = state_of(stay[-1].path, stay, excess, preserved)
-    write_state(store, state, STATE_NAME)
+def _write_state(store: Store, stay: Sequence[Kept], before: StateText) -> None:
+    preserved = None if before.state is None else before.state.last_preserved_timestamp
+    listed = [one._replace(path=locations.join(store.directory, split(one.path)[1])) for one in stay]
+    write_state(store, state_of(listed[-1].path, listed, preserved), STATE_NAME)

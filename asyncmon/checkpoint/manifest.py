@@ -28,6 +28,8 @@ byte is detected. The other members:
 ``stateful``   name -> state, as :mod:`.stateful` encodes it: hooks, data positions, generators
 ``metrics``    name -> number (or ``"nan"``, ``"inf"``), for the selection of the best checkpoints
 ``replaces``   names of tensor files of an earlier checkpoint of the same name, to be deleted
+``excess``     names of checkpoints that the retention of this commit deletes
+``preserved``  the last mark of ``keep_checkpoint_every_n_hours`` in seconds since 1970, or null
 =============  ======================================================================================
 
 To read a checkpoint without asyncmon: ``json.load`` the manifest, and ``safetensors.numpy.load_file``
@@ -127,6 +129,8 @@ class Manifest(Struct, frozen=True):
     stateful: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     replaces: tuple[str, ...] = ()
+    excess: tuple[str, ...] = ()
+    preserved: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -183,7 +187,8 @@ class Manifest(Struct, frozen=True):
     def _from_members(cls, members: dict[str, Any], basename: str) -> Manifest:
         if (members["format"], members["version"]) != (FORMAT, VERSION):
             raise ValueError(f"it is of format {members['format']!r} version {members['version']!r}")
-        if missing := set(cls.__struct_fields__) - members.keys():
+        # directories of earlier versions have no marks in the manifests
+        if missing := set(cls.__struct_fields__) - {"excess", "preserved"} - members.keys():
             raise ValueError(f"it lacks {sorted(missing)}")
         members["metrics"] = {name: float(value) for name, value in members["metrics"].items()}
         found = msgspec.convert(members, cls)
@@ -192,6 +197,10 @@ class Manifest(Struct, frozen=True):
                 raise ValueError(f"{name!r} is no name of a tensor file of {basename!r}")
         if not math.isfinite(found.wall_time):
             raise ValueError(f"wall_time {found.wall_time!r} is no time")
+        if not all(map(is_file_name, found.excess)):
+            raise ValueError(f"excess {found.excess!r} has a path")
+        if found.preserved is not None and not math.isfinite(found.preserved):
+            raise ValueError(f"preserved {found.preserved!r} is no time")
         for tensor in found.tensors.values():
             _check_tensor(tensor, found.files)
         for sharded in found.sharded.values():

@@ -18,7 +18,7 @@ from asyncmon.checkpoint.manifest import (
     decode_text,
     manifest_name,
 )
-from asyncmon.checkpoint.os_errors import is_environment
+from asyncmon.checkpoint.os_errors import is_environment, read_errors
 from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError
@@ -26,12 +26,30 @@ from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import assembled
 
 
+def read_manifest(store: Store, basename: str, path: str) -> Manifest:
+    """Return the manifest of a checkpoint. Blocking.
+
+    Raises:
+        FileNotFoundError: there is no such checkpoint.
+        DataLossError: the manifest is damaged.
+        OpError: it cannot be read in this environment.
+    """
+    with read_errors(f"Checkpoint {path!r}"):
+        try:
+            return Manifest.decode(store.content(manifest_name(basename), OPENING), path)
+        except FileNotFoundError as error:
+            missing = error
+    raise missing
+
+
 class ManifestContents(Contents):
     """The entries of a checkpoint in asyncmon's own format."""
 
+    manifest: Manifest
+
     def __init__(self, path: str, basename: str, manifest: Manifest, files: list[DataFile]) -> None:
         self._path = path
-        self._manifest = manifest
+        self.manifest = manifest
         self._files = files
         tensors, texts = manifest.tensors, manifest.texts
         kinds = {name: numpy_dtype(element_named(name)) for name in {e.dtype for e in tensors.values()}}
@@ -91,13 +109,13 @@ class ManifestContents(Contents):
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         problems: list[str] = []
         found: dict[str, Array] = {}
-        tensors, sharded = self._manifest.tensors, self._manifest.sharded
+        tensors, sharded = self.manifest.tensors, self.manifest.sharded
         asked = names
         names = [n for name in asked for n in (sharded[name].pieces if name in sharded else (name,))]
         for name in names:
-            if name in self._manifest.texts:
+            if name in self.manifest.texts:
                 try:
-                    found[name] = decode_text(self._manifest.texts[name])
+                    found[name] = decode_text(self.manifest.texts[name])
                 except Exception as error:  # the content has caused it
                     problems.append(f"{name!r}: {error}")
         reads = []
@@ -113,19 +131,19 @@ class ManifestContents(Contents):
         return {name: found[name] for name in asked}
 
     def _whole(self, name: str, found: Mapping[str, Array]) -> Array:
-        entry = self._manifest.sharded[name]
+        entry = self.manifest.sharded[name]
         pieces = {offset: found[piece] for piece, offset in entry.pieces.items()}
         whole = assembled(entry.shape, self.facts.dtypes[name], pieces)
         whole.flags.writeable = False
         return whole
 
     async def states(self) -> dict[str, Any]:
-        entries = [*self._manifest.tensors, *self._manifest.texts]
+        entries = [*self.manifest.tensors, *self.manifest.texts]
         arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
-        return {name: unpack(state, arrays) for name, state in self._manifest.stateful.items()}
+        return {name: unpack(state, arrays) for name, state in self.manifest.stateful.items()}
 
     async def verify(self) -> None:
-        await self.read([*self._manifest.tensors, *self._manifest.texts])
+        await self.read([*self.manifest.tensors, *self.manifest.texts])
 
     def close(self) -> None:
         close_files(self._files)
@@ -133,8 +151,8 @@ class ManifestContents(Contents):
     async def _read_file(
         self, number: int, names: list[str], found: dict[str, Array], problems: list[str]
     ) -> None:
-        entries = [self._manifest.tensors[name] for name in names]
-        file = self._manifest.files[number]
+        entries = [self.manifest.tensors[name] for name in names]
+        file = self.manifest.files[number]
         ranges = [(0, self._header_bytes(number)), *(entry.data_offsets for entry in entries)]
         try:
             header, *pieces = await self._files[number].read(ranges)
@@ -157,5 +175,5 @@ class ManifestContents(Contents):
 
     def _header_bytes(self, number: int) -> int:
         return min(
-            entry.data_offsets[0] for entry in self._manifest.tensors.values() if entry.file == number
+            entry.data_offsets[0] for entry in self.manifest.tensors.values() if entry.file == number
         )

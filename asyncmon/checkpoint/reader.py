@@ -11,6 +11,7 @@ import numpy as np
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.contents import Contents, Facts
 from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.manifest_reader import ManifestContents
 from asyncmon.checkpoint.os_errors import read_errors
 from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
@@ -67,6 +68,11 @@ class CheckpointReader:
     def facts(self) -> Facts:
         """The properties of the checkpoint, such as its step and the shapes of its entries."""
         return self._contents.facts
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The manifest; None in other formats."""
+        return self._contents.manifest
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Return a dict from names to shapes. TF1: same name."""

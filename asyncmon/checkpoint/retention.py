@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 
 class Kept(NamedTuple):
-    """A checkpoint in a list: its prefix, its time in seconds since 1970, its metrics.
+    """A checkpoint in a list: its prefix, its time in seconds since 1970, its metrics, its step.
 
     ``number`` orders the states that this process has captured; it is 0 for other checkpoints.
     """
@@ -19,6 +19,7 @@ class Kept(NamedTuple):
     time: float
     metrics: Mapping[str, float] = MappingProxyType({})
     number: int = 0
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class Retention:
     Args:
         max_to_keep: the number of newest checkpoints to keep; None or 0 keeps all.
         every_hours: the interval of permanent checkpoints. One that is no longer among the newest
-            becomes permanent, and leaves the list, if it was saved after ``mark``. The interval is then
-            added to ``mark``.
+            becomes permanent, and leaves the list, if it was saved after ``mark``, which then moves by
+            whole intervals to its time or beyond: at most one is kept in each interval.
         mark: a time in seconds since 1970.
         best: selects the best checkpoints by a metric.
     """
@@ -81,8 +82,15 @@ class Retention:
 
     @property
     def last_preserved(self) -> float:
-        """The previous mark, which the state file stores."""
+        """The previous mark, which manifests and the state file store."""
         return self.mark - self.every_hours * 3600
+
+    def is_before(self, time: float, earlier: float) -> bool:
+        """Return whether the clock was set back: ``time`` was read after ``earlier``, but is before it.
+
+        Clocks of several machines differ: up to a minute is ignored.
+        """
+        return math.isfinite(earlier) and earlier - time > min(60.0, self.every_hours * 3600)
 
     def marked(self, last_preserved: float) -> Retention:
         """Return a copy with the mark of an earlier run."""
@@ -94,14 +102,16 @@ class Retention:
             return Decision(list(kept), [], self)
         stay = [*kept[-self.max_to_keep :], *(self.best.best(kept) if self.best is not None else [])]
         excess = []
-        mark = self.mark
+        mark, interval = self.mark, self.every_hours * 3600
         for one in kept:
-            if one in stay:
+            if one in stay or one.time == math.inf:  # TF1: one without a time is never deleted
                 continue
-            if one.time > mark:
-                mark += self.every_hours * 3600
-            else:
+            # A clock that was set back has left times in the future, which would move the mark there.
+            time = min(one.time, kept[-1].time)
+            if time <= mark:
                 excess.append(one)
+            elif interval > 0:
+                mark += interval * math.ceil((time - mark) / interval)
         return Decision([one for one in kept if one in stay], excess, replace(self, mark=mark))
 
 

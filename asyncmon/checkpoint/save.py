@@ -149,6 +149,8 @@ class Save:
         self._session = session
         self._prefix, self.state_file = os.fspath(save_path), latest_filename or STATE_NAME
         self.directory, stem = locations.split(self._prefix)
+        # A chdir between the call and the writing moves no checkpoint.
+        self.home = locations.absolute(self.directory)
         _check_names(self._prefix, stem, global_step, self.state_file)
         self.write_state = write_state
         self.control = control or Control()

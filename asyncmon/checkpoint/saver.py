@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from asyncmon.checkpoint import commit
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.captured_state import CapturedState
-from asyncmon.checkpoint.checkpoint_list import CheckpointList, saver_html
-from asyncmon.checkpoint.directory import candidates, skip_message
+from asyncmon.checkpoint.checkpoint_list import CheckpointList
+from asyncmon.checkpoint.directory import Claims, Directory, existing_checkpoints
+from asyncmon.checkpoint.finding import first_whole, skipping
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.reader import CheckpointReader
@@ -20,8 +21,9 @@ from asyncmon.checkpoint.restoring import find_targets, load_entries, no_checkpo
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
-from asyncmon.checkpoint.state_file import STATE_NAME
+from asyncmon.checkpoint.state_file import STATE_NAME, checkpoint_table
 from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states
+from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import DataLossError, NotFoundError
@@ -117,12 +119,11 @@ class Saver:
         self._session_states = session_states
         self._options = SaveOptions(self._selection, pad_step_number)
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
-        self._claims = commit.Claims(calls)
-        self._list = CheckpointList(
-            Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best),
-            self._claims.open,
-            save_relative_paths,
-        )
+        self._claims = Claims(calls)
+        self._retention = Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best)
+        self._relative = save_relative_paths
+        self._set_list: CheckpointList | None = None  # by the user; then no directory's list applies
+        self._lists: dict[Directory, tuple[str, CheckpointList]] = {}  # with the user's spelling
         self._queue = SaveQueue(self._write)
         self._last_start = 0.0
         self._reshape = reshape
@@ -247,7 +248,7 @@ class Saver:
     @property
     def keep_best(self) -> KeepBest | None:
         """How the best checkpoints are selected, or None."""
-        return self._list.retention.best
+        return self._retention.best
 
     @property
     def busy(self) -> bool:
@@ -277,7 +278,7 @@ class Saver:
             FailedPreconditionError: another process saves into the directory.
             PermissionDeniedError: the directory cannot be made or is not writable.
         """
-        await in_thread(self._claims.claim, os.fspath(checkpoint_dir))
+        await in_thread(lambda: self._claims.claim(Directory.of(checkpoint_dir)))
 
     async def close(self) -> None:
         """Wait for all saves as :meth:`drain` does, and unlock the directories.
@@ -317,18 +318,24 @@ class Saver:
         self._own_objects.remove(name)
 
     # --- the list of checkpoints
-    _repr_html_ = saver_html
-
     @property
     def last_checkpoints(self) -> list[str]:
         """The prefixes of the kept checkpoints, oldest first. TF1: same name."""
-        return [one.path for one in self._list.kept]
+        return [one.path for one in self._kept()]
 
     @property
     def best_checkpoints(self) -> list[str]:
         """The prefixes of the kept checkpoints with the metric of ``keep_best``, the best first."""
-        best = self.keep_best
-        return [] if best is None else [one.path for one in best.best(self._list.kept)]
+        return [] if self.keep_best is None else [one.path for one in self.keep_best.best(self._kept())]
+
+    def _kept(self) -> list[Kept]:
+        if self._set_list is not None:
+            return self._set_list.kept
+        return [one for where, listed in self._lists.values() for one in listed.spelled(where)]
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return checkpoint_table([(one.path, one.time) for one in self._kept()])
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
         """Set the list to checkpoints that are never deleted. TF1: same name."""
@@ -338,18 +345,20 @@ class Saver:
         self, last_checkpoints_with_time: Sequence[tuple[str, float]]
     ) -> None:
         """Set the list to pairs of prefix and time in seconds since 1970. TF1: same name."""
-        self._list.replace([Kept(*one) for one in last_checkpoints_with_time])
+        self._set_list = CheckpointList.of([Kept(*one) for one in last_checkpoints_with_time])
 
     async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Set the list to the existing ones of these checkpoints. TF1: same name."""
-        await in_thread(self._list.recover, checkpoint_paths)
+        self._set_list = CheckpointList.of(await in_thread(existing_checkpoints, checkpoint_paths))
 
     async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
         """Take over the list, marks and pending deletions of a directory after a restore from it.
 
         A list that was set or recovered stays.
         """
-        await in_thread(self._list.continue_from, os.fspath(checkpoint_dir), STATE_NAME)
+        directory = await in_thread(Directory.of, checkpoint_dir)
+        listed = await in_thread(directory.peek, STATE_NAME)
+        self._lists[directory] = os.fspath(checkpoint_dir), listed
 
     # --- restoring
 
@@ -414,20 +423,17 @@ class Saver:
         self.build()
         if self._selection.is_empty:
             return None
-        raw, directory = raw_session(sess), os.fspath(checkpoint_dir)
-        async for path in candidates(directory, latest_filename, for_restore=True):
-            try:
-                reader = await CheckpointReader.open(path)
-            except (NotFoundError, DataLossError) as error:
-                logger.warning("%s", skip_message(path, error))
-                continue
-            try:
+        raw = raw_session(sess)
+
+        async def attempt(place: Directory, store: Store, path: str) -> None:
+            with skipping(path, NotFoundError, DataLossError):
+                reader = await place.open_checkpoint(store, path)
+            with skipping(path, DataLossError):
                 await self._load(raw, reader, ignore_missing, rename, live_step)
-            except DataLossError as error:
-                logger.warning("%s", skip_message(path, error))
-            else:
-                return path
-        return None
+
+        where = os.fspath(checkpoint_dir)
+        found = await first_whole(where, latest_filename, attempt, for_restore=True)
+        return found and found[0]
 
     # --- internals
 
@@ -476,24 +482,17 @@ class Saver:
         return save.handle.path
 
     def _commit(self, save: Save, snapshot: Mapping[str, Any]) -> Manifest | None:
-        """Write a checkpoint, delete others by the retention, and return its manifest. Blocking.
-
-        Returns None without a checkpoint: there is nothing to save, or it would be deleted at once.
-        """
+        """Write a checkpoint and delete others; None if there is nothing to save or keep. Blocking."""
         draft = save.draft(snapshot)
         if draft is None:
             return None
-        self._claims.claim(save.directory)
-        store = self._claims.open(save.directory)
+        directory = Directory.of(save.home)
+        store, name = self._claims.claim(directory), save.state_file
         with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
-            self._list.continue_list(store, save.state_file)
+            listed = directory.checkpoints(name, store)
         if not save.write_state:
-            return commit.write(store, draft)
-        wall_time, metrics = draft.manifest.wall_time, draft.manifest.metrics
-        one = Kept(draft.path, wall_time, metrics, save.state.number)
-        decision, state = self._list.plan(store, one, save.state_file)
-        if one in decision.excess:  # newer checkpoints exist, and better ones
-            return None
-        manifest = commit.write(store, draft._replace(state={save.state_file: state}))
-        self._list.settle(save.directory, decision)
-        return manifest
+            return directory.write(store, draft)
+        if self._set_list is None:
+            self._lists[directory] = locations.spelled(draft.path), listed
+        listed, number = self._set_list or listed, save.state.number
+        return directory.commit(store, draft, number, name, self._retention, listed, self._relative)

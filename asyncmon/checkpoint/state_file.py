@@ -4,8 +4,7 @@ It is a JSON object with the members of :class:`CheckpointState`. Paths are rela
 so that it can be moved. State files of TensorFlow (text protocol buffers with the same members) are
 read, too.
 
-A checkpoint leaves the list before it is deleted. ``excess_model_checkpoint_paths`` has the pending
-deletions, which the next saver completes after a crash.
+A checkpoint leaves the list before it is deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from asyncmon.checkpoint.os_errors import op_errors, read_errors
 from asyncmon.checkpoint.retention import Kept
 from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.errors import DataLossError
-from asyncmon.system.files import NotRegularFileError, in_thread
+from asyncmon.system.files import in_thread
 from asyncmon.system.notebook import html_table
 
 STATE_NAME = "checkpoint"
@@ -40,15 +39,14 @@ class CheckpointState(NamedTuple):
     """The content of a state file. TF1: ``tf.train.CheckpointState``.
 
     Times are in seconds since 1970. ``last_preserved_timestamp`` is the last mark of
-    ``keep_checkpoint_every_n_hours``. ``excess_model_checkpoint_paths``, which TF1 does not have, are
-    pending deletions.
+    ``keep_checkpoint_every_n_hours``. asyncmon reads it from manifests, and from here only in a
+    directory of TensorFlow.
     """
 
     model_checkpoint_path: str
     all_model_checkpoint_paths: Sequence[str] = ()
     all_model_checkpoint_timestamps: Sequence[float] = ()
     last_preserved_timestamp: float | None = None
-    excess_model_checkpoint_paths: Sequence[str] = ()
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -168,52 +166,64 @@ def _checkpoint_state(
 
 
 def read_state(store: Store, name: str) -> CheckpointState | None:
-    """Call :func:`load_state`, but ignore a file on a failing disk with a warning. Blocking."""
+    """Return the content of a state file; None if it is missing, or damaged (logged). Blocking.
+
+    Raises:
+        OpError: it cannot be read in this environment.
+    """
+    return read_text(store, name).state
+
+
+class StateText(NamedTuple):
+    """A state file: its bytes, None without one, and its content, None if that is no state."""
+
+    data: bytes | None
+    state: CheckpointState | None
+
+
+def read_text(store: Store, name: str) -> StateText:
+    """Read a state file, see :func:`read_state`. Blocking."""
+    where = locations.join(store.directory, name)
+    data: bytes | None = None
     try:
-        with read_errors(f"The state file {locations.join(store.directory, name)!r}"):
-            return load_state(store, name)
+        with read_errors(f"The state file {where!r}"):
+            try:
+                data = store.content(name)
+            except FileNotFoundError:
+                return StateText(None, None)
+        return StateText(data, _joined(store.directory, _parse(data)))
     except DataLossError as error:
         logger.warning("%s: Checkpoint ignored", error)
-        return None
-
-
-def load_state(store: Store, name: str) -> CheckpointState | None:
-    """Return the content of a state file; None if it is missing, or damaged (logged). Blocking."""
-    try:
-        state = _parse(store.content(name))
-    except FileNotFoundError:
-        return None
-    except NotRegularFileError as error:
-        logger.warning("%s: Checkpoint ignored", error)
-        return None
     except _MALFORMED as error:
-        logger.warning("%s: %r: Checkpoint ignored", locations.join(store.directory, name), error)
-        return None
+        logger.warning("%s: %r: Checkpoint ignored", where, error)
+    return StateText(data, None)
+
+
+def _joined(directory: str, state: CheckpointState) -> CheckpointState:
     newest = state.model_checkpoint_path
-
-    def joined(paths: Sequence[str]) -> list[str]:
-        return [locations.join(store.directory, path) for path in paths]
-
     return state._replace(
-        model_checkpoint_path=locations.join(store.directory, newest) if newest else "",
-        all_model_checkpoint_paths=joined(state.all_model_checkpoint_paths),
-        excess_model_checkpoint_paths=joined(state.excess_model_checkpoint_paths),
+        model_checkpoint_path=locations.join(directory, newest) if newest else "",
+        all_model_checkpoint_paths=[
+            locations.join(directory, path) for path in state.all_model_checkpoint_paths
+        ],
     )
 
 
-def state_of(
-    newest: str, listed: Sequence[Kept], excess: Sequence[Kept], preserved: float | None
-) -> CheckpointState:
-    """Return the state of a directory with these checkpoints and pending deletions."""
+def state_of(newest: str, listed: Sequence[Kept], preserved: float | None) -> CheckpointState:
+    """Return the state of a directory with these checkpoints."""
     paths, times = [one.path for one in listed], [one.time for one in listed]
-    return CheckpointState(newest, paths, times, preserved, [one.path for one in excess])
+    return CheckpointState(newest, paths, times, preserved)
 
 
 def write_state(store: Store, state: CheckpointState, name: str) -> None:
     """Replace a state file durably, or leave it unchanged on an error. Blocking."""
     data = encode_state(store.directory, state, name)
     with op_errors(f"{name!r} in {store.directory!r} was not written", store.describe):
-        replace_files(store, {name: data})
+        try:
+            before = store.content(name)
+        except FileNotFoundError:
+            before = None
+        replace_files(store, {name: data}, {name: before})
 
 
 def encode_state(directory: str, state: CheckpointState, name: str, *, relative: bool = True) -> bytes:
@@ -235,7 +245,6 @@ def encode_state(directory: str, state: CheckpointState, name: str, *, relative:
     members = {
         "model_checkpoint_path": written(state.model_checkpoint_path),
         "all_model_checkpoint_paths": list(map(written, state.all_model_checkpoint_paths)),
-        "excess_model_checkpoint_paths": list(map(written, state.excess_model_checkpoint_paths)),
         "all_model_checkpoint_timestamps": times,
         "last_preserved_timestamp": state.last_preserved_timestamp,
     }
@@ -260,9 +269,6 @@ def _parse(data: bytes) -> CheckpointState:
         all_model_checkpoint_paths=list(map(_text, members.get("all_model_checkpoint_paths", ()))),
         all_model_checkpoint_timestamps=[math.inf if time is None else float(time) for time in times],
         last_preserved_timestamp=None if preserved is None else float(preserved),
-        excess_model_checkpoint_paths=list(
-            map(_text, members.get("excess_model_checkpoint_paths", ()))
-        ),
     )
 
 

@@ -93,26 +93,25 @@ class Store(Protocol):
         """Delete a file. A missing one is ignored."""
 
 
-def replace_files(store: Store, files: Mapping[str, bytes]) -> None:
-    """Write or replace small files durably, all of them or none. Blocking."""
-    before = {name: _content(store, name) for name in files}
+def replace_files(store: Store, files: Mapping[str, bytes], before: Mapping[str, bytes | None]) -> None:
+    """Write or replace small files durably, all of them or none. Blocking.
+
+    Args:
+        store: the directory.
+        files: the content of each, by name, in the order of writing.
+        before: their present content; None for a file that does not exist.
+    """
     try:
         store.put(files)
     except BaseException:
         with contextlib.suppress(OSError):
-            for name, content in reversed(before.items()):  # the state file before the manifest
+            for name, data in reversed(list(files.items())):  # the state file before the manifest
+                content = before.get(name)
                 if content is None:
                     store.delete(name)
-                elif _content(store, name) != content:
+                elif store.content(name) == data:  # replaced by this call, and not by hand
                     store.put({name: content})
         raise
-
-
-def _content(store: Store, name: str) -> bytes | None:
-    try:
-        return store.content(name)
-    except FileNotFoundError:
-        return None
 
 
 _CHUNK = 1 << 20

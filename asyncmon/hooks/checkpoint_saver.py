@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from asyncmon.checkpoint import SaveHandle, Saver
+from asyncmon.checkpoint import SaveHandle, Saver, locations
 from asyncmon.checkpoint.captured_state import CapturedState
-from asyncmon.checkpoint.directory_lock import DirectoryLock
-from asyncmon.checkpoint.locations import is_url
+from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.saver import WhenBusy
 from asyncmon.checkpoint.stateful import stateful_of
 from asyncmon.errors import PREEMPTION
@@ -37,6 +36,7 @@ from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.system.files import in_thread
 from asyncmon.system.functions import function_of
 from asyncmon.system.loop_end import AtLoopEnd
 
@@ -114,8 +114,11 @@ class CheckpointSaverHook(SessionRunHook):
         if not timeout_secs >= 0:
             raise ValueError(f"invalid timeout_secs={timeout_secs!r}: it must be 0 or more.")
         self._schedule = StepSchedule(self, CheckpointSaverHook, "save_", save_steps, save_secs)
-        self._directory = os.fspath(checkpoint_dir)
-        self._prefix = f"{self._directory.rstrip('/')}/{checkpoint_basename}"
+        self._checkpoint_dir = os.fspath(checkpoint_dir)
+        self._basename = checkpoint_basename
+        self._place: Directory | None = None  # of the checkpoint_dir while the session is open
+        self._directory = self._checkpoint_dir  # absolute in an open session, and so is the prefix
+        self._prefix = locations.join(self._directory, checkpoint_basename)
         self._given_saver = saver
         self._scaffold = scaffold
         self._listeners = check_listeners(listeners)
@@ -131,7 +134,8 @@ class CheckpointSaverHook(SessionRunHook):
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
         self._timeout_secs = timeout_secs
         # an event file cannot lie in an object store
-        self._output = SharedWriter(None if is_url(self._directory) else self._directory, None)
+        events = None if locations.is_url(self._checkpoint_dir) else self._checkpoint_dir
+        self._output = SharedWriter(events, None)
         self.output_dir = self._output.directory
         self._saves = SaveFollowUp(self, self._output, self._listeners)
         self._handle: SaveHandle | None = None  # of the last save; None after a restore
@@ -146,7 +150,11 @@ class CheckpointSaverHook(SessionRunHook):
         require_global_step(self)
         self._graph = current_graph()
         self._schedule.forget_ticks()
-        if not DirectoryLock.of(self._directory).own(self):
+        # Bound once: a chdir or another link moves neither the saves, the lock nor what is released.
+        self._place = await in_thread(Directory.of, self._checkpoint_dir)
+        self._directory = self._place.path
+        self._prefix = locations.join(self._directory, self._basename)
+        if not self._place.own(self):
             raise ValueError(
                 f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
                 "the other's checkpoints. Close the session of the first one where it is still open; "
@@ -251,14 +259,16 @@ class CheckpointSaverHook(SessionRunHook):
                 await self._saver.close()
         finally:
             self._saves.record_committed()
-            DirectoryLock.of(self._directory).disown(self)
+            if self._place is not None:
+                self._place.disown(self)
             if self._at_loop_end is not None:
                 self._at_loop_end.cancel()
             await self._output.close()
 
     def _unlock(self) -> None:
         """Release the directory at the end of the event loop, as the session was not closed."""
-        DirectoryLock.of(self._directory).disown(self)
+        assert self._place is not None, "set in begin"
+        self._place.disown(self)
         if hasattr(self, "_saver"):
             self._saver.unlock()
 

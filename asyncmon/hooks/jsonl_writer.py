@@ -62,7 +62,7 @@ class JsonlWriter:
     blocking = False  # as a logger
 
     def __init__(self, path: str | os.PathLike[str], flush_secs: float = 2.0) -> None:
-        self._path = os.fspath(path)
+        self._path = os.path.abspath(path)  # whatever chdir follows
         self._flush_secs = flush_secs
         self._lines: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None

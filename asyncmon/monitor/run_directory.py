@@ -18,7 +18,8 @@ import numpy as np
 
 from asyncmon import checkpoint
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.directory import main_files, read_manifest
+from asyncmon.checkpoint.finding import main_files
+from asyncmon.checkpoint.manifest_reader import read_manifest
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part

@@ -8,11 +8,13 @@ from abc import ABC, abstractmethod
 from typing import Any, cast, final
 
 from asyncmon.checkpoint import get_checkpoint_state
+from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.saveable_session import SaverMembers
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_manager import SessionManager
+from asyncmon.system.files import in_thread
 from asyncmon.system.members import members_of
 
 
@@ -110,7 +112,7 @@ class ChiefSessionCreator(_Prepared):
         if checkpoint_dir and checkpoint_filename_with_path:
             raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
         super().__init__(scaffold, master, config, program, wait_secs=30)
-        self._checkpoint_dir = None if checkpoint_dir is None else str(checkpoint_dir)
+        self._checkpoint_dir = None if checkpoint_dir is None else os.fspath(checkpoint_dir)
         path = checkpoint_filename_with_path
         self._checkpoint_filename_with_path = None if path is None else str(path)
         if not isinstance(cast("object", resume), str | os.PathLike) or not os.fspath(resume):
@@ -120,11 +122,16 @@ class ChiefSessionCreator(_Prepared):
         self._resume = os.fspath(resume)
         self._keep_live_variables = keep_live_variables
         self._is_recovery = False
+        self._is_bound = False
         self._state_before: list[Any] = []  # of the directory, at the first creation
 
     async def create_session(self) -> Session:
         """Return a session: restored, or initialised; then local initialisation, and a check."""
         manager = self._session_manager()
+        if self._checkpoint_dir and not self._is_bound:
+            # a chdir or another link sends no recovery elsewhere
+            bound = await in_thread(Directory.of, self._checkpoint_dir)
+            self._checkpoint_dir, self._is_bound = bound.path, True
         directory, path = self._checkpoint_dir, self._checkpoint_filename_with_path
         if self._resume != "auto" and await self._is_unchanged():
             directory, path = None, None if self._resume == "never" else self._resume

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.checkpoint import locations
 from asyncmon.errors import AbortedError, UnavailableError
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
@@ -124,7 +125,8 @@ class Supervisor:
             self.summary_op = _given(summary_op, program.summary_op) if is_chief else None
             self.global_step = _given(global_step, members.global_step or (lambda: None))
         self._program_counts = global_step is Supervisor.USE_DEFAULT and program.has_global_step()
-        self._logdir = os.fspath(logdir) if logdir and is_chief else None
+        # resolved once: neither a chdir nor another link moves it
+        self._logdir = locations.resolved(logdir) if logdir and is_chief else None
         self.save_summaries_secs = save_summaries_secs if is_chief else None
         self.save_model_secs = save_model_secs if is_chief else None
         self.save_path = os.path.join(self._logdir, checkpoint_basename) if self._logdir else None

@@ -41,6 +41,7 @@ class EventFile:
     def __init__(self, directory: str, suffix: str, calls: FileCalls) -> None:
         self.directory = directory
         self.path: str | None = None
+        self._place = Path(os.path.realpath(directory))  # another link moves no file
         self._suffix = suffix
         self._calls = calls
         self._descriptor: int | None = None
@@ -148,12 +149,12 @@ class EventFile:
             logger.error("The event file %s has disappeared; a new one is begun.", self.path)
             self._close()
         if self._descriptor is None:
-            self._calls.make_dirs(Path(self.directory))
+            self._calls.make_dirs(self._place)
         while self._descriptor is None:
             others: list[str] = []
             with contextlib.suppress(OSError):  # a directory may be writable and not readable
-                others = [name for name in self._calls.listdir(Path(self.directory)) if _EVENTS in name]
-            self.path = os.path.join(self.directory, _file_name(now, self._suffix, others))
+                others = [name for name in self._calls.listdir(self._place) if _EVENTS in name]
+            self.path = os.path.join(self._place, _file_name(now, self._suffix, others))
             with contextlib.suppress(FileExistsError):  # another host may have the same name and pid
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 self._descriptor = self._calls.open(Path(self.path), flags)
@@ -180,7 +181,7 @@ class EventFile:
                 return
 
     def _is_locked(self, name: str) -> bool:
-        path = Path(self.directory, name)
+        path = self._place / name
         try:
             descriptor = self._calls.open(path, os.O_RDONLY | portable.NO_WAIT | portable.NO_FOLLOW)
         except OSError:
@@ -213,7 +214,7 @@ class EventFile:
             return
         self._calls.fsync(self._descriptor)
         if self._new:  # its directory entry must be durable, too
-            self._calls.sync_directory(Path(self.directory))
+            self._calls.sync_directory(self._place)
             self._new = False
 
     def _close(self) -> None:

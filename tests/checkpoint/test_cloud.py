@@ -198,7 +198,10 @@ async def test_a_failure_at_each_call_leaves_the_old_one(
         assert set(await names(url)) == kept | {"checkpoint"}
         state = await get_checkpoint_state(url)
         assert state is not None
-        listed = {*state.all_model_checkpoint_paths, *state.excess_model_checkpoint_paths}
+        async with await load_checkpoint(state.model_checkpoint_path) as reader:
+            assert reader.manifest is not None
+            pending = {f"{url}/{name}" for name in reader.manifest.excess}
+        listed = {*state.all_model_checkpoint_paths, *pending}
         assert {one.path for one in await verify(url)} <= listed
         await saver.close()
 

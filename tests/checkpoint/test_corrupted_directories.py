@@ -196,9 +196,8 @@ async def test_names_in_files_are_never_paths(
             files = [{**file, "name": name} for file in members["files"]]
             manifest.write_bytes(signed({**members, "files": files}))
         elif where == "excess":
-            state = json.loads((directory / "checkpoint").read_bytes())
-            state["excess_model_checkpoint_paths"] = ["../other/m-1", str(tmp_path / "other" / "m-1")]
-            (directory / "checkpoint").write_text(json.dumps(state))
+            excess = ["../other/m-1", str(tmp_path / "other" / "m-1")]
+            manifest.write_bytes(signed({**members, "excess": excess}))
         else:
             empty = {key: value for key, value in members.items() if key != "checkpoint"}
             empty |= {"files": [], "tensors": {}, "texts": {}, "stateful": {}, "program": None}
@@ -206,7 +205,10 @@ async def test_names_in_files_are_never_paths(
                 empty["files"] = [{"name": name, "bytes": 0, "header_crc32c": ""}]
             else:
                 text = '{"model_checkpoint_path": "m-2"}'
-                empty["program"] = {"asyncmon.state_file": {name: text}}
+                empty["program"] = {
+                    "asyncmon.state_file": {name: text},
+                    "asyncmon.state_file_before": {name: None},
+                }
             (directory / ".asyncmon-0123abcd-m-2.json").write_bytes(signed(empty))
         saver = Saver(max_to_keep=1)
         session = make_session(global_step=np.int64(2), w=np.full(40, 2.0), name=np.array("x"))

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from asyncmon.checkpoint import (
     Saver,
     get_checkpoint_state,
     latest_checkpoint,
+    load_checkpoint,
     update_checkpoint_state,
     verify,
 )
@@ -192,8 +194,11 @@ async def test_a_start_after_a_death_at_each_call_leaves_no_orphan(
         state = await get_checkpoint_state(directory)
         assert state is not None
         newest.add(state.model_checkpoint_path.rpartition("-")[2])
-        listed = {*state.all_model_checkpoint_paths, *state.excess_model_checkpoint_paths}
+        async with await load_checkpoint(state.model_checkpoint_path) as reader:
+            assert reader.manifest is not None
+            pending = {str(directory / name) for name in reader.manifest.excess}
         found = await verify(directory)
+        listed = {*state.all_model_checkpoint_paths, *pending}
         assert {one.path for one in found if one.facts} <= listed, f"call {nth} of {log}"
         await again.save(session, directory / "model.ckpt", 3)
         (found_now,) = await verify(directory)
@@ -203,32 +208,64 @@ async def test_a_start_after_a_death_at_each_call_leaves_no_orphan(
     assert newest == {"1", str(step)}
 
 
-def write_journal(path: Path, files: list[str], state: bytes) -> None:
+def write_journal(path: Path, files: list[str], state: bytes, before: bytes) -> None:
     journal = Manifest(
         files=tuple(TensorFile(name, 0, "") for name in files),
-        program={"asyncmon.state_file": {"checkpoint": state.decode()}},
+        program={
+            "asyncmon.state_file": {"checkpoint": state.decode()},
+            "asyncmon.state_file_before": {"checkpoint": google_crc32c.value(before)},
+        },
     )
     path.write_bytes(journal.encode())
 
 
-async def test_a_state_file_that_was_changed_after_a_death_stays(
+async def test_state_file_of_an_interrupted_save_is_written_unless_it_was_changed_since(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
+    """Whatever the clock says: the save names the content that it was to replace."""
     saver = Saver()
+    states = []
     for step in (1, 2):
         await saver.save(make_session(a=1.0), tmp_path / "m", step)
+        states.append((tmp_path / "checkpoint").read_bytes())
     await saver.close()
     journal = tmp_path / ".asyncmon-0123abcd-m-2.json"
-    state = (tmp_path / "checkpoint").read_bytes()
-    for age, expected in [(-1, "m-1"), (1, "m-2")]:
-        write_journal(journal, ["m-2.safetensors"], state)
-        await update_checkpoint_state(tmp_path, str(tmp_path / "m-1"))  # by hand
-        changed = os.stat(tmp_path / "checkpoint").st_mtime
-        os.utime(tmp_path / "m-2.json", (changed + age, changed + age))
-        await saver.claim(tmp_path)
-        assert await latest_checkpoint(tmp_path) == str(tmp_path / expected)
-        assert not journal.exists()
-        await saver.close()
+    await update_checkpoint_state(tmp_path, str(tmp_path / "m-1"), last_preserved_timestamp=1.0)
+    by_hand = (tmp_path / "checkpoint").read_bytes()
+    for present, expected in [(states[0], "m-2"), (by_hand, "m-1"), (states[1], "m-2")]:
+        for age in (-86400, 86400):
+            write_journal(journal, ["m-2.safetensors"], states[1], before=states[0])
+            (tmp_path / "checkpoint").write_bytes(present)
+            changed = os.stat(tmp_path / "checkpoint").st_mtime
+            os.utime(tmp_path / "m-2.json", (changed + age, changed + age))
+            await saver.claim(tmp_path)
+            assert await latest_checkpoint(tmp_path) == str(tmp_path / expected)
+            assert not journal.exists()
+            await saver.close()
+
+
+async def test_journal_that_was_not_deleted_takes_no_later_save_back(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    """As where a store refuses one deletion, and the next save is committed in the same second."""
+
+    class NoDeletionOfJournals(FileCalls):
+        def unlink(self, path: Path) -> None:
+            if path.name.startswith(".asyncmon-") and path.name.endswith("m-2.json"):
+                raise PermissionError(errno.EACCES, "not this one", str(path))
+            super().unlink(path)
+
+    saver = Saver(calls=NoDeletionOfJournals())
+    for step in (1, 2, 3):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    await saver.close()
+    names = os.listdir(tmp_path)
+    assert [name for name in names if name.startswith(".asyncmon-") and name.endswith("m-2.json")]
+    for name in names:
+        os.utime(tmp_path / name, (1e9, 1e9))
+    await saver.claim(tmp_path)
+    assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-3")
+    await saver.close()
 
 
 class ShortWrites(FileCalls):

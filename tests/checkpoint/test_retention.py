@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
+import google_crc32c
 import pytest
 
 from asyncmon import testing
@@ -235,7 +235,9 @@ async def test_sa_6_a_deletion_that_fails_is_a_warning_and_is_tried_again(
     state = await get_checkpoint_state(tmp_path)
     assert state is not None
     assert state.all_model_checkpoint_paths == [str(tmp_path / "m-2")]  # written before
-    assert state.excess_model_checkpoint_paths == [str(tmp_path / "m-1")]
+    async with await load_checkpoint(tmp_path / "m-2") as reader:
+        assert reader.manifest is not None
+        assert reader.manifest.excess == ("m-1",)
     assert len(saver.last_checkpoints) == 2
     await saver.close()
     await Saver(max_to_keep=1).save(make_session(a=1.0), tmp_path / "m", 3)  # the next start
@@ -258,12 +260,14 @@ async def test_sa_7_a_list_is_looked_at_again_once_the_directory_is_ours(
     await saver.close()
     journal = Manifest(
         files=(TensorFile("m-3.safetensors", 0, ""),),
-        program={"asyncmon.state_file": {"checkpoint": (tmp_path / "checkpoint").read_text()}},
+        program={
+            "asyncmon.state_file": {"checkpoint": (tmp_path / "checkpoint").read_text()},
+            "asyncmon.state_file_before": {"checkpoint": google_crc32c.value(before["checkpoint"])},
+        },
     )
     (tmp_path / ".asyncmon-0123abcd-m-3.json").write_bytes(journal.encode())
     for name in old:
         (tmp_path / name).write_bytes(before[name])
-    os.utime(tmp_path / "checkpoint", (0, 0))  # older than what was to take its place
 
     again = Saver(max_to_keep=2)
     await again.restore_latest(make_session(a=0.0), tmp_path)

@@ -79,7 +79,6 @@ async def test_ck_4_update_checkpoint_state(tmp_path: Path, caplog: pytest.LogCa
         all_model_checkpoint_paths=[str(tmp_path / "m-1"), str(tmp_path / "m-2")],
         all_model_checkpoint_timestamps=[1.0, float("inf")],
         last_preserved_timestamp=0.5,
-        excess_model_checkpoint_paths=[],
     )
     await update_checkpoint_state(tmp_path, "m-3", latest_filename="other")
     state = await get_checkpoint_state(tmp_path, "other")
