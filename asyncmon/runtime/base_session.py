@@ -24,7 +24,7 @@ from asyncmon.runtime.observation import Observer
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.opening import Opening
 from asyncmon.runtime.program import program_of, program_scope
-from asyncmon.runtime.protocols import SessionMembers
+from asyncmon.runtime.protocols import CreatorMembers, SessionMembers
 from asyncmon.runtime.recoverable import Recoverable, Recovery
 from asyncmon.runtime.reports import describe_call
 from asyncmon.runtime.saves import Saves
@@ -74,19 +74,20 @@ class _MonitoredSession:
         stops.describe = partial(describe_call, stops.scopes, hook_set)
         self._gate = gate = Gate(stops)
         self._stateful = StatefulObjects()
-        self._opening = Opening(creator, hook_set, stops, gate, self._stateful, signals)
+        saves = Saves(hook_set.observers, stops.scopes, self._stateful)
+        self._opening = Opening(creator, hook_set, stops, gate, self._stateful, saves, signals)
         self._sessions = sessions = Recoverable(
             self._opening.create, recovery, stops, gate.lock, hook_set.observers
         )
         self._watch = RunWatch(stops, sessions.progress, stops.describe)
-        self._saves = saves = Saves(creator, hook_set, stops, gate, sessions)
         self._sources = OpenSources(stops)
         self._closing = Closing(
-            gate, hook_set, sessions, stops, saves, self._sources, self._opening.undo
-        )
+            gate, hook_set, sessions, stops, saves, self._sources, self._opening.undo,
+            members_of(CreatorMembers, creator).is_chief,
+        )  # fmt: skip
         self._closing.on_close.append(self._watch.end)
         self._forgotten = ForgottenAwait()
-        stops.shutdown.unsaved, stops.save_secs = saves.unsaved, saves.secs
+        stops.shutdown.unsaved, stops.save_secs = self._closing.unsaved, saves.secs
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
 
@@ -110,9 +111,8 @@ class _MonitoredSession:
             RuntimeError: the session was opened before.
         """
         await self._open()
-        unclosed = Unclosed(
-            self._gate, self._hooks, self._saves, self._closing.close, self._closing.abandon
-        )
+        closing = self._closing
+        unclosed = Unclosed(self._gate, self._hooks, closing.unsaved, closing.close, closing.abandon)
         self._stops.shutdown.close = unclosed.close
         finalize(self, unclosed.report)
         return self
@@ -392,15 +392,15 @@ class _MonitoredSession:
         """Save a checkpoint now, and return its prefix once it is committed.
 
         The first hook with ``async def save_now(session)`` saves, usually the ``CheckpointSaverHook``.
-        Listeners are called, and the hook's schedule continues from this step. A step that is saved
-        already is not saved again. Cancelling this does not cancel the save. Its error is also reported
-        by the hook.
+        Listeners are called, and the hook's schedule continues from this step. No step is saved twice.
+        Cancelling this does not cancel the save. Its error is also reported by the hook.
 
         Raises:
             RuntimeError: the session is not open or has no such hook, saves are vetoed, by a NaN for
                 example, or this is called from inside a run.
         """
-        return await self._saves.save()
+        self._gate.check_save()
+        return await self._hooks.save_now(self._sessions.in_use().raw)
 
     async def attach(self, hook: Any) -> AttachedHook:
         """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.

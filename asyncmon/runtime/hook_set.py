@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.failures import Failures
-from asyncmon.runtime.hook import HookMembers, hook_name, in_order, overrides
+from asyncmon.runtime.hook import SAVER, HookMembers, hook_name, in_order, overrides
 from asyncmon.runtime.hook_policy import (
     LONGEST_PAUSE_SECS,
     Method,
@@ -21,7 +21,7 @@ from asyncmon.runtime.hook_policy import (
     with_origin,
 )
 from asyncmon.runtime.observation import Observers
-from asyncmon.runtime.protocols import Session, step_of
+from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.recorder import Recorder
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
@@ -266,7 +266,7 @@ class HookSet:
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is None:
                 continue
-            saves = _members(hook).end_secs > 0
+            saves = _members(hook).priority >= SAVER
             if saves and not saving:
                 saving = True
                 shutdown.extend(Stage.SAVES)
@@ -282,14 +282,9 @@ class HookSet:
                 over = limit.expired()
             if over:
                 del errors[seen:]
-                unsaved = saves and _members(hook).saved_step != step_of(session)
+                unsaved = saves and shutdown.unsaved() is not None
                 if unsaved or not stops.is_preempted():
                     errors.append(shutdown.timeout(f"{hook_name(hook)}.end {what}"))
-
-    @property
-    def end_secs(self) -> float:
-        """The expected time of ``end`` of all hooks that save, in seconds."""
-        return sum(_members(hook).end_secs for hook in self.hooks)
 
     async def end_on_cancel(self, session: Session, secs: float, errors: list[BaseException]) -> None:
         """Call ``end`` of the hooks with ``ends_on_cancel``, each with a timeout."""
@@ -335,6 +330,16 @@ class HookSet:
             if not self.has(hook):
                 self._labels.pop(id(hook), None)
         return None
+
+    async def save_now(self, session: Session) -> str:
+        """Let the first hook that can save do so. See ``MonitoredSession.save``."""
+        for hook in self.hooks:
+            if (save := _members(hook).save_now) is not None:
+                return await save(session)
+        raise RuntimeError(
+            "No hook of this session saves checkpoints. Pass a CheckpointSaverHook in hooks, or a "
+            "checkpoint_dir to MonitoredTrainingSession."
+        )
 
     # -- changes while the session runs -------------------------------------------------------------
 
