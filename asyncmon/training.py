@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from enum import Enum
 from numbers import Real
 from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
 
 from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.locations import is_url
@@ -31,6 +33,8 @@ from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.summary import Logger
 from asyncmon.system.members import members_of
+
+logger = logging.getLogger(__name__)
 
 
 class _Default(Enum):
@@ -87,7 +91,8 @@ def MonitoredTrainingSession(
         is_chief: whether this process initialises, restores and writes. Of the ranks of a
             ``TorchProgram`` only the first one does.
         checkpoint_dir: for checkpoints, and for summaries without a ``summary_dir``; created if
-            missing. None: no checkpoints are written or restored.
+            missing. Event files of one in an object store, ``s3://bucket/run``, are in the local
+            directory ``runs/bucket/run``. None: no checkpoints are written or restored.
         scaffold: its saver and summaries are used. Default: one of the program.
         hooks: called after guards and before savers, by their ``priority``.
         chief_only_hooks: more hooks, for the chief only.
@@ -178,11 +183,12 @@ def MonitoredTrainingSession(
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)
         return MonitoredSession(creator, hooks, stop_grace_period_secs, **policies)
     scaffold = scaffold if scaffold is not None else Scaffold(program=program)
-    summary_dir = summary_dir or checkpoint_dir
+    events = summary_dir or checkpoint_dir
+    summary_dir = local_events(events) if events else None
     chief_hooks: list[SessionRunHook] = list(chief_only_hooks)
     loggers = list(loggers)
     is_written = any(isinstance(one, TensorBoardLogger) for one in loggers)
-    if summary_dir and not is_written and not is_url(os.fspath(summary_dir)):
+    if summary_dir and not is_written:
         loggers.insert(0, TensorBoardLogger(summary_dir))
     if loggers:
         chief_hooks.append(LoggersHook(loggers))
@@ -222,6 +228,20 @@ def MonitoredTrainingSession(
         stop_grace_period_secs,
         **policies,
     )
+
+
+def local_events(checkpoint_dir: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return where the event files of a directory of checkpoints are: of a URL, a local directory."""
+    if not is_url(os.fspath(checkpoint_dir)):
+        return checkpoint_dir
+    place = urlsplit(os.fspath(checkpoint_dir))
+    parts = [part for part in (place.netloc, *place.path.split("/")) if part not in ("", ".", "..")]
+    local = os.path.join("runs", *parts)
+    logger.info(
+        "The event files of %s are written to %r: an object store cannot append. Another place: "
+        "summary_dir=...", checkpoint_dir, local,
+    )  # fmt: skip
+    return local
 
 
 def _cadence(

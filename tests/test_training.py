@@ -21,7 +21,7 @@ from asyncmon.graph.variables.variable import Variable
 from asyncmon.hooks import StopAtStepHook
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import MonitoredSession, Scaffold
-from asyncmon.summary import scalar, summary_iterator
+from asyncmon.summary import find_event_files, read_scalars, scalar, summary_iterator
 from asyncmon.testing import RecordingHook, assert_nothing_left_behind, wait_all_tasks_blocked
 from asyncmon.training import MonitoredTrainingSession
 
@@ -349,6 +349,19 @@ async def test_a_negative_wait_is_refused(tmp_path: Path, name: str) -> None:
     for directory in (tmp_path, None):
         with pytest.raises(ValueError, match=f"invalid {name}=-5: it must be 0 or more"):
             MonitoredTrainingSession(checkpoint_dir=directory, **arguments)
+
+
+async def test_events_of_a_store_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    monkeypatch.chdir(tmp_path)
+    program, op = graph_program()
+    sess = MonitoredTrainingSession(checkpoint_dir="memory://bucket/runs/one", program=program)
+    async with sess:
+        await sess.run(op)
+        sess.log("loss", 1.0)
+    found = find_event_files(tmp_path)
+    assert list(found) == ["runs/bucket/runs/one"]
+    assert "loss" in read_scalars(found["runs/bucket/runs/one"])
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,26 @@ class StatefulMembers:
     load_state_dict: Callable[[Any], None] | None = None
     """Set a state that ``state_dict`` returned. Called by a restore, before ``after_create_session``.
     Required where there is a ``state_dict``."""
+    restart: Callable[[int | None], None] | None = None
+    """``restart(step)``: called with the global step of a new session that has restored no state for
+    the object, as after a recovery without a checkpoint. None: the object keeps its state."""
+    revision: int = 0
+    """Rises with each change of the state that no step makes. A last save is not skipped after such a
+    change, although its step is saved."""
+
+
+class SourceMembers(StatefulMembers):
+    """The optional members of a data source that has a state."""
+
+    mark: Callable[[], Callable[[], Any]] | None = None
+    """Return the position of the next element as a function that returns its state, at any later time.
+    Called before each element, in place of ``state_dict``. The iterators of a source with marks follow
+    ``load_state_dict``; others are made again. None: ``state_dict`` is called before each element, and
+    returns a copy."""
+    aligned: Callable[[Any, Any], Any] | None = None
+    """``aligned(state, later)``: return a position equal to ``state`` from which the elements at and
+    after the position ``later`` have the same places as in the past. None: the order is always the
+    same."""
 
 
 def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
@@ -187,6 +207,16 @@ class StatefulObjects:
         """The registered objects by name."""
         return self._registered
 
+    @property
+    def pending(self) -> Mapping[str, Any]:
+        """Restored states of objects that are not registered yet, by name."""
+        return self._pending
+
+    @property
+    def revision(self) -> int:
+        """The number of changes of states that no step made. See ``StatefulMembers.revision``."""
+        return sum(members_of(StatefulMembers, obj).revision for obj in self._registered.values())
+
     def add(self, name: str, obj: Stateful) -> None:
         """Register an object, and load its state if a checkpoint with one was restored before.
 
@@ -204,9 +234,10 @@ class StatefulObjects:
                 f"There is another object of the name {name!r}: {self._registered[name]!r}."
                 " Give each its own name."
             )
-        self._registered[name] = obj
         if name in self._pending:
-            obj.load_state_dict(self._pending.pop(name))
+            obj.load_state_dict(self._pending[name])
+            del self._pending[name]
+        self._registered[name] = obj
 
     def add_numbered(self, default: str, obj: Stateful) -> None:
         """Register an object under the first unused name of ``default``, ``default_1`` and so on."""
@@ -241,20 +272,27 @@ class StatefulObjects:
         """Return the states of all objects."""
         return {name: obj.state_dict() for name, obj in self._registered.items()}
 
-    def adopt(self, raw: Any) -> list[Stateful]:
+    def adopt(self, raw: Any, step: int | None) -> None:
         """Become the stateful objects of a raw session, and load the states that it restored.
 
-        Returns:
-            The objects without a restored state.
+        Objects without a restored state begin again, see ``StatefulMembers.restart``.
+
+        Args:
+            raw: the session.
+            step: its global step.
         """
         restored = _of_sessions.get(raw)
         _of_sessions.set(raw, self)
         if restored is not self:
             self.loaded_from = None if restored is None else restored.loaded_from
-        if restored is None or restored is self:
-            return list(self._registered.values())
-        self.load(restored._pending)
-        return [obj for name, obj in self._registered.items() if name not in restored._pending]
+        states: Mapping[str, Any] = {}
+        if restored is not None and restored is not self:
+            states = restored._pending
+            self.load(states)
+        for name, obj in list(self._registered.items()):
+            restart = members_of(StatefulMembers, obj).restart
+            if name not in states and restart is not None:
+                restart(step)
 
     def release(self) -> None:
         """End the registration with all sessions, which are closed."""

@@ -265,9 +265,9 @@ class Position:
 
     __slots__ = ("mark", "offset", "passes")
 
-    def __init__(self, passes: int = 0, mark: Mark | None = None) -> None:
+    def __init__(self, passes: int = 0, state: State | None = None) -> None:
         self.passes = passes
-        self.mark = mark
+        self.mark: Callable[[], Any] = Unopened(state)
         self.offset = 0
 
     @classmethod
@@ -279,12 +279,28 @@ class Position:
         """
         if not isinstance(state, dict) or state.get("format") != _FORMAT:
             raise ValueError(f"Expected a state that Dataset.state_dict() returned, found {state!r}.")
-        inner = state["position"]
-        return cls(int(state["passes"]), None if inner is None else lambda: inner)
+        return cls(int(state["passes"]), state["position"])
 
 
-def _state_at(passes: int, mark: Mark | None, offset: int) -> State:
-    state = None if mark is None else skipped(mark, offset)()
+class Unopened:
+    """The mark of a loaded position, or of the start of a pass; later that of the opened pipeline.
+
+    The state of a mark has the order in which ``map(ordered=False)`` returned later results. A mark
+    that is taken before the pipeline is opened there must have it, too.
+    """
+
+    __slots__ = ("_state", "opened")
+
+    def __init__(self, state: State | None) -> None:
+        self.opened: Mark | None = None
+        self._state = state
+
+    def __call__(self) -> State | None:
+        return self._state if self.opened is None else self.opened()
+
+
+def _state_at(passes: int, mark: Callable[[], Any], offset: int) -> State:
+    state = skipped(mark, offset)()
     return {"format": _FORMAT, "passes": passes, "position": state}
 
 
@@ -372,7 +388,10 @@ class Iteration:
         position = self._dataset._position
         state = self._dataset.state_dict()["position"]
         self._stage = await open_node(self._dataset._node, state, (position.passes,))
-        position.mark, position.offset = self._stage.mark(), 0
+        mark = self._stage.mark()
+        if isinstance(position.mark, Unopened):
+            position.mark.opened = mark
+        position.mark, position.offset = mark, 0
         self._position = position
         self._over = None
         self._chunk, self._at = [], 0

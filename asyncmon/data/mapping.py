@@ -71,20 +71,23 @@ class Map(Node):
     ) -> State | None:
         if self.kind is None:
             return super()._aligned(state, later, passed, later_passed)
+        if self.above[0].is_unordered:
+            raise ValueError(f"{self!r} is the second map(ordered=False) of its pipeline.")
         state, later = state or _START, later or _START
         shift = later["first"] - state["first"]  # numbers count from `first`, an element of the pass
         if shift < 0 or passed > len(state["order"]) or later_passed > len(later["order"]):
             raise ValueError(f"The order of {self!r} is not known that far.")
-        order = list(map(int, state["order"][:passed]))
+        order = list(map(int, state["order"]))
         following = [int(number) + shift for number in later["order"]]
         known = {*map(int, state["left"]), *order}
         returned = {*range(shift), *(int(number) + shift for number in later["left"])}
         returned.update(following[:later_passed])
-        # The elements between the two positions are made again in any order: the places of all that
-        # follow depend only on their number. From the later position on the order is the known one.
-        order += [*sorted(returned - known), *following[later_passed:]]
-        above = self.above[0].aligned(state["from"], later["from"], 0, 0)
-        return {**state, "stage": self.kind, "order": order, "from": above}
+        # Up to the save the order is known. The elements between it and the later position are made
+        # again in any order: the places of all that follow depend only on their number.
+        order += sorted(returned - known)
+        known |= returned
+        order += [number for number in following[later_passed:] if number not in known]
+        return {**state, "stage": self.kind, "order": order}
 
 
 class MapStage(StageOver):

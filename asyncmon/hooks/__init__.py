@@ -29,6 +29,7 @@ from asyncmon.hooks.file_loggers import CsvLogger, TensorBoardLogger
 from asyncmon.hooks.hook_support import veto_saving
 from asyncmon.hooks.jsonl_writer import JsonlWriter
 from asyncmon.hooks.loggers import LoggersHook
+from asyncmon.hooks.metric import Metric
 from asyncmon.hooks.logging_tensor import LoggingTensorHook
 from asyncmon.hooks.loop_lag import LoopLagHook
 from asyncmon.hooks.model_summary import ModelSummaryHook
@@ -46,7 +47,7 @@ __all__ = [
     "CheckpointSaverHook", "CheckpointSaverListener", "ClusterHook", "CsvLogger", "CurvesHook",
     "EarlyStoppingHook", "EvalHook", "Evaluations", "FeedFnHook", "FinalOpsHook",
     "GlobalStepWaiterHook", "JsonlWriter", "LoggersHook", "LoggingTensorHook", "LoopLagHook",
-    "MlflowLogger", "ModelSummaryHook", "MovingAverageHook", "NanLossDuringTrainingError",
+    "Metric", "MlflowLogger", "ModelSummaryHook", "MovingAverageHook", "NanLossDuringTrainingError",
     "NanTensorHook", "ProfilerHook", "ProgressHook", "RestoreBestHook", "StepCounterHook",
     "StopAtStepHook", "StopRule", "SummarySaverHook", "TensorBoardLogger", "TrainingMetricsHook",
     "WandbLogger", "evaluate", "evaluate_checkpoints", "every", "stop_if", "veto_saving",

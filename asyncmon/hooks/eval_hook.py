@@ -31,12 +31,14 @@ from asyncmon.runtime import (
     SessionRunValues,
     current_program,
 )
+from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.runtime.saves import Captured
 from asyncmon.runtime.stop.control import EvaluationEndedError
 from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
 from asyncmon.system.functions import qualified_name, settled
+from asyncmon.system.members import members_of
 from asyncmon.system.snapshot import Snapshot
 
 Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
@@ -423,7 +425,8 @@ class TrainingMetricsHook(Evaluations):
     """Average values that training runs fetch over intervals, and publish them like an evaluation.
 
     For early stopping on a training value, for the ``metrics`` of a ``CheckpointSaverHook``, and for
-    curves of a learning rate or the norm of gradients.
+    curves of the norm of gradients. The learning rates that schedulers of a ``TorchProgram`` set are
+    among the averages, as ``learning_rate``, with the present value.
 
     Args:
         metrics: fetches of numbers by name; the mean of an array is used.
@@ -455,6 +458,8 @@ class TrainingMetricsHook(Evaluations):
     async def begin(self) -> None:
         await super().begin()
         require_global_step(self)
+        rates = members_of(ProgramMembers, current_program()).learning_rates
+        self._rates: Callable[[], Mapping[str, float]] = rates or dict
         self._args = SessionRunArgs({tag: named_tensor(one) for tag, one in self._fetches.items()})
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
@@ -472,5 +477,7 @@ class TrainingMetricsHook(Evaluations):
         self._rows.append([float(np.mean(value)) for value in run_values.results.values()])
         if self._step // self._every_steps > before // self._every_steps:
             means, self._rows = np.mean(self._rows, axis=0).tolist(), []
-            await self._publish(self._step, dict(zip(self._fetches, means, strict=True)))
+            await self._publish(
+                self._step, {**self._rates(), **dict(zip(self._fetches, means, strict=True))}
+            )
             await self._saves.evaluated(self, run_context.session, None)

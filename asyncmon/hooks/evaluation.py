@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any
 
-import numpy as np
-
 from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
 from asyncmon.checkpoint.saveable_session import state_spec
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import NotFoundError
 from asyncmon.graph import GraphKeys
+from asyncmon.graph.execution.fetches import parts_of
 from asyncmon.hooks.hook_support import named_tensor, whole_number
+from asyncmon.hooks.metric import BatchMetric, Metric, is_collected, number
 from asyncmon.runtime import Session, as_program
 from asyncmon.runtime.program import program_scope
 from asyncmon.runtime.protocols import ProgramMembers
@@ -42,7 +42,8 @@ async def evaluate(
     Args:
         session: a raw session. Its state should not change during the evaluation.
         metrics: fetches of one number per batch, by name; or a single fetch of a mapping from names to
-            numbers, such as the step function of an evaluation.
+            numbers, such as the step function of an evaluation. A metric that is no mean of batches is
+            a pair of fetches and a :class:`~asyncmon.hooks.Metric`.
         feeds: a feed dict, an iterable or async iterable of them, or a plain or async function that
             returns one of these. None computes the metrics once, without feeds. A run may also raise
             the end of the data.
@@ -59,14 +60,17 @@ async def evaluate(
         test = await evaluate(sess.raw_session(), {"accuracy": accuracy}, lambda: test_feeds)
     """
     _check_batches(batches)
+    averaged, collected = _divided(metrics)
     totals: dict[str, float] = {}
     weights = 0.0
     count = 0
-    fetches = [metrics] if weight is None else [metrics, weight]
+    fetches = [averaged, [fetch for fetch, _ in collected], *([] if weight is None else [weight])]
+    for _, metric in collected:
+        await metric.reset()
     async with aclosing(_each_feed(feeds)) as each_feed:
         async for feed in each_feed:
             try:
-                values, *weighed = await session.run(fetches, feed_dict=feed)
+                values, outputs, *weighed = await session.run(fetches, feed_dict=feed)
             except Exception as error:
                 if is_end_of_data(error):
                     break
@@ -74,12 +78,14 @@ async def evaluate(
             count += 1
             if batches is not None and (count % max(1, batches // 10) == 0 or count == batches):
                 logger.info("Evaluation [%d/%d]", count, batches)
-            share = 1.0 if weight is None else _number("weight", weighed[0])
+            share = 1.0 if weight is None else number("weight", weighed[0])
             weights += share
             if not isinstance(values, Mapping):
                 raise TypeError(f"metrics must give numbers by name, {metrics!r} gave {values!r}.")
             for name, value in values.items():
-                totals[name] = totals.get(name, 0.0) + share * _number(name, value)
+                totals[name] = totals.get(name, 0.0) + share * number(name, value)
+            for (_, metric), output in zip(collected, outputs, strict=True):
+                await metric.update(output)
             if count == batches:
                 break
     if not weights:
@@ -87,7 +93,25 @@ async def evaluate(
             f"An evaluation needs data, got {count} batches of weight {weights:g} in all. An iterator "
             "is empty the second time: pass a function that returns a new one."
         )
-    return {name: total / weights for name, total in totals.items()}
+    result = {name: total / weights for name, total in totals.items()}
+    for _, metric in collected:
+        result.update(await metric.compute())
+    return result
+
+
+def _divided(metrics: Any) -> tuple[Any, list[tuple[Any, BatchMetric]]]:
+    """Return the fetches of averages, and the fetches and objects of other metrics."""
+    if not isinstance(metrics, Mapping):
+        return metrics, []
+    for name, one in metrics.items():
+        if isinstance(one, Metric):
+            raise TypeError(
+                f"The metric {name!r} is {one!r} without the fetches to update it by: pass a pair, "
+                f"{{{name!r}: (fetches, metric)}}."
+            )
+    pairs = {name: one for name, one in metrics.items() if is_collected(one)}
+    averaged = {name: one for name, one in metrics.items() if name not in pairs}
+    return averaged, [(fetch, BatchMetric(name, metric)) for name, (fetch, metric) in pairs.items()]
 
 
 class Evaluator:
@@ -120,7 +144,7 @@ class Evaluator:
         self._local_init_op = program.local_init_op()
         if isinstance(self._metrics, Mapping):
             with program_scope(program):
-                self._metrics = {tag: named_tensor(fetch) for tag, fetch in self._metrics.items()}
+                self._metrics = {tag: _named(fetch) for tag, fetch in self._metrics.items()}
 
     async def evaluate(self, state: Mapping[str, Any]) -> dict[str, float]:
         """Return the averaged metrics of a state, which may have names that the program lacks."""
@@ -228,11 +252,11 @@ def _check_batches(batches: int | None) -> None:
         whole_number("batches", batches, least=1)
 
 
-def _number(name: str, value: Any) -> float:
-    array = np.asarray(value)
-    if array.size != 1:
-        raise ValueError(
-            f"The metric {name!r} of a batch has the shape {list(array.shape)}; expected one number. "
-            "Reduce it first."
-        )
-    return float(array.item())
+def _named(fetch: Any) -> Any:
+    if is_collected(fetch):
+        return _named(fetch[0]), fetch[1]
+    parts = None if isinstance(fetch, str) else parts_of(fetch)
+    if parts is None:
+        return named_tensor(fetch)
+    _, leaves, make = parts
+    return make([_named(leaf) for leaf in leaves])

@@ -239,7 +239,7 @@ class ProgressHook(SessionRunHook):
     def _draw_now(self, draw: Callable[..., None], *args: Any) -> None:
         try:
             draw(*args)
-        except SystemExit:  # how rich reacts to a closed pipe, such as that of ``| head``
+        except (BrokenPipeError, SystemExit):  # the second: how rich reacts, in a given console
             self._is_closed = True
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
 
@@ -261,7 +261,13 @@ def _display_on(console: Console | None, description: str) -> _Bar | _CellBar | 
         from rich.console import Console
     except ImportError as error:
         raise ImportError("ProgressHook needs rich: pip install 'asyncmon[progress]'") from error
-    console = console or Console(stderr=True)
+
+    class OwnConsole(Console):
+        def on_broken_pipe(self) -> None:
+            # That of rich redirects the program's stdout to /dev/null, and exits.
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    console = console or OwnConsole(stderr=True)
     if console.is_jupyter:
         return _CellBar(description)
     return (_Bar if console.is_terminal else _Lines)(description, console)

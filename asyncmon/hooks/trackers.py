@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +22,9 @@ class MlflowLogger:
 
     Arrays are the metrics ``tag/min``, ``tag/max`` and ``tag/mean``. Texts and images are artifacts,
     ``tag/STEP.txt`` and ``tag/STEP.png``. Hyperparameters are params, which MLflow does not allow to
-    change. The run ends as FINISHED, or as FAILED after an error. ``run_id`` is set once it has begun.
+    change. In names, ``_`` replaces characters that MLflow refuses; a value that it refuses takes no
+    other one with it. The run ends as FINISHED, or as FAILED after an error. ``run_id`` is set once it
+    has begun.
 
     Args:
         experiment: the name of the experiment; created if missing.
@@ -64,26 +68,43 @@ class MlflowLogger:
 
     def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
         """Log metrics and artifacts. Blocking."""
-        client, at = self._client(), step or 0
+        client, at, millis = self._client(), step or 0, round(1000 * wall_time)
         metrics = [
-            self._entities.Metric(tag, number, round(1000 * wall_time), at)
+            self._entities.Metric(_mlflow_name(tag), number, millis, at)
             for tag, number in plain_numbers(values).items()
         ]
-        if metrics:
-            client.log_batch(self.run_id, metrics=metrics)
+        calls = self._batches("metrics", metrics)
         for tag, value in values.items():
             if isinstance(value, str):
-                client.log_text(self.run_id, value, f"{tag}/{at}.txt")
+                calls.append(
+                    partial(client.log_text, self.run_id, value, f"{_mlflow_name(tag)}/{at}.txt")
+                )
             elif isinstance(value, Image):
-                with tempfile.TemporaryDirectory() as folder:
-                    path = Path(folder, f"{at}.png")
-                    path.write_bytes(value.png())
-                    client.log_artifact(self.run_id, str(path), tag)
+                calls.append(partial(self._log_image, _mlflow_name(tag), at, value))
+        _call_all(calls)
 
     def write_config(self, config: Mapping[str, HParam]) -> None:
         """Log params. Blocking."""
-        params = [self._entities.Param(name, str(value)) for name, value in config.items()]
-        self._client().log_batch(self.run_id, params=params)
+        params = [
+            self._entities.Param(_mlflow_name(name), str(value)) for name, value in config.items()
+        ]
+        _call_all(self._batches("params", params))
+
+    def _batches(self, kind: str, entries: list[Any]) -> list[Callable[[], object]]:
+        """Log entries in one request. If it is refused, return requests of one entry each."""
+        client = self._client()
+        try:
+            if entries:
+                client.log_batch(self.run_id, **{kind: entries})
+        except Exception:
+            return [partial(client.log_batch, self.run_id, **{kind: [entry]}) for entry in entries]
+        return []
+
+    def _log_image(self, tag: str, step: int, image: Image) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"{step}.png")
+            path.write_bytes(image.png())
+            self._client().log_artifact(self.run_id, str(path), tag)
 
     def flush(self) -> None:
         """Do nothing: each write is a request."""
@@ -92,6 +113,22 @@ class MlflowLogger:
         """End the run, if there is one."""
         if self._made is not None:
             self._made.set_terminated(self.run_id, "FINISHED" if error is None else "FAILED")
+
+
+def _call_all(calls: list[Callable[[], object]]) -> None:
+    """Make all calls, then raise the first error."""
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _mlflow_name(tag: str) -> str:
+    return re.sub(r"[^\w\-. :/]", "_", tag, flags=re.ASCII)
 
 
 class WandbLogger:

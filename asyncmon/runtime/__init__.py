@@ -16,7 +16,7 @@ tasks.
 # isort: off
 from asyncmon.runtime.channel import Channel, ChannelStatistics
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.data_iterator import ResumableSource
+from asyncmon.runtime.frontier import Frontier
 from asyncmon.runtime.epochs import Epoch
 from asyncmon.runtime.hook import (
     GUARD, SAVER, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues,
@@ -44,8 +44,8 @@ from asyncmon.runtime.supervisor import basic_train_loop
 
 __all__ = [
     "GUARD", "SAVER", "AttachedHook", "Channel", "ChannelStatistics", "ChiefSessionCreator",
-    "Coordinator", "Epoch", "LooperTask", "MonitoredSession", "Observer",
-    "Program", "QueueRunner", "Recovery", "ResumableSource", "Scaffold", "SecondOrStepTimer", "Session",
+    "Coordinator", "Epoch", "Frontier", "LooperTask", "MonitoredSession", "Observer", "Program",
+    "QueueRunner", "Recovery", "Scaffold", "SecondOrStepTimer", "Session",
     "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "SessionState", "SessionStatistics", "SingularMonitoredSession", "Span",
     "StepContext", "Supervisor", "WorkerSessionCreator", "add_queue_runner", "as_program",

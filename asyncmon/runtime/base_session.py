@@ -14,8 +14,9 @@ from asyncmon.data import Dataset
 from asyncmon.data.sources import AnyIterable
 from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.data_iterator import DataIterator, resumable_source
+from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.epochs import Epochs, dataset_of
+from asyncmon.runtime.frontiers import Frontiers
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
@@ -79,6 +80,7 @@ class _MonitoredSession:
         self._sessions = sessions = Recoverable(
             self._opening.create, recovery, stops, gate.lock, hook_set.observers
         )
+        self._frontiers = Frontiers(self._stateful, sessions.step_of_data, sessions)
         self._watch = RunWatch(stops, sessions.progress, stops.describe)
         self._sources = OpenSources(stops)
         self._closing = Closing(
@@ -204,6 +206,8 @@ class _MonitoredSession:
         try:
             if gate.state is not _OPEN or gate.gated:  # closed, or stopped, while this waited
                 gate.check_run()
+            for frontier in self._frontiers.all:
+                frontier.run_begins(task)
             if self._hooks.steps:
                 results = await sessions.call("run", Hooked.run, run)
             else:
@@ -234,6 +238,10 @@ class _MonitoredSession:
         await gate.acquire()
         try:
             gate.check_run()
+            task = gate.lock.holder
+            assert task is not None, "the lock is held"
+            for frontier in self._frontiers.all:
+                frontier.run_begins(task)
             return await self._sessions.call("run", Hooked.run_step_fn, step_fn)
         except Exception as error:
             self._watch.failed(error)
@@ -266,22 +274,28 @@ class _MonitoredSession:
         """Return an async iterator over a source that also ends when a stop is requested.
 
         The position of a source with ``state_dict`` and ``load_state_dict``, such as those of
-        ``am.data``, is saved in checkpoints: a restored session continues after the last item whose
-        step is in the checkpoint. See :class:`~asyncmon.runtime.ResumableSource`.
+        ``am.data``, is saved in checkpoints: a restored session continues with the first element that
+        no step in the checkpoint has consumed. See :class:`~asyncmon.runtime.Frontier`.
 
         Args:
             source: an iterable or an async iterable.
-            name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on, in the order
-                of the calls; a source keeps its name in later calls.
+            name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on. A source
+                keeps its name in later calls. A dataset that is made anew for each pass has the name
+                and the position of the one that does not exist any more.
+
+        Raises:
+            ValueError: another source has this name, or the checkpoint has the position of other data.
 
         Example::
 
             async for batch in sess.iterate(source):
                 await sess.run(train_op, {x: batch})
         """
-        sessions = self._sessions
-        resumable = resumable_source(self._stateful, source, name, sessions.step_of_data, sessions)
-        return DataIterator(source, self.should_stop, self._stops, self._sources, resumable)
+        return self._iterate(source, name)
+
+    def _iterate(self, source: Any, name: str | None, counts_passes: bool = False) -> DataIterator[Any]:
+        frontier = self._frontiers.of(source, name, counts_passes=counts_passes)
+        return DataIterator(source, self.should_stop, self._stops, self._sources, frontier)
 
     def epochs(
         self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None
@@ -302,7 +316,8 @@ class _MonitoredSession:
             TypeError: the source can be read only once.
         """
         data = dataset_of(source)
-        elements, ended = partial(self.iterate, data, name=name), self._hooks.observers.epochs.ended
+        elements = partial(self._iterate, data, name, counts_passes=True)
+        ended = self._hooks.observers.epochs.ended
         return Epochs(data, count, elements, self.should_stop, ended)
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
@@ -313,11 +328,12 @@ class _MonitoredSession:
         Args:
             values: a tag, or values by tag. A value is a number, a string, numbers in an array or a
                 list (copied; their distribution is logged), or a :class:`~asyncmon.summary.Image`.
+                Any other one is left out, with one warning for its tag.
             value: that of a single tag.
             step: default: the global step.
 
         Raises:
-            TypeError, ValueError: a value cannot be logged; nothing is.
+            TypeError: there is no tag, or the step is no whole number.
             RuntimeError: the session is not open.
         """
         self._gate.check_log()
@@ -326,8 +342,10 @@ class _MonitoredSession:
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
 
+        Values of other types are logged as text.
+
         Raises:
-            TypeError, RuntimeError: a value is of another type; the session is not open.
+            TypeError, RuntimeError: it is no mapping with names; the session is not open.
         """
         self._gate.check_log()
         self._hooks.recorder.log_config(config)

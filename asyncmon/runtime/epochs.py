@@ -40,9 +40,12 @@ class Epoch(Generic[T]):
     def __iter__(self) -> NoReturn:
         raise TypeError("Epochs are awaited: write `async for`, not `for`.")
 
-    async def __anext__(self) -> T:
+    def __anext__(self) -> Awaitable[T]:
+        return self._next(anext(self._elements))  # called here: the element belongs to the caller
+
+    async def _next(self, element: Awaitable[T]) -> T:
         try:
-            return await anext(self._elements)
+            return await element
         except StopAsyncIteration:
             self._has_ended = True
             raise

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime import run_names
 from asyncmon.runtime.coordinated import Coordinated
-from asyncmon.runtime.data_iterator import ResumableSource
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.hook_set import HookSet
@@ -136,6 +135,4 @@ class Opening:
         """Load the states of a restored checkpoint, and take the session's part of the stops."""
         members = members_of(SessionMembers, raw)
         self._stops.scopes.inside_step, self._stops.scopes.abandon = members.inside, members.abandon
-        for one in self._stateful.adopt(raw):
-            if isinstance(one, ResumableSource):
-                one.restart(step_of(raw))
+        self._stateful.adopt(raw, step_of(raw))

@@ -220,6 +220,9 @@ class ProgramMembers(DescribedProgramMembers):
     finalized. None: the program stays finalized."""
     is_chief: bool = True
     """Whether this process may initialise, restore and save. Read by ``MonitoredTrainingSession``."""
+    learning_rates: Callable[[], Mapping[str, float]] | None = None
+    """Return the present learning rates by tag. Called by a ``TrainingMetricsHook`` between two steps.
+    None: there are none to log."""
     session_hooks: Callable[[], Iterable[Any]] | None = None
     """Return hooks that each session of the program needs. Called by ``MonitoredTrainingSession``.
     None: it needs none."""

@@ -43,6 +43,7 @@ class Recorder:
         self._step = step
         self._groups: tuple[tuple[Sink, ...], ...] = ()
         self._warned = False  # that values are logged without a sink
+        self._refused: set[str] = set()
 
     def add(self, sinks: tuple[Sink, ...]) -> Callable[[], None]:
         """Add the sinks of one hook, which may have none. Return a function that removes them."""
@@ -54,9 +55,11 @@ class Recorder:
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Record values at a step, see ``MonitoredSession.log``."""
-        found = logged_values(values, value, step=step)
+        found, refused = logged_values(values, value, step=step)
+        self.refuse(refused)
         self._warn()
-        self.record(found, self._step() if step is None else int(step))
+        if found:
+            self.record(found, self._step() if step is None else int(step))
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Record hyperparameters, see ``MonitoredSession.log_config``."""
@@ -82,6 +85,15 @@ class Recorder:
         now = clock.wall()
         for sink in self._sinks(written):
             sink.put_summary(step, now, summary)
+
+    def refuse(self, refused: Mapping[str, str]) -> None:
+        """Log why values are left out, once for each tag."""
+        for tag, reason in refused.items():
+            if tag not in self._refused:
+                self._refused.add(tag)
+                logger.warning(
+                    "The logged value %r is left out: %s. This is logged once for its tag.", tag, reason
+                )
 
     def _sinks(self, written: str | None = None) -> list[Sink]:
         sinks = [sink for group in self._groups for sink in group]

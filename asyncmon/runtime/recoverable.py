@@ -117,6 +117,8 @@ class Recoverable:
         """The number of recoveries that have begun."""
         self.step_before: int | None = None
         """During a recovery: the global step before the interrupted run, or before the failure."""
+        self.repeated: asyncio.Task[Any] | None = None
+        """The task whose run the last recovery interrupted, if that is repeated."""
         self._reached: int | None = None
 
     def in_use(self) -> Coordinated:
@@ -186,6 +188,7 @@ class Recoverable:
                 return result
             async with self._lock.held():
                 if self.current is session:
+                    self.repeated = self._lock.holder if locked and self.policy.repeat_runs else None
                     with self._observers.span("recovery", type(failure).__name__):
                         await self._recover(failure)
                     self.recoveries += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, SupportsIndex, TypeAlias
 
@@ -11,9 +12,12 @@ from numpy.typing import NDArray
 from asyncmon.summary.histogram import check_numbers
 from asyncmon.summary.media import encode_png, to_pixels
 from asyncmon.summary.values import HParam, batch_of_images, check_images, frozen_array, plain_hparam
+from asyncmon.system.error_text import phrase
 
 MOST_TEXT = 1 << 20
 """The largest number of characters of a logged string."""
+
+_STEPS = 1 << 63  # the step of an event has 64 bits
 
 
 class Image:
@@ -111,12 +115,17 @@ class LoggerMembers:
     """``start(global_step)``: called like ``write`` for each created session. None: not called."""
 
 
-def logged_values(values: Any, value: Any = None, *, step: int | None = None) -> dict[str, LoggedValue]:
+Found: TypeAlias = tuple[dict[str, LoggedValue], dict[str, str]]
+"""Values by tag, and why others cannot be logged, by tag."""
+
+
+def logged_values(values: Any, value: Any = None, *, step: int | None = None) -> Found:
     """Return the arguments of ``log`` as values by tag, copied where they can change.
 
+    A value that cannot be logged is left out, with a reason. It is no error of the training.
+
     Raises:
-        TypeError: a tag is no string, a value cannot be logged, or the step is no whole number.
-        ValueError: an array is empty, or a string is too long.
+        TypeError: there is no tag, a tag is no string, or the step is no whole number.
     """
     if not isinstance(step, SupportsIndex | None):
         raise TypeError(f"log() was given the step {step!r}; expected a whole number or None.")
@@ -127,22 +136,35 @@ def logged_values(values: Any, value: Any = None, *, step: int | None = None) ->
             f"log() takes a tag and a value, or a mapping of values by tag; got {values!r:.200}"
             f"{'' if value is None else f' and {value!r:.200}'}."
         )
-    for tag in values:
+    found: dict[str, LoggedValue] = {}
+    refused: dict[str, str] = {}
+    for tag, one in values.items():
         if not isinstance(tag, str) or not tag:
             raise TypeError(f"log() was given the tag {tag!r}; expected a name, a string.")
-    return {tag: _logged(tag, value) for tag, value in values.items()}
+        if step is not None and not -_STEPS <= int(step) < _STEPS:
+            refused[tag] = f"it has the step {int(step)}, which has more than 64 bits"
+            continue
+        if not tag.isprintable():
+            tag = "".join(char if char.isprintable() else " " for char in tag)
+        try:
+            found[tag] = _logged(one)
+        except _OddValueError as error:
+            refused[tag] = str(error)
+        except Exception as error:  # of the value's own code: a tensor without data, for example
+            refused[tag] = phrase(error)
+    return found, refused
 
 
-def _logged(tag: str, value: Any) -> LoggedValue:
+def _logged(value: Any) -> LoggedValue:
     if isinstance(value, str):
         if len(value) > MOST_TEXT:
-            raise ValueError(
-                f"The logged value {tag!r} is a string of {len(value):,} characters; at most "
-                f"{MOST_TEXT:,} are accepted. Write it to a file, and log the path."
+            raise _OddValueError(
+                f"it is a string of {len(value):,} characters; at most {MOST_TEXT:,} are accepted. "
+                "Write it to a file, and log the path"
             )
         return value
     if isinstance(value, float | int | Image):
-        return value if isinstance(value, Image) else float(value)
+        return value if isinstance(value, Image) else _number(value)
     try:
         if hasattr(value, "detach"):  # a tensor of torch
             value = value.detach().cpu()
@@ -152,20 +174,48 @@ def _logged(tag: str, value: Any) -> LoggedValue:
             array = array.astype(np.float32)
         check_numbers(array.dtype)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"The logged value {tag!r} is {value!r:.200}, a {type(value).__name__}; expected a number, "
-            "an array or list of numbers (for a histogram), a string, or am.summary.Image(pixels)."
+        if hasattr(value, "__float__") and not hasattr(value, "__len__"):  # a Decimal, a Fraction
+            return _number(value)
+        raise _OddValueError(
+            f"it is {value!r:.200}, a {type(value).__name__}; expected a number, an array or list of "
+            "numbers (for a histogram), a string, or am.summary.Image(pixels)"
         ) from None
     if not array.size:
-        raise ValueError(f"The logged value {tag!r} is an empty array; expected one number or more.")
+        raise _OddValueError("it is an empty array; expected one number or more")
     return float(array.item()) if array.size == 1 else frozen_array(array)
 
 
+class _OddValueError(Exception):
+    """A value that cannot be logged; the message is a clause about it."""
+
+
+def _number(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond the range of floats
+        return math.inf if value > 0 else -math.inf
+
+
 def checked_config(config: Any) -> dict[str, HParam]:
-    """Return hyperparameters by name. TypeError for another name, or as :func:`plain_hparam`."""
+    """Return hyperparameters by name; values that are no bool, number or string as text.
+
+    Raises:
+        TypeError: ``config`` is no mapping with strings as names.
+    """
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
         raise TypeError(f"log_config() takes a mapping of values by name, got {config!r:.200}.")
-    return {name: plain_hparam(name, value) for name, value in config.items()}
+    return {name: _plain_or_text(name, value) for name, value in config.items()}
+
+
+def _plain_or_text(name: str, value: Any) -> HParam:
+    try:
+        plain = plain_hparam(name, value)
+        return plain if isinstance(plain, bool | str) or abs(plain) < _STEPS else float(plain)
+    except (TypeError, OverflowError):
+        try:
+            return f"{value!s:.1000}"
+        except Exception:  # of its own __str__, or a number of too many digits
+            return f"<{type(value).__name__}>"
 
 
 def plain_numbers(values: Mapping[str, LoggedValue]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 from asyncmon.summary.events import SessionLog
+from asyncmon.summary.logged import logged_values
 from asyncmon.summary.writer import FileWriter
 from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.process import ProcessLocal
@@ -88,6 +89,9 @@ class ValueRecorder(Protocol):
     def record(self, values: Mapping[str, Any], step: int | None, written: str | None = None) -> None:
         """Record values by tag. ``written``: a directory whose event file has them already."""
 
+    def refuse(self, refused: Mapping[str, str]) -> None:
+        """Log why values are left out, by tag."""
+
     def record_summary(self, summary: Any, step: int | None, written: str | None = None) -> None:
         """Record a ``Summary`` or its bytes, likewise."""
 
@@ -150,17 +154,22 @@ class SharedWriter:
             self._written = os.path.realpath(self.writer.get_logdir())
         self._add(lambda writer: writer.start(global_step))
 
-    def add_scalars(self, values: Mapping[str, float], global_step: int | None) -> None:
-        """Add scalars by tag to the writer and the recorder, as far as there is one."""
+    def add_scalars(self, values: Mapping[str, Any], global_step: int | None) -> None:
+        """Add values by tag to the recorder, and the scalars among them to the writer.
+
+        One that cannot be logged is left out, with a warning of the recorder.
+        """
+        found, refused = logged_values(values)
 
         def add(writer: SummaryWriter) -> None:
-            for tag, value in values.items():
-                writer.add_scalar(tag, value, global_step)
+            for tag, value in found.items():
+                if isinstance(value, float):
+                    writer.add_scalar(tag, value, global_step)
 
         self._add(add)
         if self._recorder is not None:
-            numbers = {tag: float(value) for tag, value in values.items()}
-            self._recorder.record(numbers, global_step, self._written)
+            self._recorder.refuse(refused)
+            self._recorder.record(found, global_step, self._written)
 
     def add_summary(self, summary: Any, global_step: int | None) -> None:
         """Add a ``Summary`` or its bytes, likewise."""

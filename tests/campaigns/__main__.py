@@ -28,6 +28,7 @@ CAMPAIGNS = {
     "ends": "all ends, with sources, steps and hooks that fail, hang or ignore their cancellation",
     "errors": "errors of hooks, steps, snapshots and listeners, recovered from",
     "recovery": "elements of the data after recoveries and restarts",
+    "data": "elements that bodies of several forms read, with failures and kills",
     "cluster": "servers and workers killed, suspended and cut off, bytes changed",
     "monitor": "viewers that come, stall and go",
     "disk": "full and slow disks",

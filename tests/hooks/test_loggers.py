@@ -347,10 +347,23 @@ async def test_a_session_without_loggers_warns_once(caplog: pytest.LogCaptureFix
     async with am.MonitoredTrainingSession(program=program()) as sess:
         sess.log("x", 1.0)
         sess.log("x", 1.0)
-        with pytest.raises(TypeError, match="expected a number"):
-            sess.log("x", object())
     (warning,) = (message for message in caplog.messages if "logger" in message)
     assert warning.startswith("Values are logged, and the session has no logger: pass loggers=[...]")
+
+
+async def test_odd_values_end_no_training_and_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    kept = Kept()
+    async with am.MonitoredTrainingSession(program=program(), loggers=[kept]) as sess:
+        for _ in range(2):
+            sess.log({"loss": 1.0, "odd": object()})
+            sess.log("late", 1.0, step=2**63)
+        sess.log_config({"rate": 0.1, "layers": [1, 2], "seed": None})
+    assert kept.values == [(0, {"loss": 1.0})] * 2
+    assert kept.config == {"rate": 0.1, "layers": "[1, 2]", "seed": "None"}
+    warnings = [line for line in caplog.messages if line.startswith("The logged value")]
+    assert [line.partition("is left out")[0] for line in warnings] == [
+        "The logged value 'odd' ", "The logged value 'late' ",
+    ]  # fmt: skip
 
 
 async def test_a_worker_writes_nothing_and_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:

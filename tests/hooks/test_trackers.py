@@ -47,7 +47,7 @@ async def train(*loggers: Any, fails: bool = False) -> None:
         for loss in (0.5, 0.25):
             await sess.run("step")
             sess.log({"train/loss": loss})
-        sess.log({"samples": np.arange(4.0), "note": "hello"})
+        sess.log({"samples": np.arange(4.0), "note": "hello", "accuracy (top 5)": 0.5, "x//y": 1.0})
         sess.log("digit", am.summary.Image(np.zeros((4, 5))))
         if fails:
             raise ValueError("a bug")
@@ -72,6 +72,7 @@ async def test_mlflow_reads_metrics_params_and_artifacts(
     history = client.get_metric_history(logger.run_id, "train/loss")
     assert [(point.step, point.value) for point in history] == [(1, 0.5), (2, 0.25)]
     assert run.data.metrics["samples/mean"] == 1.5
+    assert run.data.metrics["accuracy _top 5_"] == 0.5  # and "x//y" is refused
     assert [one.path for one in client.list_artifacts(logger.run_id)] == ["digit", "note"]
     assert mlflow.artifacts.load_text(f"{run.info.artifact_uri}/note/2.txt") == "hello"
 

@@ -212,3 +212,40 @@ async def test_a_first_evaluation_comes_before_the_first_step_and_fails_at_once(
     with pytest.raises(am.errors.NotFoundError, match="losss"):
         async with am.MonitoredTrainingSession(program=made, hooks=[wrong]):
             raise AssertionError("not reached")
+
+
+async def test_the_learning_rate_of_a_scheduler_is_logged_without_code() -> None:
+    torch = pytest.importorskip("torch")
+    from asyncmon.programs.torch import TorchProgram
+
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    state = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+    made = TorchProgram(state)
+
+    @made.training_step(scheduler="scheduler")
+    def train(state: Any, batch: Any) -> Any:
+        return state["model"](batch).square().mean()
+
+    hook = am.TrainingMetricsHook({"loss": "loss"}, every_steps=1)
+    rates: list[float] = []
+    hook.add_listener(lambda _, metrics: rates.append(metrics["learning_rate"]))
+    async with am.MonitoredSession(am.ChiefSessionCreator(program=made), [hook]) as sess:
+        for _ in range(3):
+            await sess.run("train", {"batch": torch.ones(2, 1)})
+    assert rates == [0.5, 0.25, 0.125]
+
+
+async def test_each_rate_of_several_schedulers_or_groups_has_a_name() -> None:
+    torch = pytest.importorskip("torch")
+    from asyncmon.programs.torch import TorchProgram
+
+    model = torch.nn.Linear(1, 1)
+    groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.5}]
+    optimizer = torch.optim.SGD(groups, lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    program = TorchProgram({"optimizer": optimizer, "scheduler": scheduler})
+    rates = {"learning_rate/scheduler/0": 1.0, "learning_rate/scheduler/1": 0.5}
+    assert program.learning_rates() == rates
+    assert TorchProgram({"optimizer": optimizer}).learning_rates() == {}

@@ -190,6 +190,19 @@ class TorchProgram(NamedProgram):
         self._ranks = ranks_hook()
         return [] if self._ranks is None else [self._ranks]
 
+    def learning_rates(self) -> dict[str, float]:
+        """Return the rates that schedulers have set: ``learning_rate``, or several by name."""
+        schedulers = {name: obj for name, obj in self.state.items() if hasattr(obj, "get_last_lr")}
+        rates = {
+            f"{name}/{i}" if len(last) > 1 else name: float(rate)
+            for name, obj in schedulers.items()
+            for last in [obj.get_last_lr()]
+            for i, rate in enumerate(last)
+        }
+        if len(rates) == 1:
+            return {"learning_rate": rates.popitem()[1]}
+        return {f"learning_rate/{name}": rate for name, rate in rates.items()}
+
     def contents(self) -> str:
         """Return the steps and the objects, for errors."""
         objects = f"the objects {list(self.state)}, whose entries are like 'model/fc.weight'"

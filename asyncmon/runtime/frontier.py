@@ -1,0 +1,435 @@
+"""Which elements of a source the committed steps of a session have consumed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from asyncmon.checkpoint.stateful import SourceMembers
+from asyncmon.data.stage import Mark
+from asyncmon.system.members import members_of
+
+logger = logging.getLogger(__name__)
+
+_NOT_BEGUN = object()  # the step of a batch before its run; a program may have no count of steps
+
+Task = asyncio.Task[Any]
+
+Span = tuple[int, int]
+"""The numbers of consecutive elements: the first one, and the one after the last."""
+
+
+class Recoveries(Protocol):
+    """The recoveries of a session. See :class:`~asyncmon.runtime.recoverable.Recoverable`."""
+
+    number: int
+    repeated: Task | None
+    current: Any
+
+
+class Batch:
+    """Consecutive elements that a task of the body has received, and consumes with one run."""
+
+    __slots__ = ("ahead", "at", "end", "first", "mark", "task")
+
+    def __init__(self, number: int, mark: Mark, task: Task | None, ahead: Task | None) -> None:
+        self.first = number
+        self.end = number + 1
+        self.mark = mark
+        """The position before the first element."""
+        self.task = task
+        """The task that has asked for the elements; then the one that has begun a run with them."""
+        self.ahead = ahead
+        """The task that fetched it while the body had an earlier element for its next run. The body
+        has it for certain when it asks for another."""
+        self.at: Any = _NOT_BEGUN
+        """The global step before the run that consumes the elements; None once it is lost."""
+
+    def goes_on(self, number: int, task: Task | None, ahead: Task | None) -> bool:
+        """Return whether the task collects another element for the same run."""
+        is_next = self.end == number and self.at is _NOT_BEGUN
+        return is_next and self.task is task and self.ahead is ahead
+
+    def is_consumed(self, step: int | None) -> bool:
+        """Return whether the run has committed, given the present step."""
+        at = self.at
+        return at is not _NOT_BEGUN and (at != step or step is None)
+
+
+class Frontier:
+    """The elements of one source that committed steps have consumed, as each checkpoint has it.
+
+    ::
+
+        element   0 1 2 3 4 5 6 7 8 9      c  consumed by a committed step
+                  c c c o c o c o - -      o  outstanding
+                        |           |      -  never given to the body
+                    position      taken
+
+    Elements have numbers in the order of the source, over all passes. Those below ``taken`` were given
+    to the body, and are outstanding until a run commits a step that their task began after it had
+    received them. So an element that is fetched while a step runs belongs to the next one, and several
+    elements may be collected for one step. An element may also be used for several steps. It is
+    consumed with the first, and stays with the body until its task asks for another. Elements of a task
+    that has ended, or that makes no runs, belong to the next run of another task.
+
+    The state has the numbers of the outstanding elements, and the position before the first of them,
+    which is the mark of a batch or the position of the source. A source that returns to it gives the
+    outstanding elements again; the others are skipped.
+
+    A recovery that lost steps returns the source to the position of the restored state. Elements that
+    the body still holds, for the repeated run or a later one, are not given again. A recovery that lost
+    no step does not move the source. If the interrupted run is not repeated, its elements are given
+    again.
+
+    Args:
+        source: has ``state_dict()`` and ``load_state_dict(state)``. The iterators keep it alive.
+        steps: returns the number of completed steps; while a recovery restores a state, that before the
+            interrupted run.
+        recoveries: has the number of recoveries, and the task whose run the present one repeats.
+    """
+
+    #   source:    ... | being fetched | cursor ->          the source continues at the cursor
+    #   _held:     batches of elements below the cursor, with tasks of the body
+    #   _again:    outstanding elements from the cursor on: the source was moved back
+    #   taken:     the end of all of these. Without a recovery it is the cursor, and _again is empty.
+
+    def __init__(self, source: Any, steps: Callable[[], int | None], recoveries: Recoveries) -> None:
+        self._steps = steps
+        self._recoveries = recoveries
+        self._recovery = recoveries.number  # the last recovery that restored a state
+        self._moved_in_recovery = False
+        self._kept: list[Batch] = []  # what the body held when that recovery began
+        self._taken = 0
+        self._cursor = 0
+        self._again: deque[Span] = deque()
+        self._held: list[Batch] = []
+        self._fetching: Mark | None = None  # the position before the element that is being fetched
+        self._asker: Task | None = None  # the task that asked last
+        self._askers = weakref.WeakSet[Task]()
+        self._runner: Task | None = None  # the task that began the last run with elements of its own
+        self._runners = weakref.WeakSet[Task]()
+        self._readers = 0
+        self._last: Any = None  # the position of a source that does not exist any more
+        self.moves = 0
+        """How often the source was moved."""
+        self.revision = 0
+        """See ``StatefulMembers.revision``."""
+        self.has_ended = False
+        """Whether the end of a pass was found since the last element."""
+        self.counts_passes = False
+        """Whether the number of passes has a meaning for the body: no other source continues it."""
+        self._use(source)
+        self._first = steps(), self._start
+
+    def __repr__(self) -> str:
+        return f"<position in {self.description}>"
+
+    # -- the source
+
+    @property
+    def source(self) -> Any:
+        """The source, or None if it does not exist any more."""
+        return self._source()
+
+    def _use(self, source: Any) -> None:
+        # A strong reference would keep each dataset of a body that makes a new one for each pass.
+        self._source: Callable[[], Any]
+        try:
+            self._source = weakref.ref(source)
+        except TypeError:
+            self._source = lambda: source
+        members = members_of(SourceMembers, source)
+        self.follows = members.mark is not None
+        """Whether the iterators of the source follow when it is moved."""
+        self.description = repr(source) if self.follows else type(source).__qualname__
+        """The same for a source that another process makes with the same code."""
+        self._start = self._mark()
+
+    def is_free(self) -> bool:
+        """Return whether the source does not exist any more, and another one may take its place."""
+        if self.source is not None or self.counts_passes:
+            return False
+        step = self._steps()
+        return all(batch.is_consumed(step) for batch in self._held)
+
+    def continue_with(self, source: Any) -> None:
+        """Read another source in the place of one that does not exist any more. Numbers continue.
+
+        If a pass has ended, the new source begins at its start, otherwise at the position.
+
+        Raises:
+            ValueError: the position is one of another pipeline.
+        """
+        gone = self._source
+        self._use(source)
+        if not self.has_ended and self._last is not None:
+            try:
+                source.load_state_dict(self._last)
+            except ValueError:
+                self._source = gone
+                raise
+        self.has_ended = False
+
+    def begin_reading(self) -> None:
+        """Record an iterator, which refers to the source."""
+        self._readers += 1
+
+    def end_reading(self) -> None:
+        """Record the end of an iterator: the source may cease to exist."""
+        self._readers -= 1
+        source = self.source
+        if self._readers == 0 and source is not None:
+            try:
+                self._last = source.state_dict()
+            except Exception:  # this is called by a finalizer
+                logger.exception("The position of %s is unknown.", self.description)
+
+    def _mark(self) -> Mark:
+        source = self.source
+        if source is None:
+            return partial(_same, None if self.has_ended and not self.counts_passes else self._last)
+        return marks_of(source)()
+
+    # -- elements
+
+    def ask(self, task: Task | None) -> None:
+        """Record that a task asks for an element, and so has received and used those that it had."""
+        if task is not self._asker and task is not None:
+            self._asker = task
+            self._askers.add(task)
+        held = self._held
+        if len(held) == 1 and held[0].task is task:  # the usual case
+            held[0].ahead = None
+            if held[0].at is not _NOT_BEGUN and held[0].is_consumed(self._steps()):
+                held.clear()
+        elif held:
+            step = self._steps()
+            self._held = [b for b in held if not (b.is_consumed(step) and _is_of(b, task))]
+            for batch in self._held:
+                if _is_of(batch, task):
+                    batch.ahead = None
+
+    def fetch(self, task: Task | None, mark: Mark) -> Task | None:
+        """Record that an element is fetched that a task has asked for, with the position before it.
+
+        Returns:
+            The ``ahead`` of its batch.
+        """
+        self._fetching = mark
+        if not self._held:
+            return None
+        fetching = asyncio.current_task()
+        waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
+        if fetching is task and any(batch.task is task for batch in waiting):
+            return None  # the task collects elements for one run
+        return fetching if waiting else None
+
+    def not_fetched(self) -> None:
+        """Record that a fetch has ended without an element."""
+        self._fetching = None
+
+    def fetched(self, task: Task | None, mark: Mark, ahead: Task | None, stale: int | None) -> bool:
+        """Record an element, and return whether it is given to the body.
+
+        Args:
+            task: that has asked for it.
+            mark: as for :meth:`fetch`, which returned ``ahead``.
+            stale: the number of an element from before a move of the source, or None.
+        """
+        self._fetching, self.has_ended = None, False
+        number = stale
+        if number is None:
+            number = self._cursor
+            self._cursor = number + 1
+        if number == self._taken:
+            self._taken = number + 1
+        elif number > self._taken:  # stale: the source was moved to a position before it
+            self._again.append((self._taken, number))
+            self._taken = number + 1
+        elif any(first <= number < end for first, end in self._again):
+            self._again = deque(without(self._again, number, number + 1))
+        else:
+            return False
+        held = self._held
+        if held and held[-1].goes_on(number, task, ahead):
+            held[-1].end = number + 1
+        else:
+            held.append(Batch(number, mark, task, ahead))
+        return True
+
+    def end_pass(self) -> None:
+        """Record that the source has no more elements in this pass."""
+        self._fetching, self.has_ended = None, True
+
+    def skip_pass(self) -> None:
+        """Leave out the rest of a pass, and the elements that the body has received and not used."""
+        self._held, self._again, self._fetching = [], deque(), None
+        self._cursor = self._taken
+        self.revision += 1
+        self.source.skip_pass()
+
+    @property
+    def cursor(self) -> int:
+        """The number of the next element of the source."""
+        return self._cursor
+
+    # -- runs
+
+    def run_begins(self, task: Task) -> None:
+        """Record which elements a run consumes if it commits a step. Called in each run."""
+        held = self._held
+        if len(held) == 1 and (batch := held[0]).task is task:
+            if batch.at is _NOT_BEGUN:
+                batch.at = self._steps()
+                if self._runner is not task:
+                    self._runner = task
+                    self._runners.add(task)
+        elif held:
+            self._assign(task)
+
+    def _assign(self, task: Task) -> None:
+        """Find the batches of a run among those of several tasks."""
+        waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
+        mine = [batch for batch in waiting if batch.task is task or _has_passed_on(batch.task)]
+        if task not in self._askers:
+            # Others received the elements for it: a task that makes no runs, or one that awaits this
+            # run as a task of its own.
+            mine = [batch for batch in waiting if batch in mine or batch.task not in self._runners]
+        # A double buffer has received the element of the next run already if its fetch was fast.
+        mine = [batch for batch in mine if batch.ahead is None or batch.ahead is task]
+        if not mine:
+            return
+        step = self._steps()
+        if any(batch.task is task for batch in mine):
+            self._runners.add(task)
+        self._held = [
+            batch for batch in self._held if not (batch.task is task and batch.is_consumed(step))
+        ]
+        for batch in mine:
+            batch.at, batch.task = step, task
+
+    # -- the state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position before the first outstanding element, and the numbers of all."""
+        step, at = self._steps(), self._cursor
+        mark = self._fetching
+        outstanding = list(self._again)
+        for batch in self._held:
+            if not batch.is_consumed(step):
+                outstanding.append((batch.first, batch.end))
+                if batch.first < at:
+                    at, mark = batch.first, batch.mark
+        if mark is None:
+            mark = self._mark()
+        return {
+            "step": step, "at": at, "position": mark(), "taken": self._taken,
+            "outstanding": list(map(list, merged(outstanding))), "source": self.description,
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Move the source to a saved position, unless a recovery has lost no step."""
+        recoveries, step = self._recoveries, self._steps()
+        if recoveries.number != self._recovery:  # the first attempt of a recovery
+            self._recovery, self._moved_in_recovery = recoveries.number, False
+            repeated = recoveries.repeated
+            self._kept = [
+                batch
+                for batch in self._held
+                if batch.at is _NOT_BEGUN or (repeated is not None and batch.task is repeated)
+            ]
+        elif recoveries.current is not None:  # no recovery: the program restores a checkpoint
+            self._kept = [batch for batch in self._held if batch.at is _NOT_BEGUN]
+            self._moved_in_recovery = True
+        if not self._moved_in_recovery and state["step"] == step:
+            if step is None or not any(
+                batch.at == step and batch not in self._kept for batch in self._held
+            ):
+                return
+            state = self.state_dict()  # the run is not repeated: its elements are outstanding
+        self._moved_in_recovery = True
+        self._move(state, self._kept)
+
+    def restart(self, step: int | None) -> None:
+        """Set the first position if it belongs to this step, that of a state initialised again."""
+        first, start = self._first
+        if step is not None and step == first:
+            state = {"step": step, "at": 0, "position": start(), "taken": 0, "outstanding": []}
+            self.load_state_dict(state)
+
+    def _move(self, state: dict[str, Any], held: list[Batch]) -> None:
+        source, position = self.source, state["position"]
+        if position is None:
+            position = self._start()
+        later = [batch for batch in held if batch.first >= state["at"]]
+        if later and self.follows and source is not None:
+            try:
+                first = min(later, key=lambda batch: batch.first)
+                position = source.aligned(position, first.mark())
+            except ValueError as error:
+                logger.warning(
+                    "The body holds elements of steps that a recovery has lost, and the data comes in "
+                    "another order: elements may count twice or never. %s",
+                    error,
+                )
+        if source is None:
+            self._last, self.has_ended = position, False
+        else:
+            source.load_state_dict(position)
+        outstanding: list[Span] = [(first, end) for first, end in state["outstanding"]]
+        self._taken = max([state["taken"], *(batch.end for batch in held)])
+        for batch in held:
+            is_outstanding = batch.end > state["taken"] or any(
+                first <= batch.first < end for first, end in outstanding
+            )
+            if batch.at is not _NOT_BEGUN:
+                batch.at = state["step"] if is_outstanding else None
+        again = merged([*outstanding, (state["taken"], self._taken)])
+        for batch in held:
+            again = without(again, batch.first, batch.end)
+        self._again, self._held = deque(again), held
+        self._cursor, self._fetching = state["at"], None
+        self.moves += 1
+        self.revision += 1
+
+
+def marks_of(source: Any) -> Callable[[], Mark]:
+    """Return a function that returns the position of the next element of a source."""
+    make = members_of(SourceMembers, source).mark
+    return make or (lambda: partial(_same, source.state_dict()))
+
+
+def _is_of(batch: Batch, task: Task | None) -> bool:
+    return batch.task is task or batch.task is None or batch.task.done()
+
+
+def _has_passed_on(task: Task | None) -> bool:
+    """Return whether a task has ended, and has returned the elements that it received."""
+    return task is None or (task.done() and not task.cancelled())
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in order, with adjacent ones joined and without empty ones."""
+    result: list[Span] = []
+    for first, end in sorted(spans):
+        if result and first <= result[-1][1]:
+            result[-1] = result[-1][0], max(end, result[-1][1])
+        elif first < end:
+            result.append((first, end))
+    return result
+
+
+def without(spans: Iterable[Span], first: int, end: int) -> list[Span]:
+    """Return the parts of spans that are outside another one."""
+    parts = [part for a, b in spans for part in ((a, min(b, first)), (max(a, end), b))]
+    return [(a, b) for a, b in parts if a < b]
+
+
+def _same(state: Any) -> Any:
+    return state

@@ -1,0 +1,131 @@
+"""The frontiers of a session, and their names in checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from asyncmon.checkpoint.stateful import StatefulObjects, has_state
+from asyncmon.runtime.frontier import Frontier, Recoveries
+
+_MOST_ENDED = 8  # sources of different kinds that have ended, do not exist any more and keep a name
+
+_WAYS_OUT = (
+    " To begin other data, give it a name of its own: iterate(source, name=...). A dataset that is "
+    "made anew for each pass keeps its place by its name=, or is read by sess.epochs(...)."
+)
+
+
+class Frontiers:
+    """The frontiers of a session, over recoveries.
+
+    A source keeps its place by its identity: by the object while it exists; by its name; without one by
+    its description, for example ``from_iterable(range of 6 elements).shuffle(6)``. A new source of the
+    same description takes the place of one that does not exist any more, as in a body that makes a new
+    dataset for each pass.
+    """
+
+    def __init__(
+        self, stateful: StatefulObjects, steps: Callable[[], int | None], recoveries: Recoveries
+    ) -> None:
+        self._stateful = stateful
+        self._steps = steps
+        self._recoveries = recoveries
+        self._unnamed: dict[str, Frontier] = {}
+        self._named: dict[str, Frontier] = {}
+        self.all: list[Frontier] = []
+        """Read in each run."""
+
+    def of(self, source: Any, name: str | None, *, counts_passes: bool = False) -> Frontier | None:
+        """Return the frontier of a source; None for a source without a state.
+
+        Args:
+            source: that is to be read.
+            name: in checkpoints. Default: ``data``, ``data_1`` and so on.
+            counts_passes: whether the number of passes has a meaning, so that it stays saved.
+
+        Raises:
+            ValueError: another source has this name, or the checkpoint the position of other data.
+        """
+        if not has_state(source):
+            return None
+        frontier = next((one for one in self.all if one.source is source), None)
+        if frontier is None:
+            frontier = self._unnamed_place(source) if name is None else self._place(source, name)
+        frontier.counts_passes = frontier.counts_passes or counts_passes
+        return frontier
+
+    def _place(self, source: Any, name: str) -> Frontier:
+        frontier = self._named.get(name)
+        if frontier is not None and frontier.is_free():
+            return _continued(frontier, source, name)
+        new = Frontier(source, self._steps, self._recoveries)
+        return self._add(new, name, self._named)
+
+    def _unnamed_place(self, source: Any) -> Frontier:
+        new = Frontier(source, self._steps, self._recoveries)
+        for name, frontier in self._unnamed.items():
+            if frontier.description == new.description and frontier.is_free():
+                return _continued(frontier, source, name)
+        saved = self._stateful.pending
+        numbered = [name for name, state in saved.items() if _is_place(name, state)]
+        alike = [name for name in numbered if saved[name].get("source") == new.description]
+        failure: ValueError | None = None
+        for name in [*alike, *sorted(numbered, key=_number)]:  # else the order of the calls decides
+            try:
+                return self._add(new, name, self._unnamed)
+            except ValueError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        taken = self._stateful.objects
+        number = next(n for n in range(len(taken) + 1) if _name(n) not in taken)
+        frontier = self._add(new, _name(number), self._unnamed)
+        self._forget_ended()
+        return frontier
+
+    def _add(self, frontier: Frontier, name: str, places: dict[str, Frontier]) -> Frontier:
+        if name in self._stateful.pending:
+            try:
+                self._stateful.add(name, frontier)
+            except ValueError as error:
+                raise _refused(name, error) from error
+        else:
+            self._stateful.add(name, frontier)
+        places[name] = frontier
+        self.all.append(frontier)
+        return frontier
+
+    def _forget_ended(self) -> None:
+        ended = [name for name, one in self._unnamed.items() if one.has_ended and one.is_free()]
+        for name in ended[:-_MOST_ENDED]:
+            frontier = self._unnamed.pop(name)
+            self._stateful.remove(name)
+            self.all.remove(frontier)
+
+
+def _continued(frontier: Frontier, source: Any, name: str) -> Frontier:
+    try:
+        frontier.continue_with(source)
+    except ValueError as error:
+        raise _refused(name, error) from error
+    return frontier
+
+
+def _refused(name: str, error: ValueError) -> ValueError:
+    return ValueError(
+        f"The position that is saved as {name!r} is one of other data. {error}{_WAYS_OUT}"
+    )
+
+
+def _name(number: int) -> str:
+    return f"data_{number}" if number else "data"
+
+
+def _is_place(name: str, state: Any) -> bool:
+    is_numbered = name == "data" or (name.startswith("data_") and name[5:].isdecimal())
+    return is_numbered and isinstance(state, dict) and "outstanding" in state
+
+
+def _number(name: str) -> int:
+    return int(name[5:] or 0)
