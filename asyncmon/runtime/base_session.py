@@ -9,26 +9,19 @@ from threading import get_ident
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast
 from weakref import finalize
 
-from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.data import Dataset
 from asyncmon.data.sources import AnyIterable
-from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.epochs import Epochs, dataset_of
-from asyncmon.runtime.frontiers import Frontiers
-from asyncmon.runtime.gate import Gate
-from asyncmon.runtime.hook_check import check_hook, check_hooks
-from asyncmon.runtime.hook_set import AttachedHook, HookSet
+from asyncmon.runtime.hook_check import check_hook
+from asyncmon.runtime.hook_set import AttachedHook
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import Observer
-from asyncmon.runtime.open_sources import OpenSources
-from asyncmon.runtime.opening import Opening
+from asyncmon.runtime.parts import session_parts
 from asyncmon.runtime.program import program_of, program_scope
-from asyncmon.runtime.protocols import CreatorMembers, SessionMembers
-from asyncmon.runtime.recoverable import Recoverable, Recovery
-from asyncmon.runtime.reports import describe_call
-from asyncmon.runtime.saves import Saves
+from asyncmon.runtime.protocols import SessionMembers
+from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
@@ -40,10 +33,9 @@ from asyncmon.runtime.session_statistics import (
 )
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
-from asyncmon.runtime.stop.control import NO_REASON, StopControl
+from asyncmon.runtime.stop.control import NO_REASON
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.unclosed import Unclosed
-from asyncmon.runtime.watch import RunWatch
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.members import members_of
 
@@ -67,29 +59,11 @@ class _MonitoredSession:
         interrupt: bool,
         step_timeout_secs: float | None = None,
     ) -> None:
-        recovery = Recovery() if recovery is None else recovery
-        self._hooks = hook_set = HookSet(check_hooks(hooks))
-        self._stops = stops = StopControl(
-            grace, getattr(recovery, "errors", ()), interrupt, step_timeout_secs
-        )
-        stops.describe = partial(describe_call, stops.scopes, hook_set)
-        self._gate = gate = Gate(stops)
-        self._stateful = StatefulObjects()
-        saves = Saves(hook_set.observers, stops.scopes, self._stateful)
-        self._opening = Opening(creator, hook_set, stops, gate, self._stateful, saves, signals)
-        self._sessions = sessions = Recoverable(
-            self._opening.create, recovery, stops, gate.lock, hook_set.observers
-        )
-        self._frontiers = Frontiers(self._stateful, sessions.step_of_data, sessions)
-        self._watch = RunWatch(stops, sessions.progress, stops.describe)
-        self._sources = OpenSources(stops)
-        self._closing = Closing(
-            gate, hook_set, sessions, stops, saves, self._sources, self._opening.undo,
-            members_of(CreatorMembers, creator).is_chief,
-        )  # fmt: skip
-        self._closing.on_close.append(self._watch.end)
+        parts = session_parts(creator, hooks, grace, recovery, signals, interrupt, step_timeout_secs)
+        self._hooks, self._stops, self._gate, self._stateful = parts[:4]
+        self._opening, self._sessions, self._frontiers = parts[4:7]
+        self._sources, self._watch, self._closing = parts[7:]
         self._forgotten = ForgottenAwait()
-        stops.shutdown.unsaved, stops.save_secs = self._closing.unsaved, saves.secs
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
 

@@ -25,6 +25,7 @@ from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.recorder import Recorder
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
+from asyncmon.runtime.stop.origin import Kind
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.system import clock
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
@@ -146,14 +147,16 @@ class HookSet:
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
+        name = f"{hook_name(hook)}.{moment}"
+        kind: Kind = "background" if moment == "background" else "hook"
         secs = None if moment == "background" else _members(hook).deadline
         if secs is not None:
-            method = functools.partial(with_deadline, secs, hook, moment, method)
+            method = functools.partial(with_deadline, secs, name, method)
         if moment not in _IN_RUNS or _members(hook).on_error != "raise":  # else the run notes it
-            method = functools.partial(with_origin, hook, moment, method)
+            method = functools.partial(with_origin, kind, name, method)
         method = self._observed(hook, moment, method)
         if moment == "end":
-            method = functools.partial(without_unrequested, f"{hook_name(hook)}.end", method)
+            method = functools.partial(without_unrequested, name, method)
         if _members(hook).on_error != "raise":
             method = functools.partial(self._with_policy, hook, moment, method)
             if moment == "background" and _members(hook).on_error == "log":
@@ -317,12 +320,10 @@ class HookSet:
         try:
             if not overrides(hook, "cleanup"):
                 return None
-            secs = _members(hook).deadline or CLEANUP_SECS
+            name, secs = f"{hook_name(hook)}.cleanup", _members(hook).deadline or CLEANUP_SECS
             method = self._observed(hook, "cleanup", hook.cleanup)
-            method = functools.partial(with_deadline, secs, hook, "cleanup", method)
-            await without_unrequested(
-                f"{hook_name(hook)}.cleanup", with_origin, hook, "cleanup", method, error
-            )
+            method = functools.partial(with_deadline, secs, name, method)
+            await without_unrequested(name, with_origin, "hook", name, method, error)
         except Exception as failure:
             logger.exception("%s.cleanup failed.", hook_name(hook))
             return failure if _members(hook).on_error == "raise" else None
