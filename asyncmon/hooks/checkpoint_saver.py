@@ -395,7 +395,8 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _save_measured(self, session: Session, step: int) -> None:
         if self._has_metrics(step) and not self._is_vetoed():  # unless it was due anyway
-            self._orders.follow(self._start_save(session))
+            # No later save replaces it: this state may be the best.
+            self._orders.follow(self._start_save(session, when_busy="wait"))
 
     def _find_saver(self) -> Saver:
         saver: Saver | None = self._given_saver
