@@ -69,8 +69,8 @@ class SaveHandle:
         closed."""
         self.superseded_by: SaveHandle | None = None
         """The later save that replaced this one while it was pending."""
-        self.follow_up: object = None
-        """What a hook has yet to do for the save, whose queue lists it until this is None again."""
+        self.digest: bytes | None = None
+        """A digest of the states of hooks, data and other objects in the checkpoint."""
         self.awaited = False
         """Whether any task has awaited the save."""
         self._outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -169,8 +169,8 @@ class Save:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the save is neither dropped nor done, or is to be reported."""
-        return self.handle.follow_up is not None or not (self.dropped or self.task.done())
+        """Whether the save is neither dropped nor done."""
+        return not (self.dropped or self.task.done())
 
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
         """Return the checkpoint to write, or None if it may be empty and is. Blocking."""
@@ -227,8 +227,6 @@ class Save:
 class SaveQueue:
     """The saves of one saver: they run in the order of submission, one at a time.
 
-    A save is listed until it is done, and reported by the hook that follows it, if there is one.
-
     Args:
         write: writes the checkpoint of a save and returns its prefix.
     """
@@ -244,10 +242,6 @@ class SaveQueue:
     def busy(self) -> bool:
         """Whether a save is running or pending."""
         return any(not save.task.done() for save in self._saves)
-
-    def followed(self) -> list[SaveHandle]:
-        """Return the saves that a hook has to report, done or not, in order."""
-        return [save.handle for save in self._saves if save.handle.follow_up is not None]
 
     def submit(self, save: Save, *, coalesce: bool = False) -> None:
         """Start a save once all earlier ones are done.
