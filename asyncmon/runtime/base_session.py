@@ -79,13 +79,11 @@ class _MonitoredSession:
         self._sessions = sessions = Recoverable(
             self._opening.create, recovery, stops, gate.lock, hook_set.observers
         )
-        self._frontiers = Frontiers(self._stateful, sessions.step_of_data, sessions)
         self._watch = RunWatch(stops, sessions.progress, stops.describe)
         self._saves = saves = Saves(creator, hook_set, stops, gate, sessions)
-        self._sources = OpenSources(stops)
-        self._closing = Closing(
-            gate, hook_set, sessions, stops, saves, self._sources, self._opening.undo
-        )
+        sources = OpenSources(stops)
+        self._frontiers = Frontiers(self._stateful, sessions, stops, sources)
+        self._closing = Closing(gate, hook_set, sessions, stops, saves, sources, self._opening.undo)
         self._closing.on_close.append(self._watch.end)
         self._forgotten = ForgottenAwait()
         stops.shutdown.unsaved, stops.save_secs = saves.unsaved, saves.secs
@@ -238,10 +236,7 @@ class _MonitoredSession:
         await gate.acquire()
         try:
             gate.check_run()
-            task = gate.lock.holder
-            assert task is not None, "the lock is held"
-            for frontier in self._frontiers.all:
-                frontier.run_begins(task)
+            self._frontiers.run_begins(gate.lock.holder)
             return await self._sessions.call("run", Hooked.run_step_fn, step_fn)
         except Exception as error:
             self._watch.failed(error)
@@ -280,22 +275,15 @@ class _MonitoredSession:
         Args:
             source: an iterable or an async iterable.
             name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on. A source
-                keeps its name in later calls. A dataset that is made anew for each pass has the name
-                and the position of the one that does not exist any more.
-
-        Raises:
-            ValueError: another source has this name, or the checkpoint has the position of other data.
+                keeps its name, and gives it to a like one once it does not exist any more. The position
+                of other data under this name is a ``ValueError``.
 
         Example::
 
             async for batch in sess.iterate(source):
                 await sess.run(train_op, {x: batch})
         """
-        return self._iterate(source, name)
-
-    def _iterate(self, source: Any, name: str | None, counts_passes: bool = False) -> DataIterator[Any]:
-        frontier = self._frontiers.of(source, name, counts_passes=counts_passes)
-        return DataIterator(source, self.should_stop, self._stops, self._sources, frontier)
+        return self._frontiers.iterate(source, name, self.should_stop)
 
     def epochs(
         self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None
@@ -316,9 +304,8 @@ class _MonitoredSession:
             TypeError: the source can be read only once.
         """
         data = dataset_of(source)
-        elements = partial(self._iterate, data, name, counts_passes=True)
-        ended = self._hooks.observers.epochs.ended
-        return Epochs(data, count, elements, self.should_stop, ended)
+        elements = partial(self._frontiers.iterate, data, name, self.should_stop, True)
+        return Epochs(data, count, elements, self.should_stop, self._hooks.observers.epochs.ended)
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
@@ -485,12 +472,7 @@ class _MonitoredSession:
 
         Steps cost nothing without an observer. An observer that raises is logged and removed.
 
-        Returns:
-            A function that removes the observer. It is still called at the end of spans that have
-            started.
-
-        Raises:
-            TypeError: the observer lacks ``began(span)`` or ``ended(span)``.
+        Returns a function that removes the observer. It is still called at the end of open spans.
         """
         return self._hooks.observers.add(observer)
 

@@ -220,7 +220,7 @@ async def test_elements_of_an_evaluation_take_one_place_in_the_state(bench: Benc
     async with bench.session() as sess:
         data = from_iterable(range(500))
         assert len([x async for x in sess.iterate(data)]) == 500
-        assert sess._life.frontiers.all[0].state_dict()["outstanding"] == [[0, 500]]
+        assert sess._frontiers.all[0].state_dict()["outstanding"] == [[0, 500]]
 
 
 # -- recoveries
@@ -418,7 +418,7 @@ async def test_ended_epochs_stay_counted(bench: Bench) -> None:
 
 async def test_revision_rises_with_a_change_that_no_step_makes(bench: Bench) -> None:
     async with bench.session() as sess:
-        stateful = sess._life.stateful
+        stateful = sess._stateful
         async for epoch in sess.epochs(made_anew(), 2):
             async for x in epoch:
                 before = stateful.revision
