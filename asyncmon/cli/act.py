@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import urllib.error
 import urllib.request
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from asyncmon.cli.monitor import TOKEN, add_token_option, read_token
-from asyncmon.cli.output import add_json_option, write_json
+from asyncmon.cli.output import add_json_option, complain, write_json, write_line
+from asyncmon.system.usage_error import UsageError
 
 DESCRIPTION = """\
 Control a run of another process through its monitor: request a stop, save a checkpoint and wait for it,
 pause before the next step, or resume."""
 
 EPILOG = """\
-exit status: 0 done; 1 rejected or not reachable, with the reason on standard error."""
+exit status: 0 done; 1 rejected or not reachable, with the reason on standard error; 2 wrong
+arguments."""
 
 _DONE = {"stop": "is asked to stop", "save": "has saved", "pause": "pauses", "resume": "goes on"}
 _SECS = 30.0
@@ -43,14 +44,14 @@ def run(options: argparse.Namespace) -> int:
     """
     url, _, token = options.url.partition("#token=")
     if token:
-        sys.stderr.write(
+        complain(
             "The token in the URL is visible to all users of this machine, in the list of processes: "
-            f"give --token-file FILE or set {TOKEN}.\n"
+            f"give --token-file FILE or set {TOKEN}."
         )
     monitor = _Monitor(url, read_token(options) or token)
     action, given = options.command, options.id
     if options.reason and action not in ("stop", "pause"):
-        raise ValueError(f"--reason is for a stop or a pause; {action} takes none.")
+        raise UsageError(f"--reason is for a stop or a pause; {action} takes none.")
     if given is None:
         given = _only_session(monitor.ask("api/runs")["runs"])
     body = {"reason": options.reason} if options.reason else {}
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         write_json({"run": given, "action": action, **answer})
     else:
-        sys.stdout.write(f"{given} {_DONE[action]}{' ' + answer['path'] if 'path' in answer else ''}\n")
+        write_line(f"{given} {_DONE[action]}{' ' + answer['path'] if 'path' in answer else ''}")
     return 0
 
 
@@ -78,7 +79,7 @@ class _Monitor:
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no URL of a monitor: http://127.0.0.1:6060/ would be one.")
+            raise UsageError(f"{url!r} is no URL of a monitor: http://127.0.0.1:6060/ would be one.")
         self._base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._token = token
         self._opener = urllib.request.build_opener(_NoRedirects)

@@ -6,11 +6,11 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from asyncmon.cli.output import write_table
-from asyncmon.cli.scalars import add_selection, selected
-from asyncmon.summary.scalars import Scalar, json_number
+from asyncmon.cli.output import printable, write_table
+from asyncmon.cli.scalars import Runs, Selection, add_selection
+from asyncmon.summary.scalars import json_number
 
 DESCRIPTION = """\
 List scalars, or print all their points with --csv or --json: run, tag, step, wall_time (seconds since
@@ -18,7 +18,8 @@ List scalars, or print all their points with --csv or --json: run, tag, step, wa
 
 EPILOG = """\
 example: asyncmon events runs --tag loss --csv > loss.csv
-exit status: 0 done; 1 no scalar found, or a damaged record."""
+exit status: 0 done; 1 no scalar found, or a damaged file, which is named on standard error: what is
+readable is printed; 2 wrong arguments."""
 
 COLUMNS = ("run", "tag", "step", "wall_time", "value")
 
@@ -35,11 +36,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print scalars."""
-    runs = selected(options)
+    selection = Selection(options)
+    runs = selection.runs
     if options.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(_points(runs))
+        show = printable if sys.stdout.isatty() else str  # a file gets the names as they are
+        writer.writerows((show(run), show(tag), *rest) for run, tag, *rest in _points(runs))
     elif options.json:
         for *facts, value in _points(runs):
             line = dict(zip(COLUMNS, [*facts, json_number(value)], strict=True))
@@ -52,12 +55,10 @@ def run(options: argparse.Namespace) -> int:
                 row = [name, tag, str(len(points)), str(first.step), str(last.step), f"{last.value:g}"]
                 rows.append(row)
         write_table(["run", "tag", "points", "first step", "last step", "last value"], rows)
-    return 0
+    return selection.status
 
 
-def _points(
-    runs: Mapping[str, Mapping[str, Sequence[Scalar]]],
-) -> Iterator[tuple[str, str, int, float, float]]:
+def _points(runs: Runs) -> Iterator[tuple[str, str, int, float, float]]:
     for name, scalars in runs.items():
         for tag, points in scalars.items():
             for point in points:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from asyncmon.cli.output import runs_in
+from asyncmon.cli.output import complain, runs_in
 from asyncmon.errors import OpError
+from asyncmon.system.usage_error import UsageError
 from asyncmon.system.wings import wings
 
 COMMANDS = {
@@ -45,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     more.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks is printed as an escape
+            with contextlib.suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
     script = Path(sys.argv[0]).name == "asyncmon"
     parser = argparse.ArgumentParser(
         prog="asyncmon" if script else "python -m asyncmon",
@@ -60,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             module = importlib.import_module(path)
         except ImportError as error:  # a package is missing, or a part of a wing
-            sys.stderr.write(f"`{name}` cannot be run: {error}\n")
+            complain(f"`{name}` cannot be run: {error}")
             return 1
         command = commands.add_parser(
             name, help=does, description=module.DESCRIPTION, epilog=getattr(module, "EPILOG", None),
@@ -76,9 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 1
+    except UsageError as error:
+        complain(str(error))
+        return 2
     except (OpError, OSError, ValueError, ImportError) as error:
         folder = getattr(options, "path", None) or getattr(options, "directory", None)
-        sys.stderr.write(f"{error}{runs_in(folder) if isinstance(folder, str) else ''}\n")
+        complain(f"{error}{runs_in(folder) if isinstance(folder, str) else ''}")
         return 1
 
 

@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from asyncmon.system.usage_error import UsageError
+
 TOKEN = "ASYNCMON_TOKEN"  # asyncmon.monitor.serving has it too, but needs an extra
 
 DESCRIPTION = """\
@@ -32,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal, and return the exit status.
 
     Raises:
-        ValueError: the directory is a file, other machines could reach the page without a token, or the
+        UsageError: the directory is a file, other machines could reach the page without a token, or the
             token is empty.
         OSError: the address is taken.
         ImportError: the extra ``web`` is not installed.
@@ -40,11 +42,15 @@ def run(options: argparse.Namespace) -> int:
     from asyncmon.monitor.serving import serve
 
     if os.path.isfile(options.logdir):
-        raise ValueError(
+        raise UsageError(
             f"{options.logdir!r} is a file: give the directory of the runs, "
             f"{os.path.dirname(os.path.abspath(options.logdir))!r}."
         )
-    server = serve(options.logdir, host=options.host, port=options.port, token=read_token(options))
+    token = read_token(options)
+    try:
+        server = serve(options.logdir, host=options.host, port=options.port, token=token)
+    except ValueError as error:  # a host, and a token that does not fit it
+        raise UsageError(str(error)) from error
     if not os.path.isdir(options.logdir):
         sys.stderr.write(f"{options.logdir} is no directory yet; its runs show when it is.\n")
     server.run()
@@ -62,11 +68,11 @@ def read_token(options: argparse.Namespace) -> str | None:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is empty.
+        UsageError: it is empty.
     """
     if options.token_file is None:
         return os.environ.get(TOKEN) or None
     token: str = options.token_file.read_text().strip()
     if not token:
-        raise ValueError(f"The token file {str(options.token_file)!r} is empty.")
+        raise UsageError(f"The token file {str(options.token_file)!r} is empty.")
     return token

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncmon.cli.scalars import add_selection, selected
+from asyncmon.cli.output import printable, write_line
+from asyncmon.cli.scalars import Selection, add_selection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,8 @@ Draw scalars into a PNG, one chart per tag with one line per run. Needs matplotl
 
 EPILOG = """\
 example: asyncmon plot runs/a runs/b --tag loss --log --smooth 0.9 -o loss.png
-exit status: 0 done; 1 no scalar found, too many scalars, or matplotlib is not installed."""
+exit status: 0 done; 1 no scalar found, too many scalars, a damaged file (what is readable is drawn), or
+matplotlib is not installed; 2 wrong arguments."""
 
 _COLUMNS = 3
 _MOST_CHARTS = 120  # drawn in 15 s
@@ -34,7 +35,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", "--output", type=Path, default=Path("scalars.png"), help="default: %(default)s")
     add("--log", action="store_true", help="use a logarithmic scale for values")
-    add("--smooth", type=float, default=0.0, metavar="W", help="smooth as TensorBoard does, 0 <= W < 1")
+    text = "smooth as TensorBoard does, 0 <= W < 1"
+    add("--smooth", type=_weight, default=0.0, metavar="W", help=text)
     add(
         "--time",
         action="store_true",
@@ -44,13 +46,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw the picture and print its path."""
-    if not 0 <= options.smooth < 1:
-        raise ValueError(f"--smooth is a weight from 0 to below 1, got {options.smooth}.")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("`plot` needs matplotlib: pip install 'asyncmon[examples]'") from error
-    runs = selected(options)
+    selection = Selection(options)
+    runs = selection.runs
     tags = sorted({tag for scalars in runs.values() for tag in scalars})
     if len(tags) > _MOST_CHARTS:
         raise ValueError(
@@ -70,7 +71,8 @@ def run(options: argparse.Namespace) -> int:
                 along = [(p.wall_time - began) / 3600 if options.time else p.step for p in points]
                 values = [p.value for p in points]
                 _draw(chart, along, values, options.smooth, name, f"C{number % 10}")
-        chart.set_title(tag if len(tag) <= _LONGEST else f"{tag[:_LONGEST]}…", parse_math=False)
+        title = printable(tag)
+        chart.set_title(title if len(title) <= _LONGEST else f"{title[:_LONGEST]}…", parse_math=False)
         chart.set_xlabel("hours" if options.time else "step")
         if options.log:
             chart.set_yscale("log")
@@ -86,8 +88,18 @@ def run(options: argparse.Namespace) -> int:
         for text in legend.get_texts():
             text.set_parse_math(False)
     figure.savefig(options.output, dpi=120, format="png")
-    sys.stdout.write(f"{options.output}\n")
-    return 0
+    write_line(str(options.output))
+    return selection.status
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight < 1:
+        raise argparse.ArgumentTypeError(f"a weight from 0 to below 1 is expected, got {text}.")
+    return weight
 
 
 def _draw(

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import runtime
+from asyncmon.cli.output import positive_secs
 from asyncmon.system.functions import settled
+from asyncmon.system.usage_error import UsageError
 
 DESCRIPTION = """\
 Run a function of a module until it returns or a signal stops it.
@@ -39,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "for MonitoredTrainingSession(resume=...) (default: %(default)s)",
     )  # fmt: skip
     add(
-        "--grace", type=float, metavar="SECS",
+        "--grace", type=positive_secs, metavar="SECS",
         help="the grace period after SIGTERM or Ctrl-C (default: that of the sessions, or 120)",
     )  # fmt: skip
 
@@ -48,16 +50,14 @@ def run(options: argparse.Namespace) -> int:
     """Run the function, and return 0, or 1 after an error. Other statuses raise ``SystemExit``.
 
     Raises:
-        ValueError: the module or function does not exist, or the function does not take an option.
+        UsageError: the module or function does not exist, or the function does not take an option.
     """
-    if options.grace is not None and not options.grace > 0:
-        raise ValueError(f"--grace is a positive number of seconds, got {options.grace:g}.")
     problem: list[str] = []
 
     async def main() -> None:
         try:
             function, arguments = _load(options)
-        except ValueError as error:
+        except UsageError as error:
             problem.append(str(error))
             return
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -69,14 +69,14 @@ def run(options: argparse.Namespace) -> int:
         traceback.print_exc()
         return 1
     if problem:
-        raise ValueError(problem[0])
+        raise UsageError(problem[0])
     return 0
 
 
 def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:
     module_name, _, path = options.target.partition(":")
     if not module_name or not path:
-        raise ValueError(f"MODULE:FUNCTION is expected, training.digits:main, got {options.target!r}.")
+        raise UsageError(f"MODULE:FUNCTION is expected, training.digits:main, got {options.target!r}.")
     if "" not in sys.path:  # the script's directory comes first, unlike with `python -m`
         sys.path.insert(0, "")
     try:
@@ -84,21 +84,21 @@ def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, An
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # a module that it imports
-        raise ValueError(f"There is no module {error.name!r} here nor in sys.path.") from error
+        raise UsageError(f"There is no module {error.name!r} here nor in sys.path.") from error
     for name in path.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise ValueError(
+            raise UsageError(
                 f"The module {module_name!r} has no {path!r}: {name!r} is missing."
             ) from None
     if not callable(found):
-        raise ValueError(f"{options.target} is no function but {found!r}.")
+        raise UsageError(f"{options.target} is no function but {found!r}.")
     known = inspect.signature(found).parameters
     given = {"resume": options.resume, "stop_grace_period_secs": options.grace}
     arguments = {name: value for name, value in given.items() if name in known and value is not None}
     if options.resume != "auto" and "resume" not in known:
-        raise ValueError(
+        raise UsageError(
             f"--resume {options.resume} needs a function with the argument `resume`, to pass it on to "
             f"MonitoredTrainingSession; {options.target} has none."
         )

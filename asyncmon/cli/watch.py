@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncmon.cli.output import unreadable
+from asyncmon.cli.output import complain, positive_secs, printable, unreadable
 from asyncmon.cli.scalars import add_tag_option, is_selected
 from asyncmon.monitor.log_directory import LogDirectory
 from asyncmon.monitor.quota import Quota
@@ -28,6 +29,10 @@ DESCRIPTION = """\
 Show the runs of a log directory at the terminal: state, step, rate, newest checkpoint, and a sparkline
 of each scalar. Ctrl-C exits. If the output is not a terminal, it is printed once. Needs rich: pip
 install 'asyncmon[progress]'."""
+
+EPILOG = """\
+exit status: 0 done; 1 there is no run, or a damaged file, which is named on standard error at the end;
+2 wrong arguments."""
 
 _MARKS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-~=+*#"
@@ -44,24 +49,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a directory with event files and checkpoints, or with runs",
     )
     add_tag_option(parser)
-    add("--every", type=float, default=1.0, metavar="SECS", help="the refresh interval (default: 1)")
+    text = "the refresh interval (default: 1)"
+    add("--every", type=positive_secs, default=1.0, metavar="SECS", help=text)
     add("--once", action="store_true", help="print it once")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show runs until Ctrl-C."""
-    if not options.every > 0:
-        raise ValueError(f"--every is a positive number of seconds, got {options.every}.")
     try:
         from rich.console import Console
     except ImportError as error:
         raise ImportError("`watch` needs rich: pip install 'asyncmon[progress]'") from error
+    damages: dict[str, None] = {}  # each once, in order
+    logging.getLogger("asyncmon.monitor").addHandler(logging.NullHandler())  # they are printed below
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_watch(Console(), options))
-    return 0
+        asyncio.run(_watch(Console(), options, damages))
+    for damage in damages:
+        complain(damage)
+    return int(bool(damages))
 
 
-async def _watch(console: Console, options: argparse.Namespace) -> None:
+async def _watch(console: Console, options: argparse.Namespace, damages: dict[str, None]) -> None:
     from rich.live import Live
 
     directory, refreshes = LogDirectory(options.logdir), 0
@@ -75,6 +83,7 @@ async def _watch(console: Console, options: argparse.Namespace) -> None:
                 one.scalars.join(quota)
                 await one.refresh()
                 one.scalars.publish(refreshes)
+                damages.update(dict.fromkeys(one.damages))
             if once and not runs:
                 problem = unreadable(options.logdir) or "no event file, no checkpoint"
                 raise ValueError(f"There is no run in {options.logdir!r}: {problem}.")
@@ -94,7 +103,7 @@ async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: 
     marks = _MARKS if console.encoding.startswith("utf") else _ASCII
     tables: list[Any] = [] if runs else [Text("waiting for runs")]
     for one in runs:
-        title = Text(one.name, style="bold").append(await _facts(one), style="not bold")
+        title = Text(printable(one.name), style="bold").append(await _facts(one), style="not bold")
         table = Table(box=None, title=title, title_justify="left", pad_edge=False, show_header=False)
         table.add_column(no_wrap=True, max_width=console.width // 3)
         table.add_column(no_wrap=True, style="cyan")
@@ -109,7 +118,7 @@ async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: 
             values = downsample(points, 8 * width).values
             least, most = _finite_range(values)
             row = [f"{last.value:.6g}", f"min {least:.4g}", f"max {most:.4g}"]
-            table.add_row(Text(last.tag), sparkline(values, width, marks), *row)
+            table.add_row(Text(printable(last.tag)), sparkline(values, width, marks), *row)
         tables += [table, Text()]
     return Group(*tables)
 

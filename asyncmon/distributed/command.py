@@ -14,9 +14,11 @@ from pathlib import Path
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.server import Server
+from asyncmon.errors import OpError
 from asyncmon.protobuf.cluster_def import ServerDef
 from asyncmon.session_config import SessionConfig
 from asyncmon.system import portable
+from asyncmon.system.usage_error import UsageError
 
 DESCRIPTION = """\
 Run a task of a cluster until SIGTERM or SIGINT. Its target, grpc://host:port, is printed once it takes
@@ -55,14 +57,14 @@ def run(options: argparse.Namespace) -> int:
     """Run a server as the options say, and return the exit status.
 
     Raises:
-        ValueError: the cluster is none, or does not have the task.
+        UsageError: the cluster is none, or does not have the task.
         OSError: a file cannot be read.
         OpError: the port is taken.
     """
     try:
         cluster = ClusterSpec(json.loads(options.cluster), elastic=options.elastic)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"--cluster: {error}") from error
+        raise UsageError(f"--cluster: {error}") from error
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     config = SessionConfig()
     rpc = config.rpc_options
@@ -75,7 +77,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         for module in options.modules:
             importlib.import_module(module)
-        server = Server(cluster, options.job, options.task, config=config, start=False)
+        try:
+            server = Server(cluster, options.job, options.task, config=config, start=False)
+        except (ValueError, OpError) as error:  # it is not started: only the options can be wrong
+            raise UsageError(str(error)) from error
         if options.port:
             moved = ServerDef()
             moved.CopyFrom(server.server_def)

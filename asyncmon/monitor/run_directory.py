@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -130,6 +130,11 @@ class RunDirectory:
         )
 
     @property
+    def damages(self) -> Sequence[str]:
+        """Why event files are not read to their end, each with its file and place."""
+        return list(self._files.damages.values())
+
+    @property
     def config(self) -> Mapping[str, Any]:
         """The hyperparameters in the event files."""
         return self._files.config
@@ -166,7 +171,7 @@ class _EventFiles:
         self._directory = Path(directory)
         self._tails: dict[str, EventTail] = {}
         self._scalars = ScalarRecords()
-        self._damaged: set[str] = set()
+        self.damages: dict[str, str] = {}
         self._progress: deque[tuple[float, int]] = deque(maxlen=30)
         self._tap: Tap | None = None
         self._is_read = False  # all that was written before the tap
@@ -217,15 +222,15 @@ class _EventFiles:
             tail = self._tails.get(name)
             if tail is None:
                 tail = self._tails[name] = EventTail(str(self._directory / name))
-            if min(size, limit(name)) > tail.position and name not in self._damaged:
+            if min(size, limit(name)) > tail.position and name not in self.damages:
                 self._read_chunk(name, tail, limit(name))
-                if tail.position < min(size, limit(name)) and name not in self._damaged:
+                if tail.position < min(size, limit(name)) and name not in self.damages:
                     return True
         return False
 
     def _reset(self) -> None:
         self._tails.clear()
-        self._damaged.clear()
+        self.damages.clear()
         self._progress.clear()
         self._is_read = False
         self.config = {}
@@ -251,8 +256,8 @@ class _EventFiles:
             self._take(tail.decoded(data, lambda record: self._decoded(tail, record)))
             tail.check()
         except (OpError, OSError) as error:
-            self._damaged.add(name)
-            logger.warning("The monitor reads %s no further: %s", self._directory / name, error)
+            self.damages[name] = str(error)
+            logger.warning("The monitor reads %r no further: %s", str(self._directory / name), error)
 
     def _decoded(self, tail: EventTail, record: bytes) -> Event | Scalar:
         found = self._scalars.decode(record)
@@ -291,7 +296,8 @@ class _EventFiles:
             self.config = {**self.config, **config}
 
     def _moved(self, event: Event | Scalar) -> None:
-        self.step = event.step
+        # The records of other programs may be out of order, as those of an evaluation.
+        self.step = event.step if self.step is None else max(self.step, event.step)
         self.updated = event.wall_time
         if self.started is None:
             self.started = event.wall_time
@@ -302,7 +308,7 @@ class _EventFiles:
             self._flush(points)
             self.changes.append(first)
             self._progress.clear()
-            self.runs, self.started = True, event.wall_time
+            self.runs, self.started, self.step = True, event.wall_time, first
         elif status == SessionLog.STOP:
             self.runs = False
         if status == SessionLog.STOP and not event.step:

@@ -14,10 +14,12 @@ from typing import Any, Self
 try:
     import uvicorn
     from starlette.types import Message, Receive, Scope, Send
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 except ImportError as missing:
     raise ImportError("The monitor needs uvicorn: pip install 'asyncmon[web]'") from missing
 
 from asyncmon.monitor.app import create_app
+from asyncmon.monitor.connections import BACKLOG, Connections, bounded
 from asyncmon.monitor.guard import is_loopback
 
 PORT = 6060
@@ -134,7 +136,7 @@ class MonitorServer:
                 "This monitor was started before: call am.monitor.serve again for another one."
             )
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        bind = partial(socket.create_server, family=family, backlog=2048)
+        bind = partial(socket.create_server, family=family, backlog=BACKLOG)
         try:
             self._listener = bind((self._host, PORT if self._port is None else self._port))
         except OSError:
@@ -148,9 +150,10 @@ class MonitorServer:
         sys.stdout.flush()
 
     def _config(self, app: Any, **options: Any) -> uvicorn.Config:
+        protocol = bounded(AutoHTTPProtocol, Connections())
         return uvicorn.Config(
             app, interface="asgi3", log_level="warning", access_log=False, server_header=False,
-            timeout_graceful_shutdown=5, **options,
+            timeout_graceful_shutdown=5, http=protocol, ws="none", backlog=BACKLOG, **options,
         )  # fmt: skip
 
 

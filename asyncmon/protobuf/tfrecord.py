@@ -23,6 +23,9 @@ _FOOTER = struct.Struct("<I")
 CHUNK = 1 << 18
 """The number of bytes in one read."""
 
+MOST_BYTES = 256 << 20
+"""The largest record of a reader that cannot compare its length with the size of the file."""
+
 WINDOW_BITS = {"": 0, "ZLIB": zlib.MAX_WBITS, "GZIP": zlib.MAX_WBITS | 16}
 """The ``wbits`` of zlib for each name of a compression."""
 
@@ -44,11 +47,14 @@ class RecordParser:
 
     Attributes:
         name: the file, for messages.
+        most: the largest number of bytes of a record. A length is read before the record, and a damaged
+            or hostile one must not be waited for.
         index: the number of the next record.
         offset: the byte at which the next record begins.
     """
 
     name: str
+    most: int = MOST_BYTES
     index: int = 0
     offset: int = 0
     _rest: bytearray = field(default_factory=bytearray)
@@ -84,6 +90,8 @@ class RecordParser:
         length, checksum = _HEADER.unpack_from(self._rest, position)
         if checksum != masked(crc32c(bytes(self._rest[position : position + 8]))):
             raise self._loss("has a length that does not match its checksum")
+        if length > self.most:
+            raise self._loss(f"claims {length:,} bytes, more than {self.most:,}")
         end = position + _HEADER.size + int(length) + _FOOTER.size
         return end if end <= len(self._rest) else None
 
@@ -142,7 +150,9 @@ def read_records(
         OSError: the file cannot be read.
         DataLossError: a record is damaged or truncated. Those before it have been yielded.
     """
-    parser = RecordParser(str(path))
+    # A record of an uncompressed file is at most as large as the file.
+    most = MOST_BYTES if compression else max(MOST_BYTES, os.stat(path).st_size)
+    parser = RecordParser(str(path), most)
     for chunk in read_chunks(path, compression):
         records: list[tuple[int, bytes]] = []
         offset = parser.offset

@@ -62,7 +62,7 @@ class _MonitoredSession:
         parts = session_parts(creator, hooks, grace, recovery, signals, interrupt, step_timeout_secs)
         self._hooks, self._stops, self._gate, self._stateful = parts[:4]
         self._opening, self._sessions, self._frontiers = parts[4:7]
-        self._sources, self._watch, self._closing = parts[7:]
+        self._watch, self._closing = parts[7:]
         self._forgotten = ForgottenAwait()
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
@@ -212,10 +212,7 @@ class _MonitoredSession:
         await gate.acquire()
         try:
             gate.check_run()
-            task = gate.lock.holder
-            assert task is not None, "the lock is held"
-            for frontier in self._frontiers.all:
-                frontier.run_begins(task)
+            self._frontiers.run_begins(gate.lock.holder)
             return await self._sessions.call("run", Hooked.run_step_fn, step_fn)
         except Exception as error:
             self._watch.failed(error)
@@ -254,22 +251,15 @@ class _MonitoredSession:
         Args:
             source: an iterable or an async iterable.
             name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on. A source
-                keeps its name in later calls. A dataset that is made anew for each pass has the name
-                and the position of the one that does not exist any more.
-
-        Raises:
-            ValueError: another source has this name, or the checkpoint has the position of other data.
+                keeps its name, and gives it to a like one once it does not exist any more. The position
+                of other data under this name is a ``ValueError``.
 
         Example::
 
             async for batch in sess.iterate(source):
                 await sess.run(train_op, {x: batch})
         """
-        return self._iterate(source, name)
-
-    def _iterate(self, source: Any, name: str | None, counts_passes: bool = False) -> DataIterator[Any]:
-        frontier = self._frontiers.of(source, name, counts_passes=counts_passes)
-        return DataIterator(source, self.should_stop, self._stops, self._sources, frontier)
+        return self._frontiers.iterate(source, name, self.should_stop)
 
     def epochs(
         self, source: Dataset | AnyIterable, count: int | None = None, *, name: str | None = None
@@ -290,9 +280,8 @@ class _MonitoredSession:
             TypeError: the source can be read only once.
         """
         data = dataset_of(source)
-        elements = partial(self._iterate, data, name, counts_passes=True)
-        ended = self._hooks.observers.epochs.ended
-        return Epochs(data, count, elements, self.should_stop, ended)
+        elements = partial(self._frontiers.iterate, data, name, self.should_stop, True)
+        return Epochs(data, count, elements, self.should_stop, self._hooks.observers.epochs.ended)
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
@@ -459,12 +448,7 @@ class _MonitoredSession:
 
         Steps cost nothing without an observer. An observer that raises is logged and removed.
 
-        Returns:
-            A function that removes the observer. It is still called at the end of spans that have
-            started.
-
-        Raises:
-            TypeError: the observer lacks ``began(span)`` or ``ended(span)``.
+        Returns a function that removes the observer. It is still called at the end of open spans.
         """
         return self._hooks.observers.add(observer)
 

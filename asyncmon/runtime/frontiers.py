@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
-from asyncmon.runtime.frontier import Frontier, Recoveries
+from asyncmon.runtime.data_iterator import DataIterator
+from asyncmon.runtime.frontier import Frontier, Task
+from asyncmon.runtime.open_sources import OpenSources
+from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.stop.control import StopControl
 
 _MOST_ENDED = 8  # sources of different kinds that have ended, do not exist any more and keep a name
 
@@ -26,15 +30,37 @@ class Frontiers:
     """
 
     def __init__(
-        self, stateful: StatefulObjects, steps: Callable[[], int | None], recoveries: Recoveries
+        self,
+        stateful: StatefulObjects,
+        recoveries: Recoverable,
+        stops: StopControl,
+        sources: OpenSources,
     ) -> None:
         self._stateful = stateful
-        self._steps = steps
         self._recoveries = recoveries
+        self._stops = stops
+        self._sources = sources
         self._unnamed: dict[str, Frontier] = {}
         self._named: dict[str, Frontier] = {}
         self.all: list[Frontier] = []
         """Read in each run."""
+
+    def iterate(
+        self,
+        source: Any,
+        name: str | None,
+        should_stop: Callable[[], bool],
+        counts_passes: bool = False,
+    ) -> DataIterator[Any]:
+        """Return the iterator of a source. The arguments are those of :meth:`of`."""
+        frontier = self.of(source, name, counts_passes=counts_passes)
+        return DataIterator(source, should_stop, self._stops, self._sources, frontier)
+
+    def run_begins(self, task: Task | None) -> None:
+        """Record that a task begins a run."""
+        assert task is not None, "it holds the lock"
+        for frontier in self.all:
+            frontier.run_begins(task)
 
     def of(self, source: Any, name: str | None, *, counts_passes: bool = False) -> Frontier | None:
         """Return the frontier of a source; None for a source without a state.
@@ -59,11 +85,11 @@ class Frontiers:
         frontier = self._named.get(name)
         if frontier is not None and frontier.is_free():
             return _continued(frontier, source, name)
-        new = Frontier(source, self._steps, self._recoveries)
+        new = Frontier(source, self._recoveries.step_of_data, self._recoveries)
         return self._add(new, name, self._named)
 
     def _unnamed_place(self, source: Any) -> Frontier:
-        new = Frontier(source, self._steps, self._recoveries)
+        new = Frontier(source, self._recoveries.step_of_data, self._recoveries)
         for name, frontier in self._unnamed.items():
             if frontier.description == new.description and frontier.is_free():
                 return _continued(frontier, source, name)

@@ -35,7 +35,6 @@ class Parts(NamedTuple):
     sessions: Recoverable
     """The raw session in use, with its layers."""
     frontiers: Frontiers
-    sources: OpenSources
     watch: RunWatch
     closing: Closing
 
@@ -59,10 +58,10 @@ def session_parts(
     saves = Saves(observers, stops.scopes, stateful)
     opening = Opening(creator, found, stops, gate, stateful, saves, signals)
     sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
-    frontiers = Frontiers(stateful, sessions.step_of_data, sessions)
+    frontiers = Frontiers(stateful, sessions, stops, sources)
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
     closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief)
     closing.on_close.append(watch.end)
     stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs
-    return Parts(found, stops, gate, stateful, opening, sessions, frontiers, sources, watch, closing)
+    return Parts(found, stops, gate, stateful, opening, sessions, frontiers, watch, closing)

@@ -12,7 +12,7 @@ Usage::
 Modules, from the lowest layer: ``events`` (messages), ``entries`` (pending events), ``sink_thread`` (a
 queue and a thread), ``event_file`` (the disk), ``event_log`` (one of them per directory), ``writer``,
 ``shared_writer``; ``reader``, ``scalars``. ``values`` makes summaries of numbers, arrays, images, sound
-(``media``, ``histogram``) and text, ``graph_def`` encodes graphs, ``ops`` are the summary ops of a graph.
+(``media``, ``histogram``) and text, ``graph_def`` encodes graphs, ``ops`` are the summary ops.
 """
 
 # fmt: off

@@ -6,14 +6,15 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from asyncmon.errors import OpError
 from asyncmon.protobuf import WireError, read_varint, signed
 from asyncmon.protobuf.tf_types import DTYPES
 from asyncmon.summary.entries import scalar_fields
 from asyncmon.summary.events import Event, SessionLog, Value
-from asyncmon.summary.reader import is_event_file, summary_iterator
+from asyncmon.summary.reader import EventTail, is_event_file
 
 _WALL_TIME, _STEP = 1 << 3 | 1, 2 << 3  # the keys of these fields of an event
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
@@ -58,18 +59,24 @@ class ScalarRecords:
         return Scalar(wall_time, signed(step), tag, value)
 
 
-def find_event_files(logdir: str | os.PathLike[str]) -> dict[str, list[str]]:
+def find_event_files(
+    logdir: str | os.PathLike[str], on_error: Callable[[OSError], None] | None = None
+) -> dict[str, list[str]]:
     """Return the event files of each run below a directory, ordered by their start. Blocking.
 
     A run is a folder with event files. Its name is the path relative to ``logdir``, ``"."`` for
     ``logdir`` itself. Links to folders are not followed.
+
+    Args:
+        logdir: the directory.
+        on_error: called with the error of each folder below it that cannot be listed.
     """
     runs = {}
-    for folder, inner, names in os.walk(logdir):
+    for folder, inner, names in os.walk(logdir, onerror=on_error):
         inner.sort()
-        found = sorted(filter(is_event_file, names))
-        if found:
-            runs[os.path.relpath(folder, logdir)] = [os.path.join(folder, name) for name in found]
+        paths = [os.path.join(folder, name) for name in sorted(filter(is_event_file, names))]
+        if found := [path for path in paths if os.path.isfile(path)]:  # no pipe, which would block
+            runs[os.path.relpath(folder, logdir)] = found
     return runs
 
 
@@ -89,15 +96,25 @@ def restarted_at(event: Event) -> int | None:
     return event.step if event.session_log.status == SessionLog.START else None
 
 
-def read_scalars(event_files: Iterable[str]) -> dict[str, Sequence[Scalar]]:
+def read_scalars(
+    event_files: Iterable[str], on_damage: Callable[[Exception], None] | None = None
+) -> dict[str, Sequence[Scalar]]:
     """Return the points of each tag of one run, as TensorBoard displays them. Blocking.
 
-    Points of steps that were lost by a restart from a checkpoint are left out. NotFoundError if there
-    is no such file. DataLossError if a record is damaged.
+    Points of steps that were lost by a restart from a checkpoint are left out.
+
+    Args:
+        event_files: of the run, in the order of their start.
+        on_damage: called with the error of each file that cannot be read to its end. What is before the
+            damage counts, and the other files are read.
+
+    Raises:
+        NotFoundError: there is no such file, without ``on_damage``.
+        DataLossError: a record is damaged, without ``on_damage``.
     """
     points: dict[str, list[Scalar]] = {}
     for path in event_files:
-        for event in summary_iterator(path):
+        for event in _events(path, on_damage):
             step = restarted_at(event)
             if step is not None:
                 for tag, old in points.items():
@@ -105,6 +122,18 @@ def read_scalars(event_files: Iterable[str]) -> dict[str, Sequence[Scalar]]:
             for point in scalars_of(event):
                 points.setdefault(point.tag, []).append(point)
     return {tag: found for tag, found in points.items() if found}
+
+
+def _events(path: str, on_damage: Callable[[Exception], None] | None) -> Iterator[Event]:
+    tail = EventTail(path)
+    try:
+        while not tail.at_end:
+            yield from tail.events(tail.read())
+            tail.check()
+    except (OpError, OSError) as error:
+        if on_damage is None:
+            raise
+        on_damage(error)
 
 
 def json_number(value: float) -> float | str:

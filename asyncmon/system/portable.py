@@ -172,6 +172,15 @@ def allow_descriptors() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def most_descriptors() -> int | None:
+    """Return how many files and connections this process may have open; None for no limit."""
+    resource = _module("resource")
+    if resource is None:
+        return None
+    soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
 # --- child processes ------------------------------------------------------------------------------
 class SharedMemory:
     """Memory shared by a process and its child. The system frees it when both have ended.

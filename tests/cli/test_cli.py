@@ -15,7 +15,7 @@ import pytest
 from asyncmon.checkpoint import Saver
 from asyncmon.cli import main
 from asyncmon.cli.main import all_commands
-from asyncmon.cli.output import write_json
+from asyncmon.cli.output import complain, write_json, write_table
 from asyncmon.system.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -103,6 +103,35 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("asyncmon 0.")
 
 
+def test_inspect_finds_the_checkpoint_of_a_manifest(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("inspect", "verify"):
+        assert main([command, str(run / "m-7.json")]) == 0
+        assert str(run / "m-7") in capsys.readouterr().out
+        assert main([command, str(run / "m-9.json")]) == 1
+        assert "m-9.json" in capsys.readouterr().err
+
+
+def test_control_characters_are_printed_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(["a\x1b]52;c;x\x07"], [["zwölf\n→"]])
+    complain("a\x1b[2J\nb\udc80")
+    shown = capsys.readouterr()
+    assert shown.out == "a\\x1b]52;c;x\\x07\nzwölf\\n→\n"
+    assert shown.err == "a\\x1b[2J\nb\\udc80\n"
+
+
+def test_characters_that_the_encoding_lacks_are_printed_escaped(run: Path) -> None:
+    other = run.parent / "läufe→"
+    run.rename(other)
+    out = subprocess.run(
+        [sys.executable, "-m", "asyncmon", "verify", str(other)], check=False, capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    assert (out.returncode, out.stderr) == (0, b"")
+    assert "läufe\\u2192".encode("cp1252") in out.stdout
+
+
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
     write_json({"loss": float("nan"), "best": [float("-inf"), 1.5]})
     assert json.loads(capsys.readouterr().out) == {"loss": None, "best": [None, 1.5]}
@@ -184,5 +213,6 @@ def test_it_is_a_module_to_run(run: Path) -> None:
 def test_a_server_that_cannot_be(
     options: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["server", *options]) == 1
+    missing = text in ("No such file", "No module named")  # a failure, not wrong arguments
+    assert main(["server", *options]) == (1 if missing else 2)
     assert text in capsys.readouterr().err

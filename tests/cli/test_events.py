@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import gzip
 import io
 import json
+import os
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from google_crc32c import value as crc32c
 
 from asyncmon.cli import main
 from asyncmon.cli.plot import smoothed
+from asyncmon.protobuf.tf_types import masked
 from asyncmon.summary import FileWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -66,10 +72,53 @@ def test_what_is_not_there(runs: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == missing
     assert main(["events", str(runs), str(runs / "nowhere")]) == 1
     assert capsys.readouterr().err == missing
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-3] + b"abc",
+        lambda data: data + bytes(100),
+        lambda data: data + struct.pack("<QI", 64 << 30, masked(crc32c(struct.pack("<Q", 64 << 30)))),
+        lambda _: gzip.compress(b"events"),
+        lambda _: b"a text file with this name",
+    ],
+    ids=["record", "zeros", "length", "gzip", "text"],
+)
+@pytest.mark.parametrize("command", ["events", "plot"])
+def test_what_is_readable_is_shown_beside_a_damage(
+    runs: Path, capsys: pytest.CaptureFixture[str], command: str, damage: Callable[[bytes], bytes]
+) -> None:
     path = min((runs / "b").iterdir())
-    path.write_bytes(path.read_bytes()[:-3] + b"abc")
-    assert main(["events", str(runs)]) == 1
-    assert "Record" in capsys.readouterr().err
+    data = damage(path.read_bytes())
+    path.write_bytes(data)
+    output = [] if command == "events" else ["-o", str(runs / "out.png")]
+    assert main([command, str(runs), *output]) == 1
+    shown = capsys.readouterr()
+    assert repr(str(path)) in shown.err
+    assert "at byte " in shown.err
+    if command == "plot":
+        assert (runs / "out.png").exists()
+        return
+    found = {(row[0], row[1]): row[2] for row in map(str.split, shown.out.splitlines()[1:])}
+    assert found[str(runs / "a"), "loss"] == "4"
+    assert found[str(runs / "b"), "eval/accuracy"] == "1"
+    before = {len(data): "1"} if data[-3:] == b"abc" else {}
+    if data[:2] not in (b"\x1f\x8b", b"a "):
+        assert found[str(runs / "b"), "loss"] == before.get(len(data), "2")
+
+
+def test_folders_that_cannot_be_listed_and_pipes_are_no_end(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(runs / "a" / "events.out.tfevents.pipe")
+    (runs / "closed").mkdir()
+    (runs / "closed").chmod(0)
+    status = main(["events", str(runs)])
+    (runs / "closed").chmod(0o700)
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 5
+    assert status == (1 if "closed" in shown.err else 0)  # root may list it
 
 
 def test_plot_draws_a_picture(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,8 +127,9 @@ def test_plot_draws_a_picture(runs: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["plot", str(runs), *options]) == 0
     assert capsys.readouterr().out == f"{picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert main(["plot", str(runs), "--smooth", "1"]) == 1
-    assert "--smooth is a weight from 0 to below 1, got 1.0." in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["plot", str(runs), "--smooth", "1"])
+    assert "a weight from 0 to below 1 is expected, got 1." in capsys.readouterr().err
 
 
 def test_plot_draws_names_as_they_are(tmp_path: Path) -> None:

@@ -120,14 +120,14 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_another_host_needs_a_token(tmp_path: Path) -> None:
     done = asyncmon("monitor", str(tmp_path), "--host", "0.0.0.0", "--port", "0")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "The host 0.0.0.0 can be reached from other machines, which needs a token" in done.stderr
     (tmp_path / "token").write_text("short\n")
     done = asyncmon("monitor", str(tmp_path), "--token-file", str(tmp_path / "token"))
-    assert (done.returncode, "16 printable" in done.stderr) == (1, True)
+    assert (done.returncode, "16 printable" in done.stderr) == (2, True)
     (tmp_path / "token").write_text("\n")
     done = asyncmon("monitor", str(tmp_path), "--token-file", str(tmp_path / "token"))
-    assert (done.returncode, "is empty" in done.stderr) == (1, True)
+    assert (done.returncode, "is empty" in done.stderr) == (2, True)
 
 
 def test_a_token_is_printed_in_the_fragment_only(tmp_path: Path) -> None:
@@ -178,9 +178,9 @@ def test_what_cannot_be_done_is_a_sentence(tmp_path: Path) -> None:
     gone = asyncmon("stop", url)
     assert (gone.returncode, "does not answer" in gone.stderr) == (1, True)
     reason = asyncmon("save", url, "--reason", "x")
-    assert (reason.returncode, "is for a stop or a pause" in reason.stderr) == (1, True)
+    assert (reason.returncode, "is for a stop or a pause" in reason.stderr) == (2, True)
     nonsense = asyncmon("stop", "ftp://x")
-    assert (nonsense.returncode, "is no URL of a monitor" in nonsense.stderr) == (1, True)
+    assert (nonsense.returncode, "is no URL of a monitor" in nonsense.stderr) == (2, True)
 
 
 def test_with_several_runs_one_has_to_be_named(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_file_is_no_log_directory(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").touch()
     errors = io.StringIO()
     with redirect_stderr(errors):
-        assert main(["monitor", str(tmp_path / "checkpoint")]) == 1
+        assert main(["monitor", str(tmp_path / "checkpoint")]) == 2
     assert errors.getvalue().endswith(
         f"is a file: give the directory of the runs, {str(tmp_path)!r}.\n"
     )

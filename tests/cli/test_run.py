@@ -144,7 +144,6 @@ def test_an_error_of_the_function_is_shown_whole(folder: Path) -> None:
         ("training.cifar:main", [], "There is no module 'training.cifar' here nor in sys.path."),
         ("mian", [], "The module 'training.digits' has no 'mian': 'mian' is missing."),
         ("number", [], "training.digits:number is no function but 5."),
-        ("main", ["--grace", "0"], "--grace is a positive number of seconds, got 0."),
         (
             "plain",
             ["--resume", "never"],
@@ -157,7 +156,13 @@ def test_what_is_wrong_is_said_in_one_sentence(
     folder: Path, target: str, arguments: list[str], sentence: str
 ) -> None:
     done = run(folder, *arguments, target=target)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{sentence}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{sentence}\n")
+
+
+def test_grace_is_positive(folder: Path) -> None:
+    done = run(folder, "--grace", "0")
+    assert done.returncode == 2
+    assert "a positive number of seconds is expected, got 0." in done.stderr
 
 
 def test_what_a_module_lacks_is_not_taken_for_the_module(folder: Path) -> None:

@@ -78,8 +78,29 @@ def test_what_cannot_be_watched(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "no event file, no checkpoint." in capsys.readouterr().err
     assert main(["watch", str(tmp_path / "nowhere")]) == 1
     assert f"There is no run in '{tmp_path}/nowhere': No such file" in capsys.readouterr().err
-    assert main(["watch", str(tmp_path), "--every", "0"]) == 1
-    assert "--every is a positive number of seconds, got 0.0." in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["watch", str(tmp_path), "--every", "0"])
+    assert "a positive number of seconds is expected, got 0." in capsys.readouterr().err
+
+
+def test_watch_shows_what_is_readable_and_names_the_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def write() -> None:
+        for name in ("good", "bad\x1b[2J"):
+            async with FileWriter(tmp_path / name) as writer:
+                writer.add_scalar("loss\x1b]52;c;x\x07", 0.5, 3)
+                writer.add_scalar("late", 0.5, 1)  # the step of a run is the greatest
+
+    asyncio.run(write())
+    (path,) = (tmp_path / "bad\x1b[2J").iterdir()
+    path.write_bytes(path.read_bytes() + bytes(40))
+    assert main(["watch", str(tmp_path), "--once"]) == 1
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert shown.out.count("step 3") == 2
+    assert shown.out.count("loss\\x1b]52;c;x\\x07") == 2
+    assert f"at byte {path.stat().st_size - 40}, " in shown.err
 
 
 def test_at_a_terminal_it_goes_on_until_ctrl_c(logdir: Path) -> None:

@@ -71,6 +71,14 @@ def test_a_flipped_bit_is_reported_at_its_record(records: list[bytes], data: st.
     assert parser.offset == len(b"".join(framed[:struck]))
 
 
+def test_length_above_the_largest_is_refused_before_it_is_read() -> None:
+    parser = RecordParser("x", most=3)
+    records = parser.feed(frame(b"one") + frame(b"four")[:12])
+    assert next(records) == b"one"
+    with pytest.raises(DataLossError, match="Record 1 of 'x', at byte 19, claims 4 bytes, more than 3"):
+        next(records)
+
+
 def test_what_is_before_the_damage_is_yielded_first() -> None:
     parser = RecordParser("x")
     records = parser.feed(frame(b"one") + frame(b"two")[:-1] + b"!")
