@@ -21,7 +21,7 @@ from pathlib import Path
 from asyncmon.checkpoint.locations import is_url
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
-from asyncmon.system.files import FileCalls
+from asyncmon.system.files import FileCalls, patiently
 
 LOCK_NAME = ".asyncmon.lock"
 
@@ -60,7 +60,8 @@ class DirectoryLock:
             if not self._is_held():
                 self.drop()
                 self._calls = calls
-                self._descriptor = None if self._path is None else _take(self._path, calls)
+                if self._path is not None:
+                    self._descriptor = patiently(_take, self._path, calls)
                 try:
                     clean_up()
                 except BaseException:
@@ -79,12 +80,14 @@ class DirectoryLock:
         """Return whether this process holds the lock and its file still exists."""
         if self._path is None:
             return bool(self._holders)
-        try:
-            return self._descriptor is not None and os.path.samestat(
-                self._calls.fstat(self._descriptor), self._calls.stat(self._path)
-            )
-        except OSError:
+        if self._descriptor is None:
             return False
+        try:
+            found = patiently(self._calls.stat, self._path)
+        except FileNotFoundError:
+            return False
+        # Another error is raised: a second clean-up would delete the saves that are in flight.
+        return os.path.samestat(patiently(self._calls.fstat, self._descriptor), found)
 
     def drop(self) -> None:
         """Close the file, and with it the lock of this process."""
@@ -103,7 +106,7 @@ def _take(path: Path, calls: FileCalls) -> int:
             raise OSError(errno.EEXIST, "not a regular file", str(path))
         _lock(descriptor, path, calls)
     except BaseException:
-        calls.close(descriptor)
+        calls.close_read(descriptor)
         raise
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
     with contextlib.suppress(OSError):  # the text is only for the error message of other processes

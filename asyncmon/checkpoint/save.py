@@ -16,7 +16,7 @@ from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
-from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
+from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, check_texts, encode_text
 from asyncmon.checkpoint.saveable_session import (
     FetchMembers,
     SnapshotMembers,
@@ -198,6 +198,7 @@ class Save:
             texts=texts,
             sharded=sharded,
         )
+        check_texts(texts)
         manifest.encode()  # raises for values that JSON lacks, before anything is written
         return Draft(self.handle.path, basename, arrays, manifest, self.control, holder=holder)
 

@@ -68,18 +68,6 @@ def open_file(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | _BINARY, 0o666)
 
 
-def retrying(call: Callable[[Path, int], int], path: Path, flags: int) -> int:
-    """Open a file, and try again for a second if there are no descriptors or no memory."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return call(path, flags)
-        except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
-                raise
-            time.sleep(_PAUSE_SECS)
-    return call(path, flags)
-
-
 def lock(descriptor: int, *, shared: bool = False) -> None:
     """Lock an open file against other processes, without waiting. A crash releases the lock.
 
