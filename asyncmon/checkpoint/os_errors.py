@@ -38,6 +38,7 @@ _CLASSES: dict[int, type[OpError]] = {
     errno.ENOMEM: ResourceExhaustedError,
     errno.ENOBUFS: ResourceExhaustedError,
     errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.ENODEV: NotFoundError,
     errno.ESTALE: UnavailableError,
     errno.EAGAIN: UnavailableError,
     errno.EINTR: UnavailableError,
@@ -95,6 +96,8 @@ def read_errors(what: str) -> Iterator[None]:
 
 def error_class(error: OSError) -> type[OpError]:
     """Return the class for a system error."""
+    if isinstance(error, ConnectionError):
+        return UnavailableError
     return _CLASSES.get(error.errno or 0, UnknownError)
 
 

@@ -146,6 +146,30 @@ def disk_of(path: Path) -> str:
     return text
 
 
+def machine_id() -> str | None:
+    """Return a text that two processes share if they see each other's process ids; None: unknown.
+
+    Linux only: the boot, and the namespace of process ids, as containers share the name of a host.
+    """
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return None
+
+
+def has_ended(machine: object, process: object) -> bool:
+    """Return whether a process of a :func:`machine_id` is known to have ended."""
+    if machine is None or machine != machine_id() or not isinstance(process, int) or process <= 0:
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return process == os.getpid()  # an earlier one that had the number of this process
+
+
 def user_id() -> int | None:
     """Return the user id of this process; None on systems without user ids."""
     return os.geteuid() if hasattr(os, "geteuid") else None
