@@ -37,7 +37,7 @@ from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile, mani
 from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.state_file import is_state
 from asyncmon.checkpoint.store import Store, replace_files
-from asyncmon.checkpoint.throttle import Control, Pace, current, each
+from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
 from asyncmon.system.files import (
     BESIDE,
@@ -79,7 +79,6 @@ def write(store: Store, lock: DirectoryLock, draft: Draft) -> Manifest:
         FailedPreconditionError: another process claimed the directory.
         CancelledError: the save was stopped.
     """
-    current.set(draft.control)
     name = manifest_name(draft.basename)
     journal = beside(name)
     parts = tensor_file.plan(draft.arrays, draft.basename)

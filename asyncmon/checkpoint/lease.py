@@ -71,7 +71,7 @@ class Lease:
         self._ended.set()
         control = Control()
         control.stop()  # a store that does not answer delays no exit: the lease expires
-        if not self._lock.acquire(timeout=1.0):  # a renewal hangs
+        if not self._lock.acquire(timeout=0.5):  # a renewal hangs
             return
         token = current.set(control)
         try:

@@ -35,6 +35,7 @@ from asyncmon.system.snapshot import HeldArray, ShardedArray
 
 logger = logging.getLogger(__name__)
 
+_ABANDON_SECS = 2.0
 _RESERVED = "__metadata__"  # a name that the header of a safetensors file reserves
 
 
@@ -269,6 +270,17 @@ class SaveQueue:
             return
         save.task.cancel()
         await outlast(save.task)
+
+    async def abandon(self) -> None:
+        """Cancel all saves. What a disk or a store does not end within two seconds is left behind."""
+        running = [save for save in self._saves if not save.task.done()]
+        for save in running:
+            if self._drop(save):
+                save.handle.fail(_cancelled(save))
+            else:
+                save.task.cancel()
+        if running:
+            await asyncio.wait([save.task for save in running], timeout=_ABANDON_SECS)
 
     def unthrottle(self) -> None:
         """End the pauses of all saves."""

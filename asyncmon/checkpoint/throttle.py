@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from asyncmon.errors import CancelledError
 
 _INTERVAL = 1 << 20  # bytes between two pauses
-_AFTER_STOP_SECS = 1.0  # to remove the files of a stopped save
+_AFTER_STOP_SECS = 0.5  # to remove the files of a stopped save
 _CONTENDED = 1.5  # ratio of elapsed time to processor time above which the processor is contended
 _PAUSE_CONTENDED = 4.0
 _PAUSE_ALONE = max(0.0, min(_PAUSE_CONTENDED, 10 / (os.cpu_count() or 1) - 1))

@@ -95,6 +95,8 @@ class SaveFollowUp:
         self._listeners = listeners
         self.before_secs = 0.0
         """The duration of the listeners' last ``before_save`` calls."""
+        self.was_cut = False
+        """Whether the wait for a save was cancelled: the grace period of tasks is over."""
         self._seconds: deque[float] = deque(maxlen=5)
         self._last: asyncio.Task[Any] | None = None
         self._error: Exception | None = None
@@ -105,6 +107,7 @@ class SaveFollowUp:
 
     def take_over(self, saver: Saver, session: Session, coord: Coordinator) -> None:
         """Follow up the saves of a new session, and those of the previous one."""
+        self.was_cut = False
         self._saver, self._session, self._coord, self._last = saver, session, coord, None
         self._observers = created_session(coord).observers
         for handle, todo in self._unreported():
@@ -182,6 +185,7 @@ class SaveFollowUp:
             if self._record(handle, todo):
                 await self._call_after_save(handle, todo)
         except asyncio.CancelledError:
+            self.was_cut = True
             raise  # the next session follows the save up
         except BaseException as error:
             handle.follow_up = None
