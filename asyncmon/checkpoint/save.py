@@ -16,7 +16,7 @@ from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
-from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
+from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, check_texts, encode_text
 from asyncmon.checkpoint.saveable_session import (
     FetchMembers,
     SnapshotMembers,
@@ -35,6 +35,7 @@ from asyncmon.system.snapshot import HeldArray, ShardedArray
 
 logger = logging.getLogger(__name__)
 
+_ABANDON_SECS = 2.0
 _RESERVED = "__metadata__"  # a name that the header of a safetensors file reserves
 
 
@@ -198,6 +199,7 @@ class Save:
             texts=texts,
             sharded=sharded,
         )
+        check_texts(texts)
         manifest.encode()  # raises for values that JSON lacks, before anything is written
         return Draft(self.handle.path, basename, arrays, manifest, self.control, holder=holder)
 
@@ -262,6 +264,17 @@ class SaveQueue:
             return
         save.task.cancel()
         await outlast(save.task)
+
+    async def abandon(self) -> None:
+        """Cancel all saves. What a disk or a store does not end within two seconds is left behind."""
+        running = [save for save in self._saves if not save.task.done()]
+        for save in running:
+            if self._drop(save):
+                save.handle.fail(_cancelled(save))
+            else:
+                save.task.cancel()
+        if running:
+            await asyncio.wait([save.task for save in running], timeout=_ABANDON_SECS)
 
     def unthrottle(self) -> None:
         """End the pauses of all saves."""

@@ -24,7 +24,7 @@ from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_ses
 from asyncmon.checkpoint.state_file import STATE_NAME, checkpoint_table
 from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states, stateful_of
 from asyncmon.checkpoint.store import Store
-from asyncmon.checkpoint.throttle import Control
+from asyncmon.checkpoint.throttle import Control, current
 from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
@@ -272,11 +272,13 @@ class Saver:
     async def claim(self, checkpoint_dir: str | os.PathLike[str]) -> None:
         """Make a directory, lock it for other processes and delete the files of incomplete saves.
 
-        Raises:
-            FailedPreconditionError: another process saves into the directory.
-            PermissionDeniedError: the directory cannot be made or is not writable.
+        Raises FailedPreconditionError if another process saves there, or as :meth:`save`.
         """
         await in_thread(lambda: self._claims.claim(Directory.of(checkpoint_dir)))
+
+    async def abandon(self) -> None:
+        """Cancel all saves, of which no file stays. A disk or a store that hangs is not waited for."""
+        await self._queue.abandon()
 
     async def close(self) -> None:
         """Wait for all saves as :meth:`drain` does, and unlock the directories.
@@ -484,6 +486,7 @@ class Saver:
 
     def _commit(self, save: Save, snapshot: Mapping[str, Any]) -> Manifest | None:
         """Write a checkpoint and delete others; None if there is nothing to save or keep. Blocking."""
+        current.set(save.control)
         draft = save.draft(snapshot)
         if draft is None:
             return None

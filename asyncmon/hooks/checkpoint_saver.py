@@ -182,6 +182,7 @@ class CheckpointSaverHook(SessionRunHook):
             detaches=self.on_error == "detach",
         )  # fmt: skip
         self._orders.begin(self._saver)
+        self._grace, self._has_waited = created_session(coord).stops.shutdown.grace, False
         self._output.start(step, created_session(coord).recorder)
         graph = self._graph if self._output.writes and self._save_graph_def else None
         if graph is not None and (writer := self._output.file_writer) is not None:
@@ -215,6 +216,7 @@ class CheckpointSaverHook(SessionRunHook):
     async def end(self, session: Session) -> None:
         """Save the last state unless it is saved, stateful objects included; wait for all commits."""
         step = global_step_of(self, session)
+        self._has_waited = True
         self._saver.unthrottle()
         await self._orders.wait()
         is_due = not self._orders.is_saved(step) or self._has_metrics(step)
@@ -269,6 +271,7 @@ class CheckpointSaverHook(SessionRunHook):
         """Wait for pending saves, and release the event file and the directory."""
         try:
             if hasattr(self, "_saver"):
+                await self._wait_for_saves()
                 await self._saver.close()
         finally:
             if hasattr(self, "_orders"):
@@ -279,6 +282,22 @@ class CheckpointSaverHook(SessionRunHook):
             if self._at_loop_end is not None:
                 self._at_loop_end.cancel()
             await self._output.close()
+
+    async def _wait_for_saves(self) -> None:
+        # Once, within the grace period: a store or a disk may hang.
+        if not self._saver.busy:
+            return
+        was_waited_for = self._has_waited or self._orders.was_cut
+        try:
+            async with asyncio.timeout(0 if was_waited_for else max(self._grace, 1.0)):
+                await self._saver.drain()
+        except TimeoutError:
+            logger.warning(
+                "A save into %s did not end within the grace period of %g s and is abandoned: its"
+                " state is not saved.",
+                self._directory, self._grace,
+            )  # fmt: skip
+            await self._saver.abandon()
 
     def _unlock(self) -> None:
         """Release the directory at the end of the event loop, as the session was not closed."""

@@ -254,6 +254,8 @@ class SaveOrders:
         self.step: int | None = None
         """The global step of the newest state of that session that was committed, or restored."""
         self._digest: bytes | None = None
+        self.was_cut = False
+        """Whether the wait for a save was cancelled: the grace period of tasks is over."""
         self.before_secs = 0.0
         """The duration of the listeners' last ``before_save`` calls."""
         self._saves = saves
@@ -296,6 +298,7 @@ class SaveOrders:
     def begin(self, saver: Saver) -> None:
         """Continue in a new raw session: report what is missing of the replaced one's saves."""
         self.saver, self.step, self.last, self._digest, self._last = saver, None, None, None, None
+        self.was_cut = False
         for order in list(self._pending):
             self.follow(order)
 
@@ -369,6 +372,7 @@ class SaveOrders:
             if self._record(order):
                 await self._call_after_save(order)
         except asyncio.CancelledError:
+            self.was_cut = True
             raise  # the next session reports it
         except BaseException as error:
             self._done(order)
