@@ -230,12 +230,15 @@ class CheckpointSaverHook(SessionRunHook):
         """Save, and again after a failure of a server or the network: there is no recovery any more."""
         await self._call_before_save(session, step)
         for pause in (*_PAUSES_SECS, None):
-            order = self._start_save(session)
-            self._saver.unthrottle()
+            order: Order | None = None
             try:
+                order = self._start_save(session)
+                self._saver.unthrottle()
                 await self._orders.finish(order)
             except Exception as error:
-                if not is_only(error, PREEMPTION) or order.handle.error is None or pause is None:
+                # Without an order the snapshot has failed, and without its error a listener.
+                is_of_save = order is None or order.handle.error is not None
+                if not (is_of_save and is_only(error, PREEMPTION)) or pause is None:
                     raise
                 logger.warning("The last checkpoint failed; trying again in %g s: %s", pause, error)
                 await asyncio.sleep(pause)
