@@ -141,6 +141,14 @@ class Api:
             return _json({"ok": True, "checkpoints": checkpoints})
         return _json({"ok": True, **await _done(entry.run.act(action, reason))})
 
+    async def remove(self, request: Request) -> Response:
+        entry = self._find(request)
+        await _body(request)
+        logger.info("remove the run %r, for %s", entry.name, client_of(request.scope))
+        self._runs.remove(entry.id)
+        self._feed.publish()
+        return _json({"ok": True})
+
     async def detach(self, request: Request) -> Response:
         entry = self._find(request)
         hook = request.path_params["hook"]
