@@ -16,7 +16,7 @@ from asyncmon.checkpoint.saveable_session import (
     order_snapshot,
     release,
 )
-from asyncmon.checkpoint.stateful import StatefulObjects, pack_all, stateful_of
+from asyncmon.checkpoint.stateful import StatefulObjects, digest_of, pack_all, stateful_of
 from asyncmon.system import clock
 from asyncmon.system.members import members_of
 
@@ -76,6 +76,10 @@ class CapturedState:
         self.is_here = holder is None
         return snapshot
 
+    def digest(self) -> bytes:
+        """Return a digest of the states, once the snapshot is taken. Blocking, for large states."""
+        return digest_of(self.states, self.arrays)
+
     def discard(self) -> None:
         """Release the snapshot now or once it is taken. May be called twice."""
         ordered, self._snapshot = self._snapshot, None
@@ -92,8 +96,7 @@ class CapturedState:
                 " add_stateful() of the saver another name."
             )
         self.step = self._members.global_step
-        states = objects.states() if self._session_states else {}
-        self.states, self.arrays = pack_all(states | own.current())
+        self.states, self.arrays = _packed(self.session, own, self._session_states)
 
     def _packed(self) -> asyncio.Future[None] | None:
         """Pack the states, now or at the end of the run whose step hooks have not seen."""
@@ -122,6 +125,18 @@ class CapturedState:
                 return snapshot
             release(snapshot)
             ordered, packed = asyncio.ensure_future(order_snapshot(self.session)), self._packed()
+
+
+def states_digest(raw: Any, own_objects: StatefulObjects, session_states: bool) -> bytes:
+    """Return the digest of a state that would be captured now. Arguments as :class:`CapturedState`."""
+    return digest_of(*_packed(raw, own_objects, session_states))
+
+
+def _packed(
+    raw: Any, own_objects: StatefulObjects, session_states: bool
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    states = stateful_of(raw).states() if session_states else {}
+    return pack_all(states | own_objects.current())
 
 
 def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:

@@ -112,6 +112,7 @@ def write(store: Store, lock: DirectoryLock, draft: Draft) -> Manifest:
                 old = _content(store, name)
                 replaced = None if old is None else _decoded(old, name)
                 manifest = _complete(draft, parts, written, names, replaced)
+                lock.check()
                 _check_is_there(store, journal)
                 files = {name: manifest.encode(), **draft.state}
                 replace_files(store, files, {name: old, **draft.before})

@@ -84,7 +84,7 @@ class Directory:
     @classmethod
     def _forget(cls) -> None:
         for directory in cls._known.get().values():
-            directory._lock.drop()
+            directory._lock.forget()
         cls._known.set({})
         cls._registry = threading.Lock()
 

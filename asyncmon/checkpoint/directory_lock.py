@@ -2,13 +2,14 @@
 
 The process holds a file lock on ``.asyncmon.lock`` from its first save until its last saver releases
 the directory. The savers of one process share the lock. The system drops it when the process dies. An
-object store has no locks: there other processes are not detected.
+object store has no locks: a process holds a lease there, which expires.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import logging
 import os
@@ -17,11 +18,12 @@ import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from asyncmon.checkpoint.locations import is_url
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
-from asyncmon.system.files import FileCalls
+from asyncmon.system.files import FileCalls, patiently
 
 LOCK_NAME = ".asyncmon.lock"
 
@@ -39,7 +41,9 @@ class DirectoryLock:
     def __init__(self, directory: str) -> None:
         self.mutex = threading.Lock()
         self.reserved: set[str] = set()
+        self._directory = directory
         self._path = None if is_url(directory) else Path(directory, LOCK_NAME)
+        self._lease: Any = None  # of an object store
         self._descriptor: int | None = None
         self._calls = FileCalls()  # that opened it
         self._holders: set[object] = set()
@@ -60,13 +64,29 @@ class DirectoryLock:
             if not self._is_held():
                 self.drop()
                 self._calls = calls
-                self._descriptor = None if self._path is None else _take(self._path, calls)
+                if self._path is not None:
+                    self._descriptor = patiently(_take, self._path, calls)
+                else:
+                    lease = importlib.import_module("asyncmon.checkpoint.lease")  # needs the extra
+                    self._lease = lease.Lease(self._directory)
                 try:
                     clean_up()
                 except BaseException:
                     self.drop()
                     raise
             self._holders.add(holder)
+
+    def check(self) -> None:
+        """Raise FailedPreconditionError if another process has taken a prefix of a store over."""
+        if self._lease is not None:
+            self._lease.check()
+
+    def forget(self) -> None:
+        """Drop the lock in a forked child, which the parent still holds."""
+        if self._lease is not None:
+            self._lease.forget()
+            self._lease = None
+        self.drop()
 
     def release(self, holder: object) -> None:
         """Remove a holder. After the last one, other processes can acquire the lock."""
@@ -78,16 +98,21 @@ class DirectoryLock:
     def _is_held(self) -> bool:
         """Return whether this process holds the lock and its file still exists."""
         if self._path is None:
-            return bool(self._holders)
-        try:
-            return self._descriptor is not None and os.path.samestat(
-                self._calls.fstat(self._descriptor), self._calls.stat(self._path)
-            )
-        except OSError:
+            return self._lease is not None and not self._lease.is_lost
+        if self._descriptor is None:
             return False
+        try:
+            found = patiently(self._calls.stat, self._path)
+        except FileNotFoundError:
+            return False
+        # Another error is raised: a second clean-up would delete the saves that are in flight.
+        return os.path.samestat(patiently(self._calls.fstat, self._descriptor), found)
 
     def drop(self) -> None:
         """Close the file, and with it the lock of this process."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 self._calls.close(self._descriptor)
@@ -103,7 +128,7 @@ def _take(path: Path, calls: FileCalls) -> int:
             raise OSError(errno.EEXIST, "not a regular file", str(path))
         _lock(descriptor, path, calls)
     except BaseException:
-        calls.close(descriptor)
+        calls.close_read(descriptor)
         raise
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
     with contextlib.suppress(OSError):  # the text is only for the error message of other processes

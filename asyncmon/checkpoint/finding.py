@@ -176,7 +176,9 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
     newest = await first_whole(path, None, _open_verified)
     if newest is not None:
         return newest[1]
-    if await in_thread(_is_directory, path):
+    with read_errors(f"The directory {path!r}"):
+        is_directory = await in_thread(_is_directory, path)
+    if is_directory:
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
     return await CheckpointReader.open(path)
 
@@ -201,7 +203,8 @@ def _is_directory(path: str) -> bool:
 
 async def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
     """Return whether there is such a checkpoint, asyncmon's or TensorFlow's. TF1: same name."""
-    return await in_thread(main_file, *located(checkpoint_prefix)) is not None
+    with read_errors(f"Checkpoint {os.fspath(checkpoint_prefix)!r}"):
+        return await in_thread(main_file, *located(checkpoint_prefix)) is not None
 
 
 def located(prefix: str | os.PathLike[str]) -> tuple[Store, str]:
@@ -263,8 +266,10 @@ async def candidates(
         yield newest
         listed = [path for path in state.all_model_checkpoint_paths if path != newest]
         prefix = None if everything and not warn else _prefix(locations.split(newest)[1])
-    elif text.data is None and not everything and name not in await in_thread(store.names):
-        return
+    elif text.data is None and not everything:
+        with read_errors(f"The directory {store.directory!r}"):
+            if name not in await in_thread(store.names):
+                return
     with read_errors(f"The directory {store.directory!r}"):
         found = await in_thread(_by_step, place, store, prefix, listed)
         if state is not None:

@@ -59,6 +59,7 @@ FORMAT = "asyncmon.checkpoint"
 ENDING = ".safetensors"
 """The ending of the names of tensor files."""
 VERSION = 1
+_PADDED_BYTES = 64 << 20  # of an array of strings
 
 _Size = Annotated[int, Meta(ge=0)]
 OPENING = b'{"crc32c": "'
@@ -205,6 +206,7 @@ class Manifest(Struct, frozen=True):
             _check_tensor(tensor, found.files)
         for sharded in found.sharded.values():
             _check_pieces(sharded, found.tensors)
+        check_texts(found.texts)
         return found
 
 
@@ -225,6 +227,22 @@ def _check_pieces(entry: ShardedEntry, tensors: Mapping[str, TensorEntry]) -> No
     covered = sum(math.prod(piece.shape) for piece in pieces)
     if not fit or len({piece.dtype for piece in pieces}) != 1 or covered != math.prod(shape):
         raise ValueError(f"{entry} is not made of its pieces")
+
+
+def check_texts(texts: Mapping[str, TextEntry]) -> None:
+    """Raise ValueError if arrays of strings take far more memory than their strings.
+
+    A manifest of a few bytes could name ``<U500000000``, which takes 2 GB for each string.
+    """
+    for name, entry in texts.items():
+        if entry.dtype == "object":
+            continue
+        nbytes = np.dtype(entry.dtype).itemsize * len(entry.values)
+        if nbytes > _PADDED_BYTES + 4 * sum(len(str(value)) for value in entry.values):
+            raise ValueError(
+                f"the strings of {name!r}, of dtype {entry.dtype}, take {nbytes:,} bytes, most of them"
+                " padding; an array of strings with dtype=object has none"
+            )
 
 
 def encode_text(array: Array) -> TextEntry:

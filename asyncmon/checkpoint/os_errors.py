@@ -12,10 +12,12 @@ from pathlib import Path
 from asyncmon.errors import (
     DataLossError,
     FailedPreconditionError,
+    InvalidArgumentError,
     NotFoundError,
     OpError,
     PermissionDeniedError,
     ResourceExhaustedError,
+    UnavailableError,
     UnknownError,
 )
 from asyncmon.system import portable
@@ -34,17 +36,38 @@ _CLASSES: dict[int, type[OpError]] = {
     errno.EMFILE: ResourceExhaustedError,
     errno.ENFILE: ResourceExhaustedError,
     errno.ENOMEM: ResourceExhaustedError,
+    errno.ENOBUFS: ResourceExhaustedError,
+    errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.ENODEV: NotFoundError,
+    errno.ESTALE: UnavailableError,
+    errno.EAGAIN: UnavailableError,
+    errno.EINTR: UnavailableError,
+    errno.EBUSY: UnavailableError,
+    errno.ETIMEDOUT: UnavailableError,
+    errno.ENETDOWN: UnavailableError,
+    errno.ENETUNREACH: UnavailableError,
+    errno.ECONNRESET: UnavailableError,
+    errno.EHOSTDOWN: UnavailableError,
+    errno.EHOSTUNREACH: UnavailableError,
+}
+
+_ADVICE = {
+    errno.ENAMETOOLONG: " A file name has at most 255 bytes, and those of a checkpoint are some 40"
+    " bytes longer than its prefix.",
+    errno.EIO: " The checkpoint may be whole: try again, or restore an older one by its path.",
 }
 
 
-_ENVIRONMENT = {
-    errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETIMEDOUT,
-}  # fmt: skip
+_OF_FILES = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EFBIG, errno.ENXIO}
 
 
 def is_environment(error: OSError) -> bool:
-    """Return whether the process, the system or the network caused an error, and no file did."""
-    return isinstance(error, ConnectionError) or error.errno in _ENVIRONMENT
+    """Return whether the process, the system or the network caused an error, and no file did.
+
+    Only a file that is missing, or in whose place is something else, is damage: a newest checkpoint
+    that cannot be read just now must not make a training resume from an older one.
+    """
+    return isinstance(error, ConnectionError) or error.errno not in {None, *_OF_FILES}
 
 
 @contextlib.contextmanager
@@ -65,13 +88,16 @@ def read_errors(what: str) -> Iterator[None]:
         raise ResourceExhaustedError(f"{what} cannot be read: there is not enough memory.") from error
     except OSError as error:
         cls = error_class(error) if is_environment(error) else DataLossError
-        raise cls(f"{what} cannot be read: {_text(error)}.") from error
+        advice = _ADVICE.get(error.errno or 0, "")
+        raise cls(f"{what} cannot be read: {_text(error)}.{advice}") from error
     except Exception as error:
         raise DataLossError(f"{what} is damaged: {error!r}.") from error
 
 
 def error_class(error: OSError) -> type[OpError]:
     """Return the class for a system error."""
+    if isinstance(error, ConnectionError):
+        return UnavailableError
     return _CLASSES.get(error.errno or 0, UnknownError)
 
 
@@ -86,10 +112,9 @@ def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise error_class(error)(
-            f"{what}: {_text(error)}. It needs a directory in which this process can create, rename and"
-            f" delete files; {found()}."
-        ) from error
+        advice = _ADVICE.get(error.errno or 0) if error.errno == errno.ENAMETOOLONG else None
+        needs = " It needs a directory in which this process can create, rename and delete files;"
+        raise error_class(error)(f"{what}: {_text(error)}.{advice or f'{needs} {found()}.'}") from error
 
 
 def _text(error: OSError) -> str:

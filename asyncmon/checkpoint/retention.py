@@ -62,8 +62,8 @@ class Retention:
     Args:
         max_to_keep: the number of newest checkpoints to keep; None or 0 keeps all.
         every_hours: the interval of permanent checkpoints. One that is no longer among the newest
-            becomes permanent, and leaves the list, if it was saved after ``mark``, which then moves by
-            whole intervals to its time or beyond: at most one is kept in each interval.
+            becomes permanent, and leaves the list, if it was saved after ``mark``, which then moves on
+            by an interval, after a pause from the time of that checkpoint.
         mark: a time in seconds since 1970.
         best: selects the best checkpoints by a metric.
     """
@@ -110,8 +110,8 @@ class Retention:
             time = min(one.time, kept[-1].time)
             if time <= mark:
                 excess.append(one)
-            elif interval > 0:
-                mark += interval * math.ceil((time - mark) / interval)
+            else:  # after a pause of intervals without a checkpoint, they count from this one
+                mark = mark + interval if time - mark < interval else time + interval
         return Decision([one for one in kept if one in stay], excess, replace(self, mark=mark))
 
 

@@ -16,7 +16,7 @@ from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
-from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
+from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, check_texts, encode_text
 from asyncmon.checkpoint.saveable_session import (
     FetchMembers,
     SnapshotMembers,
@@ -35,6 +35,7 @@ from asyncmon.system.snapshot import HeldArray, ShardedArray
 
 logger = logging.getLogger(__name__)
 
+_ABANDON_SECS = 2.0
 _RESERVED = "__metadata__"  # a name that the header of a safetensors file reserves
 
 
@@ -69,8 +70,8 @@ class SaveHandle:
         closed."""
         self.superseded_by: SaveHandle | None = None
         """The later save that replaced this one while it was pending."""
-        self.follow_up: object = None
-        """What a hook has yet to do for the save, whose queue lists it until this is None again."""
+        self.digest: bytes | None = None
+        """A digest of the states of hooks, data and other objects in the checkpoint."""
         self.awaited = False
         """Whether any task has awaited the save."""
         self._outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -169,8 +170,8 @@ class Save:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the save is neither dropped nor done, or is to be reported."""
-        return self.handle.follow_up is not None or not (self.dropped or self.task.done())
+        """Whether the save is neither dropped nor done."""
+        return not (self.dropped or self.task.done())
 
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
         """Return the checkpoint to write, or None if it may be empty and is. Blocking."""
@@ -198,6 +199,7 @@ class Save:
             texts=texts,
             sharded=sharded,
         )
+        check_texts(texts)
         manifest.encode()  # raises for values that JSON lacks, before anything is written
         return Draft(self.handle.path, basename, arrays, manifest, self.control, holder=holder)
 
@@ -227,8 +229,6 @@ class Save:
 class SaveQueue:
     """The saves of one saver: they run in the order of submission, one at a time.
 
-    A save is listed until it is done, and reported by the hook that follows it, if there is one.
-
     Args:
         write: writes the checkpoint of a save and returns its prefix.
     """
@@ -244,10 +244,6 @@ class SaveQueue:
     def busy(self) -> bool:
         """Whether a save is running or pending."""
         return any(not save.task.done() for save in self._saves)
-
-    def followed(self) -> list[SaveHandle]:
-        """Return the saves that a hook has to report, done or not, in order."""
-        return [save.handle for save in self._saves if save.handle.follow_up is not None]
 
     def submit(self, save: Save, *, coalesce: bool = False) -> None:
         """Start a save once all earlier ones are done.
@@ -268,6 +264,17 @@ class SaveQueue:
             return
         save.task.cancel()
         await outlast(save.task)
+
+    async def abandon(self) -> None:
+        """Cancel all saves. What a disk or a store does not end within two seconds is left behind."""
+        running = [save for save in self._saves if not save.task.done()]
+        for save in running:
+            if self._drop(save):
+                save.handle.fail(_cancelled(save))
+            else:
+                save.task.cancel()
+        if running:
+            await asyncio.wait([save.task for save in running], timeout=_ABANDON_SECS)
 
     def unthrottle(self) -> None:
         """End the pauses of all saves."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.captured_state import CapturedState
+from asyncmon.checkpoint.captured_state import CapturedState, states_digest
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.directory import Claims, Directory, existing_checkpoints
 from asyncmon.checkpoint.finding import first_whole, skipping
@@ -22,9 +22,9 @@ from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import STATE_NAME, checkpoint_table
-from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states
+from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states, stateful_of
 from asyncmon.checkpoint.store import Store
-from asyncmon.checkpoint.throttle import Control
+from asyncmon.checkpoint.throttle import Control, current
 from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
@@ -127,8 +127,6 @@ class Saver:
         self._queue = SaveQueue(self._write)
         self._last_start = 0.0
         self._reshape = reshape
-        self.restored_path: str | None = None
-        """The prefix of the checkpoint that was restored last, or None."""
 
     def build(self) -> None:
         """Choose the variables, unless this was done before. TF1: same name.
@@ -245,6 +243,10 @@ class Saver:
         """
         return CapturedState(raw_session(sess), self._own_objects, self._session_states)
 
+    def digest(self, sess: Any) -> bytes:
+        """Return a digest of the states of hooks, data and other objects that a save would have now."""
+        return states_digest(raw_session(sess), self._own_objects, self._session_states)
+
     @property
     def keep_best(self) -> KeepBest | None:
         """How the best checkpoints are selected, or None."""
@@ -254,10 +256,6 @@ class Saver:
     def busy(self) -> bool:
         """Whether a save is running or pending."""
         return self._queue.busy
-
-    def followed_saves(self) -> list[SaveHandle]:
-        """Return the saves, done or not, that have a ``follow_up`` of a hook, in order."""
-        return self._queue.followed()
 
     def raise_if_failed(self) -> None:
         """Raise once the error of a failed save that was not awaited."""
@@ -274,11 +272,13 @@ class Saver:
     async def claim(self, checkpoint_dir: str | os.PathLike[str]) -> None:
         """Make a directory, lock it for other processes and delete the files of incomplete saves.
 
-        Raises:
-            FailedPreconditionError: another process saves into the directory.
-            PermissionDeniedError: the directory cannot be made or is not writable.
+        Raises FailedPreconditionError if another process saves there, or as :meth:`save`.
         """
         await in_thread(lambda: self._claims.claim(Directory.of(checkpoint_dir)))
+
+    async def abandon(self) -> None:
+        """Cancel all saves, of which no file stays. A disk or a store that hangs is not waited for."""
+        await self._queue.abandon()
 
     async def close(self) -> None:
         """Wait for all saves as :meth:`drain` does, and unlock the directories.
@@ -460,10 +460,10 @@ class Saver:
                     raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
                 )
         self._own_objects.load(states)
-        if self._session_states and (keeps or self._sets_step(raw, reader)):
+        if keeps or self._sets_step(raw, reader):
             own = self._own_objects.objects
-            load_states(raw, reader.path, {n: state for n, state in states.items() if n not in own})
-        self.restored_path = reader.path
+            states = {n: state for n, state in states.items() if n not in own}
+            load_states(raw, reader.path, states if self._session_states else None)
 
     def _sets_step(self, raw: Any, reader: CheckpointReader) -> bool:
         step = members_of(SaveableSessionMembers, raw).global_step
@@ -479,13 +479,18 @@ class Saver:
             return None
         save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes
         save.handle.seconds = time.perf_counter() - save.began
+        report = stateful_of(save.state.session).on_commit
+        if report is not None and self._selection.takes_all:  # else it is no whole state
+            report(save.state.session, manifest.step, save.handle.seconds)
         return save.handle.path
 
     def _commit(self, save: Save, snapshot: Mapping[str, Any]) -> Manifest | None:
         """Write a checkpoint and delete others; None if there is nothing to save or keep. Blocking."""
+        current.set(save.control)
         draft = save.draft(snapshot)
         if draft is None:
             return None
+        save.handle.digest = save.state.digest()
         directory = Directory.of(save.home)
         store, name = self._claims.claim(directory), save.state_file
         with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):

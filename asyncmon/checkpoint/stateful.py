@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import json
 import logging
 import math
 import weakref
@@ -97,6 +99,16 @@ def pack_all(states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array
         packed[name], inside = pack(name, state)
         arrays.update(inside)
     return packed, arrays
+
+
+def digest_of(states: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """Return a digest of packed states, which differs if one of them does."""
+    found = hashlib.blake2b(json.dumps(states, sort_keys=True).encode(), digest_size=16)
+    for name, array in sorted(arrays.items()):
+        content = np.asarray(array)
+        found.update(f"{name}{content.dtype}{content.shape}".encode())
+        found.update(repr(content.tolist()).encode() if content.dtype.hasobject else content.tobytes())
+    return found.digest()
 
 
 def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
@@ -183,8 +195,10 @@ class StatefulObjects:
     def __init__(self) -> None:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
-        self.restored_path: str | None = None
+        self.loaded_from: str | None = None
         """The checkpoint whose global step the session has loaded, by any saver, or None."""
+        self.on_commit: Callable[[Any, int | None, float], None] | None = None
+        """Called by savers: a raw session whose whole state is committed, its step, the seconds."""
         self.boundary: Boundary | None = None
         """At which the states of hooks belong to a step; None outside a monitored session."""
 
@@ -270,7 +284,7 @@ class StatefulObjects:
         restored = _of_sessions.get(raw)
         _of_sessions.set(raw, self)
         if restored is not self:
-            self.restored_path = None if restored is None else restored.restored_path
+            self.loaded_from = None if restored is None else restored.loaded_from
         states: Mapping[str, Any] = {}
         if restored is not None and restored is not self:
             states = restored._pending
@@ -323,14 +337,15 @@ def stateful_of(raw: Any) -> StatefulObjects:
     return _of_sessions.get(raw) or StatefulObjects()
 
 
-def load_states(raw: Any, path: str, states: Mapping[str, Any]) -> None:
-    """Load the states of a checkpoint that was restored into a raw session."""
+def load_states(raw: Any, path: str, states: Mapping[str, Any] | None) -> None:
+    """Load the states of a checkpoint that was restored into a raw session; None: it keeps its own."""
     objects = _of_sessions.get(raw)
     if objects is None:
         objects = StatefulObjects()
         _of_sessions.set(raw, objects)
-    objects.restored_path = path
-    objects.load(states)
+    objects.loaded_from = path
+    if states is not None:
+        objects.load(states)
 
 
 def has_state(obj: Any) -> bool:

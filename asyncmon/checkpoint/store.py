@@ -7,6 +7,7 @@ files and directories survive a crash of the machine.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncmon.checkpoint.os_errors import describe
-from asyncmon.system.files import FileCalls, in_thread, is_file_name
+from asyncmon.system.files import FileCalls, in_thread, is_file_name, patiently
 
 
 class Piece(NamedTuple):
@@ -133,16 +134,16 @@ class LocalFiles:
 
     def names(self) -> list[str]:
         try:
-            return sorted(self._calls.listdir(self._path))
+            return sorted(patiently(self._calls.listdir, self._path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def mtime(self, name: str) -> float:
-        return self._calls.stat(self._path / name).st_mtime
+        return patiently(self._calls.stat, self._path / name).st_mtime
 
     def fingerprint(self, names: Sequence[str]) -> Any:
         try:
-            found = [self._calls.stat(self._path / name) for name in names]
+            found = [patiently(self._calls.stat, self._path / name) for name in names]
         except OSError:
             return None
         return tuple((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found)
@@ -151,12 +152,12 @@ class LocalFiles:
         return describe(self._path)
 
     def open(self, name: str) -> MappedFile:
-        return MappedFile(self._at(name), self._calls)
+        return patiently(MappedFile, self._at(name), self._calls)
 
     def is_read(self, name: str) -> bool:
         """Return whether a reader in any process holds its shared lock on a file."""
         try:
-            descriptor = self._calls.open_regular(self._at(name))
+            descriptor = patiently(self._calls.open_regular, self._at(name))
         except OSError:
             return False
         try:
@@ -166,7 +167,7 @@ class LocalFiles:
         except OSError:  # a file system without locks: an open file stays readable
             return False
         finally:
-            self._calls.close(descriptor)
+            self._calls.close_read(descriptor)
         return False
 
     def make(self) -> None:
@@ -228,7 +229,7 @@ class MappedFile:
             with contextlib.suppress(OSError):
                 # else arrays in use would keep the lock by their mapping
                 self._calls.unlock(descriptor)
-            self._calls.close(descriptor)
+            self._calls.close_read(descriptor)
 
     def __del__(self) -> None:
         self.close()
@@ -241,6 +242,23 @@ class MappedFile:
         except OSError:
             return  # a file system without locks: an open file stays readable
 
+    def _read_at(self, buffer: memoryview, position: int) -> int:
+        try:
+            return self._calls.read_at(self._descriptor, buffer, position)
+        except OSError as error:
+            if error.errno == errno.ESTALE:  # this descriptor stays stale
+                self._reopen()
+            error.filename = str(self._path)
+            raise
+
+    def _reopen(self) -> None:
+        # A file of another content has other checksums.
+        fresh = MappedFile(self._path, self._calls)
+        if fresh.size == self.size:
+            self._calls.close_read(self._descriptor)
+            self._descriptor, fresh._descriptor = fresh._descriptor, -1
+            self._bytes = fresh._bytes
+
     def _piece(self, start: int, end: int) -> Piece:
         # The checksum is computed from chunks that are read into a buffer: a read releases the GIL
         # while it waits for the disk, whereas a page fault in the mapping would block all threads.
@@ -248,7 +266,7 @@ class MappedFile:
         checksum = 0
         position = start
         while position < end:
-            count = self._calls.read_at(self._descriptor, scratch[: end - position].data, position)
+            count = patiently(self._read_at, scratch[: end - position].data, position)
             if count == 0:
                 break  # the file was truncated: its checksum will not match
             checksum = google_crc32c.extend(checksum, scratch[:count])

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
 from asyncmon.errors import CancelledError
 
 _INTERVAL = 1 << 20  # bytes between two pauses
+_AFTER_STOP_SECS = 0.5  # to remove the files of a stopped save
 _CONTENDED = 1.5  # ratio of elapsed time to processor time above which the processor is contended
 _PAUSE_CONTENDED = 4.0
 _PAUSE_ALONE = max(0.0, min(_PAUSE_CONTENDED, 10 / (os.cpu_count() or 1) - 1))
@@ -25,20 +27,24 @@ class Control:
 
     Attributes:
         left: the number of bytes to write.
+        ends: the time of :func:`time.monotonic` after which requests to a store are abandoned, once
+            :meth:`stop` was called.
     """
 
-    __slots__ = ("_changed", "_urgent", "due", "left", "stopped")
+    __slots__ = ("_changed", "_urgent", "due", "ends", "left", "stopped")
 
     def __init__(self, due: float | None = None) -> None:
         self.due = due
         self.left = 0
         self.stopped = False
+        self.ends = math.inf
         self._urgent = threading.Event()
         self._changed: Callable[[], object] | None = None
 
     def stop(self) -> None:
         """Stop the threads at the next chunk."""
         self.stopped = True
+        self.ends = min(self.ends, time.monotonic() + _AFTER_STOP_SECS)
         self.unthrottle()
 
     def unthrottle(self) -> None:
@@ -64,6 +70,10 @@ class Control:
     def pause(self, seconds: float) -> None:
         """Block the thread for a time in seconds, or until :meth:`stop` or :meth:`unthrottle`."""
         self._urgent.wait(seconds)
+
+
+current: ContextVar[Control | None] = ContextVar("current", default=None)
+"""The control of the save that this thread writes, which also ends requests to a store."""
 
 
 class Pace:
@@ -119,6 +129,7 @@ def each(calls: Sequence[Callable[[], None]], control: Control) -> None:
     errors: list[BaseException] = []
 
     def make(call: Callable[[], None]) -> None:
+        current.set(control)
         try:
             control.check()
             call()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
-from asyncmon.checkpoint import SaveHandle, Saver, locations
+from asyncmon.checkpoint import Saver, locations
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.saver import WhenBusy
-from asyncmon.checkpoint.stateful import stateful_of
 from asyncmon.errors import PREEMPTION
 from asyncmon.graph import Graph
-from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, SaveFollowUp, check_listeners
+from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, check_listeners
 from asyncmon.hooks.eval_hook import Evaluations, Metrics
 from asyncmon.hooks.hook_support import created_session, current_graph, log_errors, next_sample
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
@@ -29,13 +28,18 @@ from asyncmon.runtime import (
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
+    current_program,
 )
 from asyncmon.runtime.graph_program import saver_of
+from asyncmon.runtime.program import default_saver, program_scope
+from asyncmon.runtime.protocols import Program
+from asyncmon.runtime.saves import Order, SaveOrders, Saves, StateTaker
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
+from asyncmon.system.error_groups import is_only
 from asyncmon.system.files import in_thread
 from asyncmon.system.functions import function_of
 from asyncmon.system.loop_end import AtLoopEnd
@@ -66,7 +70,7 @@ class CheckpointSaverHook(SessionRunHook):
             ``CHECKPOINT`` events. Two hooks for one directory are an error.
         save_secs: the interval in seconds. Recoveries keep the phase.
         save_steps: the interval in global steps.
-        saver: the saver to use.
+        saver: the saver to use. Default: that of the program, or a new one for all its state.
         checkpoint_basename: the prefix of the file names.
         scaffold: use the saver of this scaffold instead.
         listeners: the listeners of saves.
@@ -128,7 +132,6 @@ class CheckpointSaverHook(SessionRunHook):
         )
         self._save_graph_def = save_graph_def
         self.ends_on_cancel = save_on_cancel
-        self.end_secs = math.inf  # until a save was measured
         self._metrics = metrics
         self._evaluation: Evaluations | None = None  # whose states are saved with their metrics
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
@@ -137,10 +140,11 @@ class CheckpointSaverHook(SessionRunHook):
         events = None if locations.is_url(self._checkpoint_dir) else self._checkpoint_dir
         self._output = SharedWriter(events, None)
         self.output_dir = self._output.directory
-        self._saves = SaveFollowUp(self, self._output, self._listeners)
-        self._handle: SaveHandle | None = None  # of the last save; None after a restore
-        self._restored_path: str | None = None
+        self._saves: Saves  # of the session
+        self._orders: SaveOrders  # the part that this hook orders
         self._saver: Saver
+        self._made_saver: Any = None
+        self._program: Program
         self._boundary: StepBoundary
         self._graph: Graph | None = None
         self._at_loop_end: AtLoopEnd | None = None
@@ -148,7 +152,7 @@ class CheckpointSaverHook(SessionRunHook):
     async def begin(self) -> None:
         """Reject a program without a global step and a directory that another hook saves to."""
         require_global_step(self)
-        self._graph = current_graph()
+        self._graph, self._program, self._made_saver = current_graph(), current_program(), None
         self._schedule.forget_ticks()
         # Bound once: a chdir or another link moves neither the saves, the lock nor what is released.
         self._place = await in_thread(Directory.of, self._checkpoint_dir)
@@ -172,20 +176,24 @@ class CheckpointSaverHook(SessionRunHook):
         self._saver = self._find_saver()
         self._boundary, self._measured = created_session(coord).boundary, None
         self._scopes = created_session(coord).stops.scopes
-        self._saves.take_over(self._saver, session, coord)
+        self._saves = created_session(coord).saves
+        self._orders = self._saves.orders_of(
+            self, self._output, self._listeners, partial(log_errors, self),
+            detaches=self.on_error == "detach",
+        )  # fmt: skip
+        self._orders.begin(self._saver)
+        self._grace, self._has_waited = created_session(coord).stops.shutdown.grace, False
         self._output.start(step, created_session(coord).recorder)
         graph = self._graph if self._output.writes and self._save_graph_def else None
         if graph is not None and (writer := self._output.file_writer) is not None:
             writer.add_graph(graph, step)
-        self._restored_path = stateful_of(session).restored_path or self._saver.restored_path
-        if await self._just_restored(self._restored_path, step):
+        if await self._just_restored(self._saves.restored, step):
             self._schedule.done(step)
-            self._handle, self.saved_step = None, step
+            self._orders.restored(step)
             self._current_metrics()  # evaluations before the first save are captured for it, too
             await self._saver.claim(self._directory)  # rejects a second process before its first save
         else:
-            self.saved_step = None
-            await self._saves.finish(await self._save_at(session, step))
+            await self._orders.finish(await self._save_at(session, step))
         if graph is not None:
             # after the claim of the directory, which deletes the files of incomplete saves
             name, operations = "CheckpointSaverHook, graph.pbtxt", graph.get_operations()
@@ -195,10 +203,10 @@ class CheckpointSaverHook(SessionRunHook):
         step = step_after(run_values)
         if not self._schedule.is_due(step) or self._is_vetoed():
             return
-        await self._saves.wait(self._timeout_secs)
-        self._saves.follow(await self._save_at(run_context.session, step))
+        await self._orders.wait(self._timeout_secs)
+        self._orders.follow(await self._save_at(run_context.session, step))
         if self._waits_for_own:
-            await self._saves.wait(self._timeout_secs)
+            await self._orders.wait(self._timeout_secs)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         async for _ in self._schedule.ticks(coord):
@@ -206,11 +214,12 @@ class CheckpointSaverHook(SessionRunHook):
                 await self._save_if_changed(session, coord)
 
     async def end(self, session: Session) -> None:
-        """Save the last state if its step is not saved yet, and wait for all commits."""
+        """Save the last state unless it is saved, stateful objects included; wait for all commits."""
         step = global_step_of(self, session)
+        self._has_waited = True
         self._saver.unthrottle()
-        await self._saves.wait()
-        is_due = step != self.saved_step or self._has_metrics(step)
+        await self._orders.wait()
+        is_due = not self._orders.is_saved(step) or self._has_metrics(step)
         if is_due and not self._is_vetoed():
             await self._save_last(session, step)
         for listener in self._listeners:
@@ -221,12 +230,12 @@ class CheckpointSaverHook(SessionRunHook):
         """Save, and again after a failure of a server or the network: there is no recovery any more."""
         await self._call_before_save(session, step)
         for pause in (*_PAUSES_SECS, None):
-            handle = self._start_save(session)
+            order = self._start_save(session)
             self._saver.unthrottle()
             try:
-                await self._saves.finish(handle)
-            except PREEMPTION as error:
-                if handle.error is None or pause is None:
+                await self._orders.finish(order)
+            except Exception as error:
+                if not is_only(error, PREEMPTION) or order.handle.error is None or pause is None:
                     raise
                 logger.warning("The last checkpoint failed; trying again in %g s: %s", pause, error)
                 await asyncio.sleep(pause)
@@ -241,29 +250,51 @@ class CheckpointSaverHook(SessionRunHook):
         Raises:
             RuntimeError: saves are vetoed.
         """
-        last = self._handle
+        last, restored = self._orders.last, self._saves.restored
         if global_step_of(self, session) == self._schedule.last_step:
-            if last is None and self._restored_path is not None:
-                return self._restored_path
-            if last is not None and last.error is None and (path := await last) is not None:
+            if last is None and restored is not None:
+                return restored
+            is_failed = last is None or last.handle.error is not None
+            if last is not None and not is_failed and (path := await last.handle) is not None:
                 return path
-        handle = await self._save_between_steps(session, when_busy="wait")
-        if handle is None:
+        order = await self._save_between_steps(session, when_busy="wait")
+        if order is None:
             raise RuntimeError(f"The state is not to be saved: {self._boundary.vetoed}.")
-        return await handle or self._saver.last_checkpoints[-1]  # None: a later state was saved first
+        return (
+            await order.handle or self._saver.last_checkpoints[-1]
+        )  # None: a later state was saved first
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Wait for pending saves, and release the event file and the directory."""
         try:
             if hasattr(self, "_saver"):
+                await self._wait_for_saves()
                 await self._saver.close()
         finally:
-            self._saves.record_committed()
+            if hasattr(self, "_orders"):
+                self._orders.end()
+                self._saves.forget(self)
             if self._place is not None:
                 self._place.disown(self)
             if self._at_loop_end is not None:
                 self._at_loop_end.cancel()
             await self._output.close()
+
+    async def _wait_for_saves(self) -> None:
+        # Once, within the grace period: a store or a disk may hang.
+        if not self._saver.busy:
+            return
+        was_waited_for = self._has_waited or self._orders.was_cut
+        try:
+            async with asyncio.timeout(0 if was_waited_for else max(self._grace, 1.0)):
+                await self._saver.drain()
+        except TimeoutError:
+            logger.warning(
+                "A save into %s did not end within the grace period of %g s and is abandoned: its"
+                " state is not saved.",
+                self._directory, self._grace,
+            )  # fmt: skip
+            await self._saver.abandon()
 
     def _unlock(self) -> None:
         """Release the directory at the end of the event loop, as the session was not closed."""
@@ -281,7 +312,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     async def _save_between_steps(
         self, session: Session, when_busy: WhenBusy | None = None
-    ) -> SaveHandle | None:
+    ) -> Order | None:
         if self._is_vetoed():
             return None
         await self._call_before_save(session, global_step_of(self, session))
@@ -294,42 +325,51 @@ class CheckpointSaverHook(SessionRunHook):
         if self._is_vetoed():
             state.discard()
             return None
-        handle = self._start_save(session, state, when_busy)
-        self._saves.follow(handle)
-        return handle
+        order = self._start_save(session, state, when_busy)
+        self._orders.follow(order)
+        return order
 
-    async def _save_at(self, session: Session, step: int) -> SaveHandle:
+    async def _save_at(self, session: Session, step: int) -> Order:
         # No run is in progress, so that the snapshot is of this step.
         await self._call_before_save(session, step)
         return self._start_save(session)
 
     async def _call_before_save(self, session: Session, step: int) -> None:
-        self._saves.raise_if_failed()
+        self._orders.raise_if_failed()
         logger.info("Calling checkpoint listeners before saving checkpoint %d...", step)
         began = time.perf_counter()
         for listener in self._listeners:
             scope = CallScope(self._scopes, "before_save")
             with marked("listener", f"{type(listener).__name__}.before_save"), scope:
                 await listener.before_save(session, step)
-        self._saves.before_secs = time.perf_counter() - began
+        self._orders.before_secs = time.perf_counter() - began
 
     def _start_save(
         self,
         session: Session,
         state: CapturedState | None = None,
         when_busy: WhenBusy | None = None,
-    ) -> SaveHandle:
+    ) -> Order:
         step = None if state is None else state.step
         if step is None:
             step = global_step_of(self, session)
         metrics = self._metrics_of(step)
-        handle = self._saver.start_save(
-            session, self._prefix, global_step=step, metrics=metrics, state=state, when_busy=when_busy
-        )
-        self._handle = handle
         self._schedule.done(step)
-        logger.info("Saving checkpoints for %d into %s.", step, handle.path)
-        return handle
+        return self._order(session, step, metrics, state, when_busy)
+
+    def _order(
+        self,
+        session: Session,
+        step: int,
+        metrics: Mapping[str, float] | None,
+        state: CapturedState | None,
+        when_busy: WhenBusy | None,
+    ) -> Order:
+        order = self._orders.order(
+            self._saver, session, self._prefix, step, metrics=metrics, state=state, when_busy=when_busy
+        )
+        logger.info("Saving checkpoints for %d into %s.", step, order.handle.path)
+        return order
 
     def _metrics_of(self, step: int) -> Mapping[str, float] | None:
         metrics = self._current_metrics()
@@ -344,8 +384,8 @@ class CheckpointSaverHook(SessionRunHook):
         metrics: Any = self._metrics
         metrics = metrics.metrics if isinstance(metrics, Evaluations) else metrics and metrics()
         if isinstance(metrics, Metrics) and self._saver.keep_best is not None:
-            evaluation = self._evaluation = metrics.evaluation
-            evaluation.capture, evaluation.save_evaluated = self._saver.capture, self._save_evaluated
+            self._evaluation = metrics.evaluation
+            self._saves.take(self._evaluation, StateTaker(self, self._saver, self._save_evaluated))
         return cast("Mapping[str, float] | None", metrics)
 
     def _is_vetoed(self) -> bool:
@@ -362,21 +402,20 @@ class CheckpointSaverHook(SessionRunHook):
         step = metrics.step
         if step is None or self._is_vetoed() or not self._has_metrics(step):
             return False
+        if state is not None and state.step not in (None, step):
+            return False  # a run has advanced it before the snapshot of another saver was taken
         await self._call_before_save(session, step)
         if state is None:
             self._boundary.call_after_run(lambda: self._save_measured(session, step))
             return False
         self._measured = step
-        handle = self._saver.start_save(
-            session, self._prefix, global_step=step, metrics=metrics, state=state, when_busy="wait"
-        )
-        logger.info("Saving checkpoints for %d into %s.", step, handle.path)
-        self._saves.follow(handle)
+        self._orders.follow(self._order(session, step, metrics, state, "wait"))
         return True
 
     def _save_measured(self, session: Session, step: int) -> None:
         if self._has_metrics(step) and not self._is_vetoed():  # unless it was due anyway
-            self._saves.follow(self._start_save(session))
+            # No later save replaces it: this state may be the best.
+            self._orders.follow(self._start_save(session, when_busy="wait"))
 
     def _find_saver(self) -> Saver:
         saver: Saver | None = self._given_saver
@@ -384,12 +423,11 @@ class CheckpointSaverHook(SessionRunHook):
             saver = self._scaffold.saver
         elif saver is None and self._graph is not None:
             saver = saver_of(self._graph)
-        if saver is None:
-            raise RuntimeError(
-                "No items in collection savers. Please add a saver to the collection or provide a "
-                "saver or scaffold."
-            )
-        return saver
+        if saver is None and self._made_saver is None:
+            # Here and not in `begin`: a graph has all its variables by now.
+            with program_scope(self._program):
+                self._made_saver = default_saver(self._program)
+        return self._made_saver if saver is None else saver
 
     async def _just_restored(self, restored: str | None, step: int) -> bool:
         if restored is None or not self._is_own(restored, step):
@@ -432,16 +470,13 @@ class RestoreBestHook(SessionRunHook):
             RuntimeError: no hook of the session saves the best checkpoints.
         """
         self._stops = created_session(coord).stops
-        savers = [
-            one._saver for one in created_session(coord).hooks() if isinstance(one, CheckpointSaverHook)
-        ]
-        found = [saver for saver in savers if saver.keep_best is not None]
-        if not found:
+        saver = created_session(coord).saves.best_saver
+        if saver is None:
             raise RuntimeError(
                 "RestoreBestHook needs a CheckpointSaverHook(..., metrics=evaluation, "
                 "saver=Saver(keep_best=KeepBest(...))) among the session's hooks."
             )
-        self._saver = found[0]
+        self._saver = saver
 
     async def end(self, session: Session) -> None:
         """Restore the best checkpoint, if there is one."""

@@ -12,8 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from asyncmon.checkpoint.captured_state import CapturedState
-from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.hooks.evaluation import Evaluator, Source
 from asyncmon.hooks.hook_support import (
     created_session,
@@ -34,6 +32,7 @@ from asyncmon.runtime import (
     current_program,
 )
 from asyncmon.runtime.protocols import ProgramMembers
+from asyncmon.runtime.saves import Captured
 from asyncmon.runtime.stop.control import EvaluationEndedError
 from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
@@ -74,12 +73,6 @@ class Evaluations(SessionRunHook):
         self.name = name
         self.metrics = Metrics(self, None, {})
         """The metrics of the last evaluation; empty before the first one."""
-        self.capture: Callable[[Session], CapturedState]
-        """Captures the state of a concurrent evaluation. A hook that saves evaluated states sets this
-        and ``save_evaluated``, in each session."""
-        self.save_evaluated: Callable[[Session, CapturedState | None], Awaitable[bool]]
-        """Saves an evaluated state; None stands for the state after this run. Returns whether it takes
-        the state over."""
         self.is_open = False
         """Whether the hook belongs to an open session."""
         self._output = SharedWriter(output_dir, summary_writer)
@@ -103,12 +96,12 @@ class Evaluations(SessionRunHook):
 
     async def begin(self) -> None:
         self.is_open = True
-        self.capture, self.save_evaluated = _capture, _save_nothing
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._output.start(session.global_step, created_session(coord).recorder)
         self._stops = created_session(coord).stops
         self._boundary = created_session(coord).boundary
+        self._saves = created_session(coord).saves
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Close the evaluation session, and release the writer."""
@@ -149,7 +142,7 @@ class Evaluations(SessionRunHook):
                 await settled(listener(step, metrics))
 
 
-_Captured = tuple[CapturedState, Mapping[str, Any] | None]
+_Captured = tuple[list[Captured], Mapping[str, Any] | None]
 """A state, and the averages that are evaluated with it."""
 
 
@@ -315,7 +308,7 @@ class EvalHook(Evaluations):
             self._arrived.set()
         else:
             if await self._evaluate(await session.snapshot()):
-                await self.save_evaluated(session, None)
+                await self._saves.evaluated(self, session, None)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Evaluate at ticks, or pending states. With a pause, mark the next run as due."""
@@ -372,7 +365,7 @@ class EvalHook(Evaluations):
 
     def _captured(self, session: Session) -> _Captured:
         averages = None if self._averages is None else self._averages.averages
-        return self.capture(session), averages
+        return self._saves.capture(self, session), averages
 
     def _order(self, session: Session) -> None:
         """Make an evaluation of the current state pending. A pending state is skipped."""
@@ -393,14 +386,19 @@ class EvalHook(Evaluations):
                     self._idle.set()
 
     async def _evaluate_captured(self, captured: _Captured) -> None:
-        (state, averages), is_taken = captured, False
+        states, averages = captured
         try:
-            snapshot = cast("Snapshot", await state.snapshot(pull=True))
-            if await self._evaluate(snapshot, averages, release=False):
-                is_taken = await self.save_evaluated(state.session, state)
+            snapshot = cast("Snapshot", await states[0][1].snapshot(pull=True))
+            is_done = await self._evaluate(snapshot, averages, release=False)
+        except BaseException:
+            is_done = False
+            raise
         finally:
-            if not is_taken:
-                state.discard()
+            if not is_done:
+                for _, state in states:
+                    state.discard()
+        if is_done:
+            await self._saves.evaluated(self, states[0][1].session, states)
 
     async def _evaluate(
         self, state: Snapshot, averages: Mapping[str, Any] | None = None, *, release: bool = True
@@ -421,14 +419,6 @@ class EvalHook(Evaluations):
         if done:  # else a signal has ended it, and it is made after a restart
             self._is_owed = self._pending is not None
         return done
-
-
-def _capture(session: Session) -> CapturedState:
-    return CapturedState(session, StatefulObjects(), session_states=False)
-
-
-async def _save_nothing(_session: Session, _state: CapturedState | None) -> bool:
-    return False
 
 
 class TrainingMetricsHook(Evaluations):
@@ -490,4 +480,4 @@ class TrainingMetricsHook(Evaluations):
             await self._publish(
                 self._step, {**self._rates(), **dict(zip(self._fetches, means, strict=True))}
             )
-            await self.save_evaluated(run_context.session, None)
+            await self._saves.evaluated(self, run_context.session, None)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from asyncmon.hooks.hook_support import log_errors
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
 from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunHook, SessionRunValues
+from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.hook_policy import with_deadline
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.system.functions import qualified_name
@@ -64,7 +65,7 @@ class EveryHook(SessionRunHook):
                 if self.deadline is None:
                     await self._call(session)
                 else:
-                    await with_deadline(self.deadline, self, "call", self._call, session)
+                    await with_deadline(self.deadline, f"{hook_name(self)}.call", self._call, session)
 
     async def _call(self, session: Session) -> None:
         with marked("timer", f"{self.name}, called by @every"):

@@ -2,37 +2,72 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import logging
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from asyncmon.summary.events import SessionLog, Summary, Value
 from asyncmon.summary.logged import Image, LoggedValue, extent
 from asyncmon.summary.scalars import json_number
+from asyncmon.summary.sink_thread import SinkThread
 from asyncmon.summary.values import HParam
 from asyncmon.system import clock, files
-from asyncmon.system.cancellation import shielded
-from asyncmon.system.diagnostics import Diagnostics
+from asyncmon.system.diagnostics import free_space
 from asyncmon.system.error_text import phrase
+from asyncmon.system.files import FileCalls
 from asyncmon.system.process import ProcessLocal
 
-logger = logging.getLogger(__name__)
-
 _MOST_PENDING = 100_000  # lines, while the disk fails
+_BATCH = 1000  # lines that are written at once
 _STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKPOINT: "checkpoint"}
 
-# one writer at a time appends to a file: the others could take half a line for that of a crash
-_writing: ProcessLocal[
-    WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]]
-] = ProcessLocal(WeakKeyDictionary)
+
+class _File:
+    """The end of a file, to which all writers of this process append: the target of their sinks.
+
+    One at a time: another one could take half a line for that of a crash.
+    """
+
+    def __init__(self, path: str, calls: FileCalls) -> None:
+        self._path, self._calls = Path(path), calls
+        self._lines: list[str] = []  # of a failed write
+        self._lock = threading.Lock()
+
+    @property
+    def unwritten(self) -> int:
+        return len(self._lines)
+
+    def write(self, records: list[str], sync: bool) -> None:
+        with self._lock:
+            self._lines += records
+            if not self._lines:
+                return
+            data = "".join(f"{line}\n" for line in self._lines).encode()
+            try:
+                self._calls.append(self._path, data, sync)
+            except OSError as error:
+                raise OSError(
+                    error.errno,
+                    f"The lines cannot be written to {str(self._path)!r}: {error.strerror or error} "
+                    f"({free_space(self._path)})",
+                ) from error
+            self._lines.clear()
+
+    def close(self) -> None:
+        """Do nothing: the file is not open."""
+
+    def forget(self) -> None:
+        self._lock = threading.Lock()
+        self._lines.clear()
+
+
+_files: ProcessLocal[WeakValueDictionary[str, _File]] = ProcessLocal(WeakValueDictionary)
 
 
 class JsonlWriter:
@@ -43,10 +78,9 @@ class JsonlWriter:
     ``"-Infinity"``. Lines are appended to an existing file; steps that a recovery repeats are written
     twice.
 
-    ``add_*`` methods do not block. Lines are written in the background after ``flush_secs``, and by
-    ``flush`` and ``close``, which raise errors of the disk. Lines that cannot be written are kept and
-    retried, the newest 100,000. Lines added without a running event loop are pending until there is
-    one.
+    ``add_*`` methods do not block, and need no event loop. A thread writes the lines after
+    ``flush_secs``; ``flush`` and ``close`` write them at once, and raise errors of the disk. Lines that
+    cannot be written are kept and retried, the newest 100,000.
 
     Args:
         path: the file. The first write makes it and its directory.
@@ -62,17 +96,19 @@ class JsonlWriter:
     blocking = False  # as a logger
 
     def __init__(self, path: str | os.PathLike[str], flush_secs: float = 2.0) -> None:
-        self._path = os.path.abspath(path)  # whatever chdir follows
-        self._flush_secs = flush_secs
-        self._lines: list[str] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._writing: asyncio.Lock
+        place = os.path.realpath(path)  # absolute: whatever chdir follows
+        file = _files.get().get(place)
+        if file is None:
+            file = _files.get()[place] = _File(place, files.system_calls.get())
+        self._sink = SinkThread[str](
+            f"{place!r}", file, secs=flush_secs, batch=_BATCH, most=_MOST_PENDING
+        )
         self._started = False
-        self.dropped = 0
+
+    @property
+    def dropped(self) -> int:
         """The number of lines that were dropped: the disk failed for too long."""
-        self._diagnostics = Diagnostics("The lines")
+        return self._sink.dropped
 
     def start(self, global_step: int | None = None) -> None:
         """Add the start of a session, once."""
@@ -118,17 +154,13 @@ class JsonlWriter:
         Raises:
             OSError: the write failed; the lines are kept.
         """
-        self._enter_loop()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        await shielded(self._write, True, name=f"JsonlWriter {self._path!r}")
+        await self._sink.flush()
 
     async def close(self, error: BaseException | None = None) -> None:
-        """Flush, after a line for an error. No file stays open, so lines may be added later."""
+        """Flush, after a line for an error. Lines may be added later."""
         if error is not None:
             self._add(None, {"event": "error", "error": phrase(error)})
-        await self.flush()
+        await self._sink.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,45 +173,7 @@ class JsonlWriter:
     ) -> None:
         step = None if global_step is None else int(global_step)  # a run may return a numpy number
         line = {"step": step, "time": clock.wall() if wall_time is None else wall_time, **values}
-        self._lines.append(json.dumps(line, allow_nan=False))
-        with contextlib.suppress(RuntimeError):
-            loop = self._enter_loop()
-            if self._timer is None:
-                self._timer = loop.call_later(self._flush_secs, self._flush_later)
-
-    def _enter_loop(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # the timer and the lock belong to an earlier loop
-            self._loop, self._timer = loop, None
-            locks = _writing.get().setdefault(loop, WeakValueDictionary())
-            self._writing = locks.setdefault(os.path.realpath(self._path), asyncio.Lock())
-        return loop
-
-    def _flush_later(self) -> None:
-        self._timer = None
-        self._task = asyncio.create_task(self._write_or_log(), name=f"JsonlWriter {self._path!r}")
-
-    async def _write_or_log(self) -> None:
-        with self._diagnostics.tolerated(Path(self._path)):  # the lines are kept
-            await self._write(sync=False)
-
-    async def _write(self, sync: bool) -> None:
-        async with self._writing:
-            lines, self._lines = self._lines, []
-            if lines:
-                try:
-                    await files.append_lines(self._path, lines, sync=sync)
-                except BaseException:  # also a cancellation at the end of the loop
-                    self._lines[:0] = lines
-                    self._drop()
-                    raise
-
-    def _drop(self) -> None:
-        if (more := len(self._lines) - _MOST_PENDING) > 0:
-            del self._lines[:more]
-            self.dropped += more
-            if self.dropped == more:
-                logger.warning("The oldest lines for %r are dropped: there are too many.", self._path)
+        self._sink.put(json.dumps(line, allow_nan=False))
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
-import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,8 +15,8 @@ from asyncmon.hooks.hook_support import created_session, positive, whole_number
 from asyncmon.runtime import GUARD, Coordinator, Session, SessionRunHook
 from asyncmon.runtime.failures import Failures
 from asyncmon.summary.logged import LoggedValue, Logger, LoggerMembers
+from asyncmon.summary.sink_thread import SinkThread
 from asyncmon.summary.values import HParam, plain_values
-from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.error_text import phrase
 from asyncmon.system.members import members_of
 
@@ -65,7 +64,7 @@ class LoggersHook(SessionRunHook):
         self._timeout_secs = positive("timeout_secs", timeout_secs)
         boards = [one for one in self._loggers if isinstance(one, TensorBoardLogger)]
         self.output_dir = boards[0].output.directory if boards else None
-        self._queues: list[_Queue] = []
+        self._queues: list[_LoggerSink] = []
         self._remove: Callable[[], None] | None = None
 
     @property
@@ -77,7 +76,7 @@ class LoggersHook(SessionRunHook):
         return dict(found)
 
     async def begin(self) -> None:
-        self._queues = [_Queue(one, self._most_pending, self._failed) for one in self._loggers]
+        self._queues = [_LoggerSink(one, self._most_pending, self._failed) for one in self._loggers]
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         for one in self._queues:
@@ -102,22 +101,28 @@ class LoggersHook(SessionRunHook):
 _METHODS = ("write", "write_config", "flush", "close")
 
 
-class _Queue:
-    """The pending calls of a logger, and its thread: a sink of the session's recorder."""
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class _LoggerSink:
+    """A sink of the session's recorder: the pending calls of a logger, and its thread."""
 
     def __init__(self, target: Logger, most: int, failed: Callable[[Exception], None]) -> None:
         self.logger = target
         self.directory: str | None = None
         if isinstance(target, TensorBoardLogger) and target.output.directory is not None:
             self.directory = os.path.realpath(target.output.directory)
-        self.dropped = 0
         self._blocking = members_of(LoggerMembers, target).blocking
-        self._most = most
-        self._failed = failed
-        self._pending: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._warned = self._busy = self._closing = False
-        self._lock = threading.Lock()
-        self._thread = DaemonExecutor(f"asyncmon logger {type(target).__name__}")
+        self._calls = _Calls(target, failed)
+        name = f"the logger {type(target).__name__}"
+        self._sink = SinkThread[Call](name, self._calls, secs=0.0, most=most)
+        self._slow = BufferError(f"it is slow, and {most} records are pending")
+        self._is_closed = False
+
+    @property
+    def dropped(self) -> int:
+        """The number of records that were dropped or refused."""
+        return self._calls.failures + self._sink.dropped
 
     def put_values(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
         """Add values by tag."""
@@ -137,74 +142,84 @@ class _Queue:
 
     def put(self, call: Callable[..., Any], *args: Any) -> None:
         """Make a call, or add it to the queue. Thread-safe."""
-        if self._closing:
+        if self._is_closed:
             return
         if not self._blocking:
-            self._call(call, args)
+            self._calls.make(call, args)
             return
-        with self._lock:
-            is_full = len(self._pending) >= self._most
-            if is_full:
-                self._pending.popleft()
-            self._add(call, args)
-        if is_full:
-            self._drop(BufferError(f"it is slow, and {self._most} records are pending"))
+        before = self._sink.dropped
+        self._sink.put((call, args))
+        if self._sink.dropped != before:
+            self._calls.report(self._slow)
 
-    def _add(self, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._pending.append((call, args))
-        if not self._busy:
-            self._busy = True
-            self._thread.submit(self._write_pending)
+    async def close(self, error: BaseException | None, secs: float) -> None:
+        """Make the pending calls, then close the logger, within some seconds."""
+        if self._blocking:
+            self._sink.put((self.logger.close, (error,)), drops=False)
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(secs):
+                if self._blocking:
+                    await self._sink.close()
+                elif inspect.isawaitable(closing := self._calls.make(self.logger.close, (error,))):
+                    await closing
+        except TimeoutError:
+            lost = len(self._sink) + self._calls.remaining
+            self._calls.failures += lost
+            logger.warning(
+                "%s did not write all records within %g s; up to %d are lost.",
+                type(self.logger).__name__, secs, lost,
+            )  # fmt: skip
+        except Exception as failure:
+            self._calls.fail(failure)
+        if self.dropped:
+            logger.warning("%s dropped %d records.", type(self.logger).__name__, self.dropped)
 
-    def _write_pending(self) -> None:
-        while True:
-            with self._lock:
-                if not self._pending:
-                    self._busy = False
-                    return
-                call, args = self._pending.popleft()
-                flushes = not self._pending and not self._closing
-            self._call(call, args)
-            if flushes:
-                self._call(self.logger.flush, ())
 
-    def _call(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+class _Calls:
+    """Makes the calls of one logger: the target of its sink."""
+
+    unwritten = 0  # a call that fails is not repeated
+
+    def __init__(self, target: Logger, failed: Callable[[Exception], None]) -> None:
+        self.failures = 0
+        self.remaining = 0  # calls of the batch that is being made
+        self._logger, self._failed = target, failed
+        self._warned = False
+
+    def write(self, records: list[Call], sync: bool) -> None:
+        """Make the calls, and flush the logger after them, unless it was closed."""
+        for i, (call, args) in enumerate(records, 1):
+            self.remaining = len(records) - i
+            self.make(call, args)
+        if records and not sync:
+            self.make(self._logger.flush, ())
+
+    def close(self) -> None:
+        """Do nothing: the last call has closed the logger."""
+
+    def forget(self) -> None:
+        """Do nothing: the logger is the parent's."""
+
+    def make(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Make a call, and log an error of it."""
         try:
             return call(*args)
         except Exception as error:
-            self._drop(error)
+            self.fail(error)
             return None
 
-    def _drop(self, error: Exception) -> None:
-        self.dropped += 1
+    def fail(self, error: Exception) -> None:
+        """Count a record that was refused."""
+        self.failures += 1
+        self.report(error)
+
+    def report(self, error: Exception) -> None:
+        """Log the first reason for which records are lost."""
         self._failed(error)
         if not self._warned:
             self._warned = True
             logger.warning(
                 "%s drops values that are logged: %s. The training continues; this is logged once.",
-                type(self.logger).__name__, phrase(error),
+                type(self._logger).__name__, phrase(error),
             )  # fmt: skip
-
-    async def close(self, error: BaseException | None, secs: float) -> None:
-        """Make the pending calls, then close the logger, within some seconds."""
-        self._closing = True
-        try:
-            async with asyncio.timeout(secs):
-                if self._blocking:
-                    with self._lock:
-                        self._add(self.logger.close, (error,))
-                    await self._thread.call(int)  # after all of them
-                elif inspect.isawaitable(closing := self._call(self.logger.close, (error,))):
-                    await closing
-        except TimeoutError:
-            self.dropped += len(self._pending)
-            logger.warning(
-                "%s did not write all records within %g s; up to %d are lost.",
-                type(self.logger).__name__, secs, len(self._pending),
-            )  # fmt: skip
-        except Exception as failure:
-            self._drop(failure)
-        finally:
-            self._thread.shutdown()
-        if self.dropped:
-            logger.warning("%s dropped %d records.", type(self.logger).__name__, self.dropped)

@@ -27,8 +27,8 @@ from asyncmon.errors import OpError
 from asyncmon.monitor.media import Histogram, Media, Picture, config_of, media_of
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
+from asyncmon.summary.entries import Entry, as_is, encode_entry, scalar_fields
 from asyncmon.summary.event_log import EventLog, Tap
-from asyncmon.summary.event_queue import Entry, as_is, encode_entry, scalar_fields
 from asyncmon.summary.events import Event, SessionLog
 from asyncmon.summary.reader import EventTail, is_event_file
 from asyncmon.summary.scalars import Scalar, ScalarRecords, restarted_at, scalars_of

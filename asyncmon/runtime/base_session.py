@@ -9,26 +9,19 @@ from threading import get_ident
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast
 from weakref import finalize
 
-from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.data import Dataset
 from asyncmon.data.sources import AnyIterable
-from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.epochs import Epochs, dataset_of
-from asyncmon.runtime.frontiers import Frontiers
-from asyncmon.runtime.gate import Gate
-from asyncmon.runtime.hook_check import check_hook, check_hooks
-from asyncmon.runtime.hook_set import AttachedHook, HookSet
+from asyncmon.runtime.hook_check import check_hook
+from asyncmon.runtime.hook_set import AttachedHook
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import Observer
-from asyncmon.runtime.open_sources import OpenSources
-from asyncmon.runtime.opening import Opening
+from asyncmon.runtime.parts import session_parts
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
-from asyncmon.runtime.recoverable import Recoverable, Recovery
-from asyncmon.runtime.reports import describe_call
-from asyncmon.runtime.saves import Saves
+from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
@@ -40,10 +33,9 @@ from asyncmon.runtime.session_statistics import (
 )
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
-from asyncmon.runtime.stop.control import NO_REASON, StopControl
+from asyncmon.runtime.stop.control import NO_REASON
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.unclosed import Unclosed
-from asyncmon.runtime.watch import RunWatch
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.members import members_of
 
@@ -67,26 +59,11 @@ class _MonitoredSession:
         interrupt: bool,
         step_timeout_secs: float | None = None,
     ) -> None:
-        recovery = Recovery() if recovery is None else recovery
-        self._hooks = hook_set = HookSet(check_hooks(hooks))
-        self._stops = stops = StopControl(
-            grace, getattr(recovery, "errors", ()), interrupt, step_timeout_secs
-        )
-        stops.describe = partial(describe_call, stops.scopes, hook_set)
-        self._gate = gate = Gate(stops)
-        self._stateful = StatefulObjects()
-        self._opening = Opening(creator, hook_set, stops, gate, self._stateful, signals)
-        self._sessions = sessions = Recoverable(
-            self._opening.create, recovery, stops, gate.lock, hook_set.observers
-        )
-        self._watch = RunWatch(stops, sessions.progress, stops.describe)
-        self._saves = saves = Saves(creator, hook_set, stops, gate, sessions)
-        sources = OpenSources(stops)
-        self._frontiers = Frontiers(self._stateful, sessions, stops, sources)
-        self._closing = Closing(gate, hook_set, sessions, stops, saves, sources, self._opening.undo)
-        self._closing.on_close.append(self._watch.end)
+        parts = session_parts(creator, hooks, grace, recovery, signals, interrupt, step_timeout_secs)
+        self._hooks, self._stops, self._gate, self._stateful = parts[:4]
+        self._opening, self._sessions, self._frontiers = parts[4:7]
+        self._watch, self._closing = parts[7:]
         self._forgotten = ForgottenAwait()
-        stops.shutdown.unsaved, stops.save_secs = saves.unsaved, saves.secs
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
 
@@ -110,9 +87,8 @@ class _MonitoredSession:
             RuntimeError: the session was opened before.
         """
         await self._open()
-        unclosed = Unclosed(
-            self._gate, self._hooks, self._saves, self._closing.close, self._closing.abandon
-        )
+        closing = self._closing
+        unclosed = Unclosed(self._gate, self._hooks, closing.unsaved, closing.close, closing.abandon)
         self._stops.shutdown.close = unclosed.close
         finalize(self, unclosed.report)
         return self
@@ -397,15 +373,15 @@ class _MonitoredSession:
         """Save a checkpoint now, and return its prefix once it is committed.
 
         The first hook with ``async def save_now(session)`` saves, usually the ``CheckpointSaverHook``.
-        Listeners are called, and the hook's schedule continues from this step. A step that is saved
-        already is not saved again. Cancelling this does not cancel the save. Its error is also reported
-        by the hook.
+        Listeners are called, and the hook's schedule continues from this step. No step is saved twice.
+        Cancelling this does not cancel the save. Its error is also reported by the hook.
 
         Raises:
             RuntimeError: the session is not open or has no such hook, saves are vetoed, by a NaN for
                 example, or this is called from inside a run.
         """
-        return await self._saves.save()
+        self._gate.check_save()
+        return await self._hooks.save_now(self._sessions.in_use().raw)
 
     async def attach(self, hook: Any) -> AttachedHook:
         """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.

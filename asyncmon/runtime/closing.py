@@ -59,6 +59,7 @@ class Closing:
         saves: get the last step.
         sources: the data that is still read.
         undo: takes back what the opening has changed outside of the session.
+        is_chief: whether the state of the session is in this process.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Closing:
         saves: Saves,
         sources: OpenSources,
         undo: ExitStack,
+        is_chief: bool,
     ) -> None:
         self.on_close: list[Callable[[], None]] = []
         """Called at the start of the close."""
@@ -80,12 +82,19 @@ class Closing:
         self._saves = saves
         self._sources = sources
         self._undo = undo
+        self._is_chief = is_chief
         self._phase = Phase()
         self._outcome: Outcome | None = None  # set once the session has ended
         self._errors: list[BaseException] = []  # that leave the session
         self._body: BaseException | None = None
         self._caller: asyncio.Task[Any] | None = None
         """The task that awaits the close, or the background task that it is part of. Not joined."""
+
+    def unsaved(self) -> str | None:
+        """Return which state is lost if the process ends now, or None. Safe in any thread."""
+        if self._sessions.current is None or not self._is_chief:
+            return None  # there is no state, as during a recovery, or it is not in this process
+        return self._saves.unsaved()
 
     async def close(self, body: BaseException | None) -> bool:
         """Close, and return whether to suppress the body's exception.

@@ -80,6 +80,16 @@ class Gate:
         if self._stops.stopped_by_hook:
             raise self._stops.refused_run()
 
+    def check_save(self) -> None:
+        """Refuse a save in the same cases, and from inside a run or a save, which it would wait for."""
+        self.check_open()
+        scopes = self._stops.scopes
+        if self.lock.is_mine() or scopes.is_awaited() or scopes.listens("before_save"):
+            raise RuntimeError(
+                "save() was called from inside a run or a save, which it waits for. Call it later: in "
+                "the body, in the `background` of a hook or in a task of the body."
+            )
+
     def refusal(self) -> RuntimeError:
         """Return the error of a call in the present state."""
         message = NOT_OPEN[self.state]

@@ -108,7 +108,8 @@ class SessionRunHook:
 
     Attributes:
         priority: the place of the hook in every phase: lower comes earlier, equal keeps the order
-            given. Guards use :data:`GUARD`, savers :data:`SAVER`.
+            given. Guards use :data:`GUARD`, savers :data:`SAVER`: from this priority on, ``end`` has
+            the time that is kept for the last saves after a signal.
         deadline: seconds a call of a method (``background`` excepted) may take, or None for no limit. A
             longer call is cancelled, and ``DeadlineExceededError`` raised in its place. A call that
             blocks the event loop cannot be cancelled; a warning names it.
@@ -116,10 +117,6 @@ class SessionRunHook:
             ``"raise"`` it to the caller, ``"log"`` it, or log it and ``"detach"`` the hook.
         ends_on_cancel: whether ``end`` is also called when the session is cancelled or interrupted, or
             when a run exceeded the grace period after a stop. Each such call has the grace period.
-        end_secs: seconds that ``end`` of a hook that saves is expected to take; ``math.inf`` if
-            unknown. After a signal, runs and other hooks leave that time of the grace period.
-        saved_step: the global step of the state that the hook saved last, or None. A session stopped by
-            a signal counts as saved if one hook has saved its last step.
         idle_until_step: a global step before which runs need not call this hook; None for a hook that
             every run calls. Of the hooks that have a number when they are added, a run that does not
             reach the lowest one calls none, unless a sample joins it. A hook sets its next step in
@@ -144,8 +141,6 @@ class SessionRunHook:
     deadline: float | None = None
     on_error: Literal["raise", "log", "detach"] = "raise"
     ends_on_cancel: bool = False
-    end_secs: float = 0.0
-    saved_step: int | None = None
     idle_until_step: float | None = None
     stops_at_step: int | None = None
     _logged: Failures | None = None

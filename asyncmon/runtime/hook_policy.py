@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asyncmon.errors import DeadlineExceededError
-from asyncmon.runtime.hook import hook_name
-from asyncmon.runtime.stop.origin import marked, own_generator_exit
+from asyncmon.runtime.stop.origin import Kind, marked, own_generator_exit
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.leavable import Leavable, leavable
@@ -32,10 +31,10 @@ def pause_secs(failures: int) -> float:
     return min(FIRST_PAUSE_SECS * 2.0 ** min(failures - 1, 60), LONGEST_PAUSE_SECS)
 
 
-async def with_origin(hook: Any, moment: str, method: Method, *args: Any) -> Any:
+async def with_origin(kind: Kind, name: str, method: Method, *args: Any) -> Any:
     """Call a method, and note in its errors where they come from."""
-    name, task = f"{hook_name(hook)}.{moment}", current_task()
-    with marked("background" if moment == "background" else "hook", name):
+    task = current_task()
+    with marked(kind, name):
         try:
             return await method(*args)
         except GeneratorExit as error:
@@ -44,13 +43,13 @@ async def with_origin(hook: Any, moment: str, method: Method, *args: Any) -> Any
             raise fault from error
 
 
-async def with_deadline(secs: float, hook: Any, moment: str, method: Method, *args: Any) -> Any:
+async def with_deadline(secs: float, name: str, method: Method, *args: Any) -> Any:
     """Call a method with a deadline, after which it is cancelled, and then left behind.
 
     Raises:
         DeadlineExceededError: the deadline was exceeded.
     """
-    name, scope, began = f"{hook_name(hook)}.{moment}", asyncio.timeout(secs), time.perf_counter()
+    scope, began = asyncio.timeout(secs), time.perf_counter()
     caller, task = Leavable(), asyncio.current_task()
     assert task is not None, "hooks are called in tasks"
 

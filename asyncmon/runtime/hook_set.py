@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.failures import Failures
-from asyncmon.runtime.hook import HookMembers, hook_name, in_order, overrides
+from asyncmon.runtime.hook import SAVER, HookMembers, hook_name, in_order, overrides
 from asyncmon.runtime.hook_policy import (
     LONGEST_PAUSE_SECS,
     Method,
@@ -21,10 +21,11 @@ from asyncmon.runtime.hook_policy import (
     with_origin,
 )
 from asyncmon.runtime.observation import Observers
-from asyncmon.runtime.protocols import Session, step_of
+from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.recorder import Recorder
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.deadline import Stage
+from asyncmon.runtime.stop.origin import Kind
 from asyncmon.runtime.tasks import stop_tasks
 from asyncmon.system import clock
 from asyncmon.system.cancellation import is_unrequested, shielded, without_unrequested
@@ -146,14 +147,16 @@ class HookSet:
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
+        name = f"{hook_name(hook)}.{moment}"
+        kind: Kind = "background" if moment == "background" else "hook"
         secs = None if moment == "background" else _members(hook).deadline
         if secs is not None:
-            method = functools.partial(with_deadline, secs, hook, moment, method)
+            method = functools.partial(with_deadline, secs, name, method)
         if moment not in _IN_RUNS or _members(hook).on_error != "raise":  # else the run notes it
-            method = functools.partial(with_origin, hook, moment, method)
+            method = functools.partial(with_origin, kind, name, method)
         method = self._observed(hook, moment, method)
         if moment == "end":
-            method = functools.partial(without_unrequested, f"{hook_name(hook)}.end", method)
+            method = functools.partial(without_unrequested, name, method)
         if _members(hook).on_error != "raise":
             method = functools.partial(self._with_policy, hook, moment, method)
             if moment == "background" and _members(hook).on_error == "log":
@@ -266,7 +269,7 @@ class HookSet:
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is None:
                 continue
-            saves = _members(hook).end_secs > 0
+            saves = _members(hook).priority >= SAVER
             if saves and not saving:
                 saving = True
                 shutdown.extend(Stage.SAVES)
@@ -282,14 +285,9 @@ class HookSet:
                 over = limit.expired()
             if over:
                 del errors[seen:]
-                unsaved = saves and _members(hook).saved_step != step_of(session)
+                unsaved = saves and shutdown.unsaved() is not None
                 if unsaved or not stops.is_preempted():
                     errors.append(shutdown.timeout(f"{hook_name(hook)}.end {what}"))
-
-    @property
-    def end_secs(self) -> float:
-        """The expected time of ``end`` of all hooks that save, in seconds."""
-        return sum(_members(hook).end_secs for hook in self.hooks)
 
     async def end_on_cancel(self, session: Session, secs: float, errors: list[BaseException]) -> None:
         """Call ``end`` of the hooks with ``ends_on_cancel``, each with a timeout."""
@@ -322,12 +320,10 @@ class HookSet:
         try:
             if not overrides(hook, "cleanup"):
                 return None
-            secs = _members(hook).deadline or CLEANUP_SECS
+            name, secs = f"{hook_name(hook)}.cleanup", _members(hook).deadline or CLEANUP_SECS
             method = self._observed(hook, "cleanup", hook.cleanup)
-            method = functools.partial(with_deadline, secs, hook, "cleanup", method)
-            await without_unrequested(
-                f"{hook_name(hook)}.cleanup", with_origin, hook, "cleanup", method, error
-            )
+            method = functools.partial(with_deadline, secs, name, method)
+            await without_unrequested(name, with_origin, "hook", name, method, error)
         except Exception as failure:
             logger.exception("%s.cleanup failed.", hook_name(hook))
             return failure if _members(hook).on_error == "raise" else None
@@ -335,6 +331,16 @@ class HookSet:
             if not self.has(hook):
                 self._labels.pop(id(hook), None)
         return None
+
+    async def save_now(self, session: Session) -> str:
+        """Let the first hook that can save do so. See ``MonitoredSession.save``."""
+        for hook in self.hooks:
+            if (save := _members(hook).save_now) is not None:
+                return await save(session)
+        raise RuntimeError(
+            "No hook of this session saves checkpoints. Pass a CheckpointSaverHook in hooks, or a "
+            "checkpoint_dir to MonitoredTrainingSession."
+        )
 
     # -- changes while the session runs -------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import SessionState
@@ -32,7 +33,7 @@ class Opening:
 
     Args:
         creator: any object with the method of a ``SessionCreator``.
-        hooks, stops, gate: of the session.
+        hooks, stops, gate, saves: of the session.
         stateful: gets the hooks with a state, and the states of a restored checkpoint.
         signals: whether signals stop the session, see ``MonitoredSession``.
     """
@@ -44,6 +45,7 @@ class Opening:
         stops: StopControl,
         gate: Gate,
         stateful: StatefulObjects,
+        saves: Saves,
         signals: Literal["auto"] | None,
     ) -> None:
         if signals not in ("auto", None):
@@ -54,6 +56,7 @@ class Opening:
         self._stops = stops
         self._gate = gate
         self._stateful = stateful
+        self._saves = saves
         self._signals = signals
         self.undo = ExitStack()
         """Takes back what the opening has changed outside of the session."""
@@ -107,7 +110,10 @@ class Opening:
             raw = observers.raw = await self._creator.create_session()
         warn_of_misspelled("session", raw, Session, SessionMembers)
         self._adopt(raw)
-        coord = SessionCoordinator(raw, stops, lambda: hooks.hooks, observers, hooks.recorder)
+        coord = SessionCoordinator(
+            raw, stops, lambda: hooks.hooks, observers, hooks.recorder, self._saves
+        )
+        self._saves.begin(raw, coord)
         session = Coordinated(Hooked(coord, hooks, gate.stop_by_hook), coord, gate.lock)
         try:
             start_producers = members_of(ProgramMembers, program_of(raw)).start_producers

@@ -10,6 +10,7 @@ from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, SessionMembers
 from asyncmon.runtime.recorder import Recorder
 from asyncmon.runtime.samples import Samples
+from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.origin import NoEndError, mark
@@ -25,7 +26,7 @@ class SessionCoordinator(Coordinator):
         stops: of the whole session, over recoveries. A stop of either one is a stop of both.
         hooks: returns the hooks that the session has now.
         observers: of the whole session, over recoveries.
-        recorder: of the whole session, likewise.
+        recorder, saves: of the whole session, likewise.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class SessionCoordinator(Coordinator):
         hooks: Callable[[], tuple[Any, ...]],
         observers: Observers,
         recorder: Recorder,
+        saves: Saves,
     ) -> None:
         super().__init__(clean_stop_exception_types=())
         self.raw = raw
@@ -46,6 +48,9 @@ class SessionCoordinator(Coordinator):
         )
         self.boundary = StepBoundary(raw, stops.scopes.current)
         self.recorder = recorder
+        self.saves = saves
+        """The saves of the whole session. A hook that saves by other means than ``am.Saver`` reports it
+        by ``coord.saves.committed(session, step, seconds)``."""
 
     async def sample(self, fetches: Any) -> Any:
         return (await self.samples.request(fetches))[0]

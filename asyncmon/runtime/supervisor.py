@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.errors import AbortedError, UnavailableError
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
+from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.program import as_program, default_saver, program_scope
 from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, close_raw
 from asyncmon.runtime.queue_runner import QueueRunner
 from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.stop.deadline import SessionShutdown
 from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
@@ -135,6 +138,7 @@ class Supervisor:
         self._output = EventOutput(self._logdir, given, shared, members.graph or program)
         self._init_fn = init_fn
         self._stop_grace_secs = stop_grace_secs
+        self._saves = Saves(Observers(), CallScopes(), StatefulObjects())
         self._save_at_end = save_at_end
         self.session_manager = session_manager or SessionManager(
             local_init_op=self.local_init_op,
@@ -251,6 +255,7 @@ class Supervisor:
                 pause = Recovery(max_delay_secs=2.0).delay(failures)
                 if await self.coord.wait_for_stop(min(pause, left)):
                     raise
+        self._saves.begin(sess, self.coord)
         try:
             if self.is_chief:
                 await self._output.add_graph()

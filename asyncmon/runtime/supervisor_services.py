@@ -180,12 +180,6 @@ def order_save(sv: Any, sess: Any) -> Awaitable[None]:
     """Order a checkpoint of the present state. The awaitable ends when its event is written."""
     logger.info("Saving checkpoint to path %s", sv.save_path)
     step = sv.global_step if sv.global_step is not None else sv.steps_done(sess)
-    handle = sv.saver.start_save(sess, sv.save_path, global_step=step)
-    return _write_event(sv, handle)
-
-
-async def _write_event(sv: Any, handle: Any) -> None:
-    path = await handle
-    if path is not None and handle.step is not None:
-        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=path)
-        sv._output.events.add_session_log(log, handle.step)
+    orders = sv._saves.orders_of(sv, sv._output.events)
+    awaitable: Awaitable[None] = orders.finish(orders.order(sv.saver, sess, sv.save_path, step))
+    return awaitable

@@ -9,7 +9,6 @@ from typing import Any
 
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook_set import HookSet
-from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.stop.process import process_shutdown
 from asyncmon.system.error_text import calling_line
@@ -29,13 +28,13 @@ class Unclosed:
         self,
         gate: Gate,
         hooks: HookSet,
-        saves: Saves,
+        unsaved: Callable[[], str | None],
         close: Callable[[BaseException | None], Awaitable[Any]],
         abandon: Callable[[], None],
     ) -> None:
         self._gate = gate
         self._hooks = hooks
-        self._saves = saves
+        self._unsaved = unsaved
         self._close = close
         self._abandon = abandon
         self._opened_at = calling_line()
@@ -51,7 +50,7 @@ class Unclosed:
         """Warn about a session that nothing refers to any more, unless ``am.run`` closes it."""
         gate = self._gate
         if gate.state is SessionState.OPEN and gate.loop not in process_shutdown.get().loops:
-            step, lost = self._hooks.observers.step, self._saves.unsaved()
+            step, lost = self._hooks.observers.step, self._unsaved()
             logger.warning(
                 "Session ended%s: it was not closed%s.",
                 "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",

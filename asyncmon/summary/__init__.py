@@ -9,11 +9,10 @@ Usage::
         for value in event.summary.value:
             print(event.step, value.tag, value.simple_value)
 
-Modules, from the lowest layer: ``events`` (messages), ``event_queue`` (pending events),
-``event_file`` (the disk), ``writer_task`` (from the queue to the file), ``event_log`` (one of them per
-directory), ``writer``, ``shared_writer``;
-``reader``, ``scalars``. ``values`` makes summaries of numbers, arrays, images, sound (``media``,
-``histogram``) and text, ``graph_def`` encodes graphs, ``ops`` are the summary ops of a graph.
+Modules, from the lowest layer: ``events`` (messages), ``entries`` (pending events), ``sink_thread`` (a
+queue and a thread), ``event_file`` (the disk), ``event_log`` (one of them per directory), ``writer``,
+``shared_writer``; ``reader``, ``scalars``. ``values`` makes summaries of numbers, arrays, images, sound
+(``media``, ``histogram``) and text, ``graph_def`` encodes graphs, ``ops`` are the summary ops.
 """
 
 # fmt: off

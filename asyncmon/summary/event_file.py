@@ -1,8 +1,7 @@
-"""Append events to a file. All methods but ``take`` block, and run in a worker thread.
+"""Append events to a file. The methods block, and run in the thread of a sink.
 
 One call encodes, writes and syncs a batch, as each further call would wait for the GIL again beside a
-loop of steps. aiofiles is not used: ``asyncio.run`` joins its thread pool, and would not return while a
-disk hangs.
+loop of steps.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ import re
 import socket
 import threading
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 from asyncmon.protobuf.tfrecord import frame
-from asyncmon.summary.event_queue import Entry, encode_entry
+from asyncmon.summary.entries import Entry, encode_entry
 from asyncmon.summary.events import Event
-from asyncmon.system import portable
+from asyncmon.system import clock, portable
 from asyncmon.system.diagnostics import free_space
 from asyncmon.system.files import FileCalls
 
@@ -49,29 +49,15 @@ class EventFile:
         self._entries: deque[Entry] = deque()
         self._encoded: list[bytes] = []
         self._new = False  # whether the directory is not synced yet
-        self._abandoned = False
         self._lock = threading.Lock()
 
     @property
-    def is_open(self) -> bool:
-        """Whether the file is open."""
-        return self._descriptor is not None
-
-    @property
     def unwritten(self) -> int:
-        """The number of events that were taken but not written."""
+        """The number of events of a failed write."""
         return len(self._entries) + len(self._encoded)
 
-    def usable(self) -> EventFile:
-        """Return this file, or a new one if a write to this one may still hang."""
-        return EventFile(self.directory, self._suffix, self._calls) if self._abandoned else self
-
-    def take(self, entries: list[Entry]) -> None:
-        """Keep entries for the next write. Does not block."""
-        self._entries.extend(entries)
-
     def progress(self) -> tuple[dict[str, int] | None, list[Entry | bytes]]:
-        """Return the bytes of whole records by the file's name, and the taken events that follow.
+        """Return the bytes of whole records by the file's name, and the kept events that follow.
 
         None instead of the bytes while a write is in progress. Does not block.
         """
@@ -83,47 +69,47 @@ class EventFile:
         finally:
             self._lock.release()
 
-    def write(self, sync: bool, now: float) -> None:
-        """Write the taken entries; with ``sync``, flush them to the disk.
+    def open(self, now: float) -> None:
+        """Make the directory and the file, if it is not open.
 
         Args:
-            now: seconds since 1970, for the name and the first record of a new file.
+            now: seconds since 1970, for the name and the first record.
+        """
+        with self._lock, self._named_errors():
+            self._open_if_needed(now)
+
+    def write(self, records: list[Entry], sync: bool) -> None:
+        """Write entries after those of a failed write; with ``sync``, flush them to the disk.
 
         Raises:
             OSError: the write failed. The file ends with a whole record; the other entries are kept.
         """
-        with self._lock:
-            try:
-                self._open_if_needed(now)
-                self._append()
-                if sync:
-                    self._sync()
-            except OSError as error:
-                raise _named(error, self.path or self.directory) from error
-            finally:
-                if self._abandoned:
-                    self._close()
+        with self._lock, self._named_errors():
+            self._entries.extend(records)
+            self._open_if_needed(self._entries[0][0] if self._entries else clock.wall())
+            self._append()
+            if sync:
+                self._sync()
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise _named(error, self.path or self.directory) from error
 
     def close(self) -> None:
         """Close the file. A later write opens a new one."""
         with self._lock:
             self._close()
 
-    def abandon(self) -> None:
-        """Close the file now or, if a write hangs, at its end. Does not block."""
-        self._abandoned = True  # before the lock is tried, so that a write that is ending sees it
-        if self._lock.acquire(blocking=False):
-            try:
-                self._close()
-                self._abandoned = False
-            finally:
-                self._lock.release()
-
-    def forked(self) -> None:
+    def forget(self) -> None:
         """Close the descriptor that this child process inherited. The file is the parent's."""
-        self._abandoned = True
-        if self._descriptor is not None:
-            self._calls.close(self._descriptor)
+        self._lock = threading.Lock()  # a thread of the parent may hold it
+        self._entries.clear()
+        self._encoded.clear()
+        self._close()
+        self.path, self._length = None, 0
 
     def _append(self) -> None:
         while True:

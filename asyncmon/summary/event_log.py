@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -12,12 +13,17 @@ from typing import Any, ClassVar
 from weakref import WeakSet, ref
 
 from asyncmon.protobuf import delimited
-from asyncmon.summary.event_file import next_number, number_of
-from asyncmon.summary.event_queue import SESSION_LOG, Entry, as_is
+from asyncmon.summary.entries import SESSION_LOG, Entry, as_is, may_be_dropped, scalar_fields
+from asyncmon.summary.event_file import EventFile, next_number, number_of
 from asyncmon.summary.events import SessionLog
-from asyncmon.summary.writer_task import BackgroundWriter
+from asyncmon.summary.sink_thread import MOST_PENDING, SinkThread
 from asyncmon.system import clock, portable
 from asyncmon.system.process import ProcessLocal
+
+logger = logging.getLogger(__name__)
+
+DROPPED_TAG = "asyncmon/dropped_events"
+"""The tag of a scalar that counts the events that were dropped."""
 
 _MOST_TAPPED = 50_000  # entries that nobody takes
 _MOST_TAPPED_BYTES = 64 << 20  # of their arrays and encoded summaries
@@ -78,7 +84,8 @@ class EventLog:
     in which they were added. The last writer to leave closes the file.
 
     Attributes:
-        background: the queue and the file.
+        file: the file.
+        sink: the queue and the thread of the file.
         run_tags: the tags of traced steps in the file.
         graph: the last graph, and its number of nodes.
     """
@@ -90,8 +97,17 @@ class EventLog:
     # Of closed logs: the last step added outside a session.
     _kept: ClassVar[ProcessLocal[dict[str, int]]] = ProcessLocal(dict)
 
-    def __init__(self, path: str, background: BackgroundWriter) -> None:
-        self.background = background
+    def __init__(self, path: str, file: EventFile, batch: int, secs: float) -> None:
+        self.file = file
+        self.sink = SinkThread[Entry](
+            f"the events of {file.directory!r}",
+            self,
+            secs=secs,
+            batch=batch,
+            most=MOST_PENDING,
+            may_drop=may_be_dropped,
+        )
+        self._counted = 0  # the dropped events of the last DROPPED_TAG
         self.run_tags: set[str] = set()
         self.graph: tuple[Any, int] | None = None
         self._path = path
@@ -103,13 +119,13 @@ class EventLog:
         self._kept_step = self._kept.get().pop(path, -1)  # the largest one outside a session
 
     @classmethod
-    def join(cls, writer: Any, directory: str, make: Callable[[], BackgroundWriter]) -> EventLog:
+    def join(cls, writer: Any, directory: str, make: Callable[[str], EventLog]) -> EventLog:
         """Return the log of a directory for one more writer; a new one if none is open."""
         path = os.path.realpath(directory)
         with cls._lock:
             log = cls._open.get().get(path)
             if log is None:
-                log = cls._open.get()[path] = EventLog(path, make())
+                log = cls._open.get()[path] = make(path)
             log._writers.add(writer)
             return log
 
@@ -117,24 +133,24 @@ class EventLog:
     def tap(cls, directory: str) -> Tap | None:
         """Return the events that are added to a directory from now on, also by later logs.
 
-        None while a write is in progress, or if the writers belong to another event loop.
+        None while a write is in progress.
         """
         path = os.path.realpath(directory)
         with cls._lock:
             log = cls._open.get().get(path)
-            written, pending = ({}, []) if log is None else log.background.progress()
-            if written is None:
+            found = ({}, []) if log is None else log._progress()
+            if found is None:
                 return None
-            tap = Tap(written, pending)
+            tap = Tap(*found)
             taps = (*(one for one in cls._tapped.get().get(path, ()) if one() is not None), ref(tap))
             cls._tapped.get()[path] = taps
             if log is not None:
                 log._taps = taps
             return tap
 
-    def put(self, entry: Entry, raises: bool = True) -> None:
-        """Add an entry, see :meth:`BackgroundWriter.put`."""
-        self.background.put(entry, raises)
+    def put(self, entry: Entry) -> None:
+        """Add an entry. Does not block; thread-safe."""
+        self.sink.put(entry)
         for one in self._taps:
             if (tap := one()) is not None:
                 tap.add(entry)
@@ -147,7 +163,7 @@ class EventLog:
             if self._started and not self._starters:
                 self._started = False
                 stop = delimited(SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
-                self.put((clock.wall(), 0, None, stop, as_is), raises=False)
+                self.put((clock.wall(), 0, None, stop, as_is))
             if not self._writers and self._open.get().get(self._path) is self:
                 del self._open.get()[self._path]
                 if self._kept_step >= 0:
@@ -201,13 +217,47 @@ class EventLog:
         """Note that a writer records the session. ``STOP`` follows when the last one leaves."""
         self._starters.add(writer)
 
+    # -- the target of the sink -----------------------------------------------------------------------
+
+    @property
+    def unwritten(self) -> int:
+        """The number of events of a failed write."""
+        return self.file.unwritten
+
+    def write(self, records: list[Entry], sync: bool) -> None:
+        """Append entries to the file, and a count of those that were dropped. Blocking."""
+        if self.sink.dropped != self._counted:
+            if not self._counted:
+                logger.warning(
+                    "The disk of %r is behind, and events are dropped. %r counts them.",
+                    self.file.directory, DROPPED_TAG,
+                )  # fmt: skip
+            self._counted = dropped = self.sink.dropped
+            step = records[-1][1] if records else 0
+            records.append((clock.wall(), step, DROPPED_TAG, float(dropped), scalar_fields))
+        self.file.write(records, sync)
+
+    def close(self) -> None:
+        """Close the file. Blocking."""
+        self.file.close()
+
+    def forget(self) -> None:
+        """Begin a new file in a child process."""
+        self.file.forget()
+
+    def _progress(self) -> tuple[dict[str, int], list[Entry | bytes]] | None:
+        found = self.sink.snapshot(self.file.progress)
+        if found is None:
+            return None
+        (written, kept), pending = found
+        return None if written is None else (written, [*kept, *pending])
+
     @classmethod
     def _forked(cls) -> None:
         """Start with new files in a child process; the pending events are the parent's."""
         cls._lock = threading.RLock()  # a thread of the parent may hold it
         cls._kept.get().clear()
         for log in cls._open.get().values():
-            log.background.forked()
             log.run_tags.clear()
             log.graph, log._started, log._last_step, log._kept_step = None, False, -1, -1
 

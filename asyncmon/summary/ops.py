@@ -18,7 +18,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, get_collecti
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.summary.event_queue import summary_tags
+from asyncmon.summary.entries import summary_tags
 from asyncmon.summary.events import SummaryMetadata
 from asyncmon.summary.values import (
     TEXT,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from asyncmon.errors import OpError
 from asyncmon.protobuf import WireError, read_varint, signed
 from asyncmon.protobuf.tf_types import DTYPES
-from asyncmon.summary.event_queue import scalar_fields
+from asyncmon.summary.entries import scalar_fields
 from asyncmon.summary.events import Event, SessionLog, Value
 from asyncmon.summary.reader import EventTail, is_event_file
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
-from weakref import WeakKeyDictionary
 
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.logged import logged_values
@@ -20,8 +18,8 @@ from asyncmon.system.process import ProcessLocal
 class FileWriterCache:
     """Keeps one :class:`FileWriter` per directory. TF1: ``tf.summary.FileWriterCache``.
 
-    Directories are identified by their real path, and each event loop has its own writers. Other
-    writers of a directory write to the same file, those of hooks for example.
+    Directories are identified by their real path. Other writers of a directory write to the same file,
+    those of hooks for example.
 
     Example::
 
@@ -30,37 +28,31 @@ class FileWriterCache:
         await FileWriterCache.clear()
     """
 
-    _loops: ClassVar[
-        ProcessLocal[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, FileWriter]]]
-    ] = ProcessLocal(WeakKeyDictionary)
+    _writers: ClassVar[ProcessLocal[dict[str, FileWriter]]] = ProcessLocal(dict)
 
     @classmethod
     def get(cls, logdir: str | os.PathLike[str]) -> FileWriter:
         """Return the writer of a directory; a new one if there is none or it is closed. TF1: same name.
 
-        :meth:`clear` closes it. An open writer writes its pending events at the end of the loop.
-
-        Raises:
-            RuntimeError: no event loop is running.
+        :meth:`clear` closes it. An open writer writes its pending events at the exit of the program.
         """
-        writers = cls._loops.get().setdefault(asyncio.get_running_loop(), {})
-        path = os.path.realpath(logdir)
+        writers, path = cls._writers.get(), os.path.realpath(logdir)
         if path not in writers or writers[path].closed:
             writers[path] = FileWriter(logdir)
-            writers[path]._raises = False  # a full disk does not end the training of a hook
         return writers[path]
 
     @classmethod
     async def clear(cls) -> None:
-        """Close and remove all writers of the running loop. TF1: same name."""
-        for writer in cls._loops.get().pop(asyncio.get_running_loop(), {}).values():
-            await writer.close()
+        """Close and remove all writers. TF1: same name."""
+        writers = cls._writers.get()
+        for path in list(writers):
+            await writers.pop(path).close()
 
 
 def writer_of_hook(logdir: str | os.PathLike[str]) -> FileWriter:
     """Return a writer of a directory that a full or hanging disk does not end or delay."""
     writer = FileWriter(logdir)
-    writer._raises = writer._flushes = False
+    writer._flushes = False
     return writer
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from asyncmon.protobuf import delimited, string
 from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.protobuf.tf_types import DTYPES
-from asyncmon.summary.event_queue import GRAPH, META_GRAPH, RUN_METADATA, SUMMARY, scalar_summary_bytes
+from asyncmon.summary.entries import GRAPH, META_GRAPH, RUN_METADATA, SUMMARY, scalar_summary_bytes
 from asyncmon.summary.events import (
     Audio,
     HParamsPluginData,

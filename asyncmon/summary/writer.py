@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import sys
 import warnings
@@ -12,20 +14,18 @@ from weakref import ref
 from asyncmon.protobuf import delimited
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.protobuf.run_options import RunMetadata
-from asyncmon.summary.event_file import EventFile
-from asyncmon.summary.event_log import EventLog
-from asyncmon.summary.event_queue import (
+from asyncmon.summary.entries import (
     GRAPH,
     META_GRAPH,
     SESSION_LOG,
     SUMMARY,
     Encode,
-    EventQueue,
-    Policy,
     as_is,
     scalar_fields,
     summary_tags,
 )
+from asyncmon.summary.event_file import EventFile
+from asyncmon.summary.event_log import EventLog
 from asyncmon.summary.events import Event, SessionLog, Summary
 from asyncmon.summary.histogram import check_numbers
 from asyncmon.summary.values import (
@@ -44,9 +44,10 @@ from asyncmon.summary.values import (
     summary_bytes,
     text_summary,
 )
-from asyncmon.summary.writer_task import BackgroundWriter, State
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls, system_calls
+
+logger = logging.getLogger(__name__)
 
 _NEVER = 1 << 63  # a step that is never reached
 
@@ -54,17 +55,18 @@ _NEVER = 1 << 63  # a step that is never reached
 class FileWriter:
     """Writes events into one file of a directory, for TensorBoard. TF1: ``tf.summary.FileWriter``.
 
-    The ``add_*`` methods put an event into a queue and do not block. A background task writes the queue
-    in a worker thread after ``flush_secs``, or when ``max_queue`` events are pending, but then at most
-    once a second. Written events survive a crash of the process, flushed ones a crash of the machine.
+    The ``add_*`` methods put an event into a queue and do not block. A thread writes the queue after
+    ``flush_secs``, or when ``max_queue`` events are pending, but then at most once a second. Written
+    events survive a crash of the process, flushed ones a crash of the machine. No event loop is needed
+    to add them.
 
-    The file is made by ``async with``, by ``await open()`` or soon after the first event. Events that
-    are added before an event loop runs are written once one does. :meth:`close` writes the remaining
-    events. If the loop ends without it, the task tries to write them for up to 5 seconds.
+    The file is made by ``async with``, by ``await open()`` or soon after the first event. :meth:`close`
+    writes the remaining events. If the program exits without it, they are written within 5 seconds.
 
     If a write fails, its events are kept and written again, an incomplete record is removed from the
-    file, and the error is logged. The error is raised once, by the next ``flush``, ``drain`` or
-    ``close``. With policy ``"block"`` the next ``add_*`` raises it, too, and does not add its event.
+    file, and the error is logged once. ``open``, ``flush``, ``drain`` and ``close`` raise it. While a
+    disk is full or hangs, 500,000 events are kept, then the oldest values are dropped. :attr:`dropped`
+    and the scalar ``asyncmon/dropped_events`` count them. Session logs and graphs are always kept.
 
     All open writers of a directory in this process share one file and one queue, with the options of
     the first one, whatever the spelling of the path. So the ``START`` of a session never hides events
@@ -75,16 +77,11 @@ class FileWriter:
     Args:
         logdir: the directory; made if it is missing.
         graph: the first event of the file, see :meth:`add_graph`.
-        max_queue: the number of pending events at which they are written; while the disk is busy, the
-            number at which ``policy`` applies.
+        max_queue: the number of pending events at which they are written.
         flush_secs: the longest time in seconds that an event is pending.
         graph_def: a ``GraphDef``, serialized or not, instead of ``graph``.
         filename_suffix: the end of the file's name.
         session: must be None: events are not written by operations of a graph.
-        policy: applies if the disk is slow. ``"block"`` keeps 500,000 events; ``await writer.drain()``
-            waits until no more than ``max_queue`` are pending; ``"drop_oldest"`` drops the oldest
-            values; ``"coalesce"`` keeps the newest value of each tag. :attr:`dropped` and the scalar
-            ``asyncmon/dropped_events`` count dropped events. Session logs and graphs are always kept.
         calls: the system calls to write with.
 
     Raises:
@@ -107,7 +104,6 @@ class FileWriter:
         filename_suffix: str | None = None,
         session: Any = None,
         *,
-        policy: Policy = "block",
         calls: FileCalls | None = None,
     ) -> None:
         if graph is not None and graph_def is not None:
@@ -121,26 +117,29 @@ class FileWriter:
         self._logdir = os.fspath(logdir)
         if not self._logdir:
             raise ValueError(f"logdir={logdir!r} was passed; expected the path of a directory.")
-        EventQueue(policy, max_queue)  # checks them
+        if max_queue < 1:
+            raise ValueError(f"max_queue={max_queue!r} was passed; expected 1 or more.")
         self._directory = os.path.abspath(self._logdir)
-        self._raises = policy == "block"
+        self._max_queue = max_queue
         self._flushes = True  # when it is closed before writers that record the session
-        self._make = lambda: BackgroundWriter(
-            EventFile(self._directory, filename_suffix or "", calls or system_calls.get()),
-            EventQueue(policy, max_queue),
-            flush_secs,
-        )
+        suffix, calls = filename_suffix or "", calls or system_calls.get()
+
+        def make(path: str) -> EventLog:
+            return EventLog(path, EventFile(self._directory, suffix, calls), max_queue, flush_secs)
+
+        self._make = make
         self._log: EventLog | None = None  # while open
         self._left: EventLog | None = None  # the log of the last close
+        self._ended: EventLog | None = None  # the log that this writer has closed
         self._closed = False
         given = graph_def if graph is None else graph
         self._first = None if given is None else self._graph_entry(given)
 
     @property
     def dropped(self) -> int:
-        """The number of events that the policy has dropped."""
+        """The number of events that were dropped."""
         log = self._log or self._left
-        return 0 if log is None else log.background.dropped
+        return 0 if log is None else log.sink.dropped
 
     @property
     def closed(self) -> bool:
@@ -151,7 +150,7 @@ class FileWriter:
     def path(self) -> str | None:
         """The path of the event file, once it is open."""
         log = self._log or self._left
-        return None if log is None else log.background.path
+        return None if log is None else log.file.path
 
     def get_logdir(self) -> str:
         """Return the ``logdir`` argument. TF1: same name."""
@@ -227,7 +226,7 @@ class FileWriter:
         log = self._attached()
         if log is not None:
             entry = event.wall_time, log.step(event.step), None, what, as_is
-            log.put(entry, self._raises)
+            log.put(entry)
             log.session(self, event.session_log, event.step)
 
     def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
@@ -305,7 +304,11 @@ class FileWriter:
         self._closed = False
         log = self._attached()
         assert log is not None, "the writer is not closed"
-        await log.background.open()
+        try:
+            await log.sink.call(log.file.open, clock.wall())
+        except BaseException:
+            log.sink.rest()  # the caller does not close a writer that failed to open
+            raise
 
     async def flush(self) -> None:
         """Wait until all events added so far are on the disk (fsync).
@@ -313,24 +316,23 @@ class FileWriter:
         Raises:
             OSError: a write failed. The events are kept and written again.
         """
-        left = self._left
-        closing = left is not None and left.background.state is State.CLOSING
-        log = left if closing else self._attached()
+        is_closing = self._closed and self._left is not None and self._left is not self._ended
+        log = self._left if is_closing else self._attached()
         if log is not None:
-            await log.background.flush()
+            await log.sink.flush()
 
     async def drain(self) -> None:
         """Wait until no more than ``max_queue`` events are pending. Raises as :meth:`flush`."""
         log = self._log or self._left
-        if log is not None:
-            await log.background.drain()
+        while log is not None and len(log.sink) > self._max_queue:
+            await log.sink.flush(sync=False)
 
     async def close(self) -> None:
         """Write the pending events, and ``STOP`` if this writer started a session, and close the file.
 
-        The file stays open for other writers of the directory. Closes even if it fails or is cancelled.
-        A cancelled close does not wait for a running write. A second call does nothing. Later ``add_*``
-        calls only warn.
+        The file stays open for other writers of the directory. Closes even if it fails or is cancelled;
+        a cancelled call does not wait for the disk. A second call does nothing. Later ``add_*`` calls
+        only warn.
 
         Raises:
             OSError: a write failed. A note has the number of lost events.
@@ -342,9 +344,24 @@ class FileWriter:
                 log.leave(self)
         log = self._left
         if log is not None and not log.is_shared:
-            await log.background.close()
+            if log is not self._ended:
+                try:
+                    await log.sink.close()
+                except asyncio.CancelledError:
+                    if lost := log.sink.behind:
+                        logger.error(
+                            "The disk of %r hangs; up to %d events are lost there.",
+                            self._directory,
+                            lost,
+                        )
+                    raise
+                finally:
+                    self._ended = log
         elif log is not None and (self._flushes or not log.is_recorded):
-            await log.background.flush()
+            try:
+                await log.sink.flush()
+            finally:
+                self._ended = log
 
     async def reopen(self) -> None:
         """Open again after :meth:`close`. Does nothing if the writer is open. TF1: same name.
@@ -365,7 +382,7 @@ class FileWriter:
     ) -> None:
         log = self._log if self._log is not None else self._attached()
         if log is not None:
-            log.put((clock.wall(), log.step(global_step), tags, payload, encode), self._raises)
+            log.put((clock.wall(), log.step(global_step), tags, payload, encode))
 
     def _attached(self) -> EventLog | None:
         """Return the log of the directory, which is joined at the first call; None after a close."""
@@ -398,8 +415,8 @@ class FileWriter:
             log.graph = identity
 
     def __repr__(self) -> str:
-        state = State.NEW if self._log is None else self._log.background.state
-        return f"<FileWriter {self._logdir!r}, {'closed' if self._closed else state.value}>"
+        state = "closed" if self._closed else "new" if self._log is None else "open"
+        return f"<FileWriter {self._logdir!r}, {state}>"
 
 
 def _warn_closed() -> None:

@@ -40,6 +40,11 @@ def monotonic() -> float:
     return _clock().time()
 
 
+def of_threads() -> float:
+    """Return the monotonic time of threads, in seconds; the same clock in a loop's thread, too."""
+    return thread_clock.get().time()
+
+
 def wall() -> float:
     """Return seconds since the epoch, for time stamps."""
     return float(getattr(_clock(), "wall_time", time.time)())

@@ -14,7 +14,8 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -30,6 +31,12 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _LARGEST = 1 << 30
+_PAUSES_SECS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+_PASSING = _SHORT | {
+    errno.EIO, errno.ESTALE, errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT,
+    errno.ENETDOWN, errno.ENETUNREACH, errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
+}  # fmt: skip
 
 BESIDE = ".asyncmon-"
 """The prefix of temporary files, which are renamed when they are complete. A crash may leave them."""
@@ -118,6 +125,33 @@ async def list_names(path: str | os.PathLike[str]) -> list[str]:
     return sorted(await aiofiles.os.listdir(path))
 
 
+def patiently(call: Callable[[*Ts], T], *args: *Ts, errors: Collection[int] = _PASSING) -> T:
+    """Read, and read again for a second after an error that may pass. Blocking.
+
+    A network file system reports a file that another host has replaced (ESTALE), a disk or a network a
+    moment's failure, the system a lack of descriptors or memory. None of them says anything about the
+    file. What is called must open the file anew, as its descriptor may be stale.
+
+    Args:
+        call: reads.
+        *args: its arguments.
+        errors: the numbers of errors after which to try again. Not BlockingIOError: a lock is taken.
+
+    Raises:
+        OSError: the last attempt failed.
+    """
+    for pause in _PAUSES_SECS:
+        try:
+            return call(*args)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno not in errors:
+                raise
+        time.sleep(pause)
+    return call(*args)
+
+
 class NotRegularFileError(OSError):
     """A directory, pipe, socket or device is in the place of a file."""
 
@@ -183,34 +217,38 @@ class FileCalls:
         """Return a new descriptor that child processes do not inherit."""
         return portable.open_file(path, flags)
 
-    def open_regular(self, path: Path) -> int:
-        """Return a new descriptor to read a regular file. Never waits for a pipe.
+    def open_patiently(self, path: Path, flags: int) -> int:
+        """Return :meth:`open`, tried again while there are no descriptors or no memory."""
+        return patiently(self.open, path, flags, errors=_SHORT)
 
-        A lack of descriptors or memory may be short: it is tried again for a second.
+    def open_regular(self, path: Path) -> int:
+        """Return a new descriptor to read a regular file. Never waits for a pipe. Call it patiently.
 
         Raises:
             NotRegularFileError: the path is not that of a regular file.
             OSError: any other error of the system.
         """
         try:
-            descriptor = portable.retrying(self.open, path, os.O_RDONLY | portable.NO_WAIT)
+            descriptor = self.open(path, os.O_RDONLY | portable.NO_WAIT)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
             raise NotRegularFileError(
                 error.errno, "not a regular file", str(path)
             ) from error  # a socket
-        mode = self.fstat(descriptor).st_mode
+        try:
+            mode = self.fstat(descriptor).st_mode
+        except BaseException:
+            self.close_read(descriptor)
+            raise
         if not stat.S_ISREG(mode):
-            self.close(descriptor)
+            self.close_read(descriptor)
             reason = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "not a regular file"
             raise NotRegularFileError(errno.EISDIR, reason, str(path))
         return descriptor
 
     def content(self, path: Path, begins: bytes = b"") -> bytes:
-        """Return the content of a regular file of at most a GiB.
-
-        A failing disk is tried three times.
+        """Return the content of a regular file of at most a GiB, see :func:`patiently`.
 
         Args:
             path: the file.
@@ -220,21 +258,24 @@ class FileCalls:
             NotRegularFileError: the path is not that of a regular file.
             OSError: the file is too large, or any other error of the system.
         """
-        for attempt in range(3):
+        return patiently(self._content, path, begins)
+
+    def _content(self, path: Path, begins: bytes) -> bytes:
+        descriptor = -1
+        try:
             descriptor = self.open_regular(path)
-            try:
-                head = self.read(descriptor, 0, len(begins))
-                if head != begins:
-                    return head
-                if (size := self.fstat(descriptor).st_size) > _LARGEST:
-                    raise OSError(errno.EFBIG, f"{size} bytes, of at most {_LARGEST}", str(path))
-                return self.read(descriptor, 0, size)
-            except OSError as error:
-                if error.errno != errno.EIO or attempt == 2:
-                    raise
-            finally:
-                self.close(descriptor)
-        raise AssertionError("the last attempt returns or raises")
+            head = self.read(descriptor, 0, len(begins))
+            if head != begins:
+                return head
+            if (size := self.fstat(descriptor).st_size) > _LARGEST:
+                raise OSError(errno.EFBIG, f"{size} bytes, of at most {_LARGEST}", str(path))
+            return self.read(descriptor, 0, size)
+        except OSError as error:
+            error.filename = error.filename or str(path)  # a read does not name its file
+            raise
+        finally:
+            if descriptor >= 0:
+                self.close_read(descriptor)
 
     def read(self, descriptor: int, start: int, count: int) -> bytes:
         """Return up to ``count`` bytes of an open file from a position."""
@@ -258,7 +299,7 @@ class FileCalls:
     def append(self, path: Path, data: bytes, sync: bool) -> None:
         """Append lines to a file, see :func:`append_lines`."""
         self.make_dirs_nowait(path.parent)
-        descriptor = self.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        descriptor = self.open_patiently(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             size = self.fstat(descriptor).st_size
             if size and self.read(descriptor, size - 1, 1) != b"\n":
@@ -294,15 +335,20 @@ class FileCalls:
     def sync_directory(self, path: Path) -> None:
         """Make renames and deletions in a directory durable."""
         if portable.DIRECTORY is not None:
-            descriptor = self.open(path, portable.DIRECTORY)
+            descriptor = self.open_patiently(path, portable.DIRECTORY)
             try:
                 self.fsync(descriptor)
             finally:
                 self.close(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor."""
+        """Close a descriptor. An error reports a failed write; the descriptor is closed even so."""
         os.close(descriptor)
+
+    def close_read(self, descriptor: int) -> None:
+        """Close the descriptor of a file that was read: an error says nothing about what was read."""
+        with contextlib.suppress(OSError):
+            self.close(descriptor)
 
     def replace(self, source: Path, target: Path) -> None:
         """Rename within a directory atomically, replacing the target."""
@@ -326,7 +372,7 @@ class FileCalls:
 
     def write_file(self, path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
         """Write a new file durably, except for its directory entry. An error removes the file."""
-        descriptor = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        descriptor = self.open_patiently(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             try:
                 for chunk in [data] if isinstance(data, bytes) else data:

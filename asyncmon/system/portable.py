@@ -68,18 +68,6 @@ def open_file(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | _BINARY, 0o666)
 
 
-def retrying(call: Callable[[Path, int], int], path: Path, flags: int) -> int:
-    """Open a file, and try again for a second if there are no descriptors or no memory."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return call(path, flags)
-        except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
-                raise
-            time.sleep(_PAUSE_SECS)
-    return call(path, flags)
-
-
 def lock(descriptor: int, *, shared: bool = False) -> None:
     """Lock an open file against other processes, without waiting. A crash releases the lock.
 
@@ -156,6 +144,30 @@ def disk_of(path: Path) -> str:
     if hasattr(os, "statvfs") and os.statvfs(path).f_flag & os.ST_RDONLY:
         text += ", on a read-only file system"
     return text
+
+
+def machine_id() -> str | None:
+    """Return a text that two processes share if they see each other's process ids; None: unknown.
+
+    Linux only: the boot, and the namespace of process ids, as containers share the name of a host.
+    """
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return None
+
+
+def has_ended(machine: object, process: object) -> bool:
+    """Return whether a process of a :func:`machine_id` is known to have ended."""
+    if machine is None or machine != machine_id() or not isinstance(process, int) or process <= 0:
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return process == os.getpid()  # an earlier one that had the number of this process
 
 
 def user_id() -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import random
 import shutil
@@ -28,7 +27,13 @@ from asyncmon.checkpoint import (
     prune,
     verify,
 )
-from asyncmon.errors import DataLossError, FailedPreconditionError, NotFoundError, OpError
+from asyncmon.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    NotFoundError,
+    OpError,
+    UnknownError,
+)
 from asyncmon.monitor.run_directory import CheckpointTable
 from tests import forked
 
@@ -302,18 +307,20 @@ async def test_a_copied_manifest_is_damage(tmp_path: Path, make_session: MakeSes
     assert await restored(tmp_path, make_session) == 4
 
 
-async def test_a_disk_that_fails_for_one_checkpoint_damages_that_one(
-    tmp_path: Path, make_session: MakeSession, caplog: pytest.LogCaptureFixture
+async def test_disk_that_fails_for_the_newest_checkpoint_restores_no_older_one(
+    tmp_path: Path, make_session: MakeSession
 ) -> None:
-    """Reading /proc/self/mem from its start is an error EIO."""
+    """Reading /proc/self/mem from its start is an error EIO, each time: the error has the path."""
     await saved(tmp_path, make_session, 1, 2)
     manifest = tmp_path / "m-2.json"
     manifest.unlink()
     manifest.symlink_to("/proc/self/mem")
-    with caplog.at_level(logging.WARNING):
-        assert await restored(tmp_path, make_session) == 1
-    assert "Skipping checkpoint" in caplog.text
-    assert "EIO" in caplog.text
+    text = r"cannot be read: .*\(EIO\) at '.*/m-2\.json'.*try again"
+    with pytest.raises(UnknownError, match=text):
+        await restored(tmp_path, make_session)
+    for call in (latest_checkpoint, load_checkpoint):
+        with pytest.raises(UnknownError, match=text):
+            await call(tmp_path)
 
 
 WITHOUT_DESCRIPTORS = """

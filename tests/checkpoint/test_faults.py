@@ -54,6 +54,7 @@ class FailingCalls(FileCalls):
         self.nth = -1
         self.count = 0
         self.log: list[str] = []
+        self.reading: set[int] = set()
 
     def _tick(self, what: str) -> None:
         self.log.append(what)
@@ -66,8 +67,12 @@ class FailingCalls(FileCalls):
         super().make_dirs(path)
 
     def open(self, path: Path, flags: int) -> int:
-        self._tick("open")
-        return super().open(path, flags)
+        reads = flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_DIRECTORY
+        self._tick("open to read" if reads else "open")
+        descriptor = super().open(path, flags)
+        if reads:
+            self.reading.add(descriptor)
+        return descriptor
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         self._tick("write")
@@ -79,7 +84,9 @@ class FailingCalls(FileCalls):
 
     def close(self, descriptor: int) -> None:
         super().close(descriptor)  # a close that fails has closed all the same
-        self._tick("close")
+        reads = descriptor in self.reading
+        self.reading.discard(descriptor)
+        self._tick("close after reading" if reads else "close")
 
     def replace(self, source: Path, target: Path) -> None:
         self._tick("replace")
@@ -143,8 +150,9 @@ async def test_an_error_at_each_call_of_a_save_leaves_everything_as_it_was(
         calls.arm(nth)
         where = f"call {nth} of {log}"
         path, error = await outcome(saver.save(session, directory / "model.ckpt", step))
+        passes = code == errno.EIO and log[nth - 1] in {"listdir", "open to read"}
         if error is None:  # the save was committed, and went on to tidy up
-            assert nth > committed, where
+            assert nth > committed or passes or log[nth - 1] == "close after reading", where
         else:
             assert type(error) is ERRORS[code], where
             assert str(directory) in str(error), where
@@ -168,7 +176,7 @@ class DyingCalls(FailingCalls):
         self.log.append(what)
         self.count += 1
         if 0 < self.nth <= self.count:
-            raise OSError(errno.EIO, "dead")
+            raise OSError(errno.ECANCELED, "dead")  # not one that is tried again
 
 
 @pytest.mark.parametrize("step", [2, 1], ids=["new step", "same step again"])

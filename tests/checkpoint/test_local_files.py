@@ -19,7 +19,7 @@ from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.os_errors import describe, is_environment
 from asyncmon.checkpoint.store import LocalFiles
 from asyncmon.checkpoint.tensor_file import file_names, plan
-from asyncmon.errors import DataLossError, NotFoundError, PermissionDeniedError
+from asyncmon.errors import DataLossError, NotFoundError, PermissionDeniedError, UnknownError
 from asyncmon.system.snapshot import HeldArray
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def test_a_checkpoint_that_is_saved_again_while_it_is_opened_is_opened_ane
         assert await reader.get_tensor("a") == 2.0
 
 
-async def test_what_cannot_be_read_is_damage(
+async def test_only_a_file_that_is_cut_off_or_none_is_damage(
     tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await Saver().save(make_session(a=np.arange(5)), tmp_path / "m", 1)
@@ -120,7 +120,7 @@ async def test_what_cannot_be_read_is_damage(
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(os, "preadv", broken)
-        with pytest.raises(DataLossError, match=r"cannot be read: .*Input/output error"):
+        with pytest.raises(UnknownError, match=r"cannot be read: Input.*EIO\) at '.*m-1.safetensors'"):
             await reader.get_tensor("a")
         monkeypatch.setattr(os, "preadv", lambda *_: 0)  # the file was cut off while it is open
         with pytest.raises(DataLossError, match="'a' in"):
@@ -183,6 +183,8 @@ async def test_what_is_found_is_described(tmp_path: Path) -> None:
 async def test_an_error_of_the_network_or_the_process_is_none_of_a_file() -> None:
     for error in (ConnectionResetError(), ConnectionError("gone"), PermissionError(errno.EACCES, "no")):
         assert is_environment(error)
+    for code in (errno.EIO, errno.ESTALE, errno.EINTR, errno.EMFILE, errno.ENAMETOOLONG, errno.EPROTO):
+        assert is_environment(OSError(code, "no"))
     assert not is_environment(FileNotFoundError(errno.ENOENT, "no"))
     assert not is_environment(OSError("without a number"))
 

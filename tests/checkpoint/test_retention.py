@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from asyncmon.checkpoint import (
 )
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.retention import Kept, Retention
+from asyncmon.system import clock
 from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
@@ -306,3 +308,87 @@ async def test_a_list_with_absolute_paths_goes_on_in_a_relative_directory(
         await saver.close()
     assert steps(tmp_path / "runs") == [2, 3, 4]
     assert saver.last_checkpoints == ["runs/m-2", "runs/m-3", "runs/m-4"]
+
+
+def lives(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Return a function that saves a step every so often, at times in hours, in a saver of its own."""
+    steps_done = [0]
+
+    def live(start: float, count: int, every: float, hours: float = 1.0, keep: int = 2) -> None:
+        async def main() -> None:
+            now = [3600 * start]
+            monkeypatch.setattr(clock, "wall", lambda: now[0])
+            saver = Saver(max_to_keep=keep, keep_checkpoint_every_n_hours=hours)
+            for _ in range(count):
+                await saver.save(make_session(a=1.0), tmp_path / "m", steps_done[0])
+                steps_done[0] += 1
+                now[0] += 3600 * every
+            await saver.close()
+
+        asyncio.run(main())
+
+    return live
+
+
+def test_one_checkpoint_an_interval_is_kept_after_a_pause(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = lives(tmp_path, make_session, monkeypatch)
+    live(1000, 13, 1 / 6)
+    assert steps(tmp_path) == [7, 11, 12]
+    live(1000 + 72, 25, 1 / 6)  # three days later, for four hours
+    assert steps(tmp_path) == [7, 13, 20, 26, 32, 36, 37]
+
+
+def test_each_checkpoint_of_sparse_saves_is_kept(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = lives(tmp_path, make_session, monkeypatch)
+    live(1000, 6, 5)
+    assert steps(tmp_path) == [1, 2, 3, 4, 5], "the first is no later than the first mark"
+
+
+def test_one_checkpoint_an_interval_is_kept_over_restarts(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Preempted after each two saves, every 10 minutes, and once after the state file was lost."""
+    live = lives(tmp_path, make_session, monkeypatch)
+    for number in range(12):
+        live(1000 + number / 3, 2, 1 / 6)
+    kept = steps(tmp_path)[:-2]
+    assert len(kept) == 3
+    assert all(6 <= later - earlier <= 7 for earlier, later in itertools.pairwise(kept))
+
+
+@pytest.mark.parametrize("with_interval", [1.0, 10000.0])
+def test_clock_that_is_set_back_is_warned_about_once_and_restarts_the_mark(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, with_interval: float,
+) -> None:  # fmt: skip
+    live = lives(tmp_path, make_session, monkeypatch)
+    live(1000, 13, 1 / 6, with_interval)
+    assert "set back" not in caplog.text
+    before = steps(tmp_path)
+    live(900, 25, 1 / 6, with_interval)
+    assert caplog.text.count("The clock was set back") == 1
+    live(904.2, 3, 1 / 6, with_interval)
+    assert caplog.text.count("The clock was set back") == 1, "it goes forward again"
+    assert asyncio.run(latest_checkpoint(tmp_path)) == str(tmp_path / "m-40")
+    if with_interval == 1.0:
+        kept = [step for step in steps(tmp_path)[:-2] if step >= 13]
+        assert kept == [20, 26, 32, 38]
+        assert set(before[:-2]) < set(steps(tmp_path))
+    else:
+        assert steps(tmp_path) == [39, 40]
+
+
+def test_clocks_of_two_machines_may_differ(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    live = lives(tmp_path, make_session, monkeypatch)
+    live(1000, 3, 1 / 6)
+    live(1000 + 2 / 6 - 30 / 3600, 3, 1 / 6)
+    assert "set back" not in caplog.text

@@ -62,7 +62,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
     caplog.set_level(logging.INFO, "asyncmon")
 
     def lines(*modules: str) -> list[str]:
-        names = [f"asyncmon.hooks.{module}" for module in modules]
+        rooms = ("hooks", "runtime")
+        names = [f"asyncmon.{room}.{module}" for room in rooms for module in modules]
         return [record.getMessage() for record in caplog.records if record.name in names]
 
     return lines

@@ -90,7 +90,7 @@ async def events(folder: Path) -> list[Event]:
 
 async def test_hk_ckpt_5_the_lines_of_a_save(train: Train, tmp_path: Path, lines: Lines) -> None:
     await train(hook_for(tmp_path, save_steps=5), runs=0)
-    said = lines("checkpoint_saver", "checkpoint_listeners")
+    said = lines("checkpoint_saver", "saves")
     prefix = f"{tmp_path}/model.ckpt-0"
     assert said[:3] == [
         "Create CheckpointSaverHook.",
@@ -125,7 +125,7 @@ async def test_hk_ckpt_7_a_listener_stops_training(
     assert session.global_step == steps
     assert f"b after {stop_after} True" in record
     line = f"A CheckpointSaverListener requested that training be stopped. listener: {listeners[0]}"
-    assert line in lines("checkpoint_saver", "checkpoint_listeners")
+    assert line in lines("checkpoint_saver", "saves")
 
 
 async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
     ]
     saves = [event.step for event in await events(tmp_path) if event.session_log.checkpoint_path]
     assert saves == [0, 2, 4]
-    written = [line for line in lines("checkpoint_listeners") if line.startswith("Saved checkpoint")]
+    written = [line for line in lines("saves") if line.startswith("Saved checkpoint")]
     assert len(written) == 3
 
 
@@ -423,7 +423,7 @@ async def lose_a_save(program: Preempted, folder: Path, lines: Lines) -> None:
         for _ in range(6):
             await sess.run("train")
         assert sess.global_step == 3
-    assert any("was lost with its session" in line for line in lines("checkpoint_listeners"))
+    assert any("was lost with its session" in line for line in lines("saves"))
     assert await saved(folder) == [0, 2, 3]
 
 

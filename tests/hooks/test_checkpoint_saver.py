@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
-import math
 import os
 import threading
 from contextlib import nullcontext
@@ -18,7 +17,8 @@ from asyncmon import graph as g
 from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state, latest_checkpoint
 from asyncmon.errors import AbortedError, FailedPreconditionError, UnavailableError
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, NanTensorHook
-from asyncmon.runtime.hook import overrides
+from asyncmon.programs import FunctionProgram
+from asyncmon.runtime.hook import SessionRunHook, overrides
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.program import program_scope
@@ -78,9 +78,20 @@ async def test_hk_ckpt_1_wrong_arguments(tmp_path: Path, arguments: Any, message
         CheckpointSaverHook(tmp_path, **arguments)
 
 
-async def test_hk_ckpt_1_a_saver_is_needed(tmp_path: Path, train: Train) -> None:
-    with pytest.raises(RuntimeError, match=r"No items in collection savers\. Please add a saver"):
-        await train(CheckpointSaverHook(tmp_path, save_steps=1), runs=1)
+async def test_a_hook_without_a_saver_makes_one_for_any_program(tmp_path: Path, train: Train) -> None:
+    await train(CheckpointSaverHook(tmp_path / "scripted", save_steps=1), runs=1)
+    assert await saved(tmp_path / "scripted") == [0, 1]
+    program = FunctionProgram({"n": 0})
+
+    @program.step
+    def count(state: Any) -> None:
+        state["n"] += 1
+
+    hook = CheckpointSaverHook(tmp_path / "functions", save_steps=5)
+    async with MonitoredSession(ChiefSessionCreator(program=program), [hook]) as sess:
+        for _ in range(7):
+            await sess.run("count")
+    assert await saved(tmp_path / "functions") == [0, 5, 7]
 
 
 async def test_hk_ckpt_1_two_savers_in_the_collection_are_too_many(tmp_path: Path) -> None:
@@ -439,14 +450,25 @@ async def test_by_seconds_failures_that_come_oftener_do_not_keep_saves_from_bein
     assert {102, 205}.issubset(await saved(tmp_path))
 
 
-async def test_the_hook_says_what_it_saved_and_how_long_its_end_takes(tmp_path: Path) -> None:
-    hook = hook_for(tmp_path, save_steps=2)
-    assert (hook.saved_step, hook.end_secs) == (None, math.inf)
-    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
-        assert (hook.saved_step, 0 < hook.end_secs < 60) == (0, True)
-        for _ in range(3):
+async def test_the_session_knows_what_is_saved_and_how_long_the_last_save_takes(tmp_path: Path) -> None:
+    facts: list[Any] = []
+
+    class Asks(SessionRunHook):
+        async def after_create_session(self, session: Any, coord: Any) -> None:
+            self.saves = coord.saves
+            facts.append((self.saves.step, self.saves.secs()))
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            facts.append((self.saves.step, 0 < self.saves.secs() < 60))
+
+        async def cleanup(self, error: Any) -> None:
+            facts.append((self.saves.step, self.saves.unsaved()))
+
+    hooks = [Asks(), hook_for(tmp_path, save_steps=2)]
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), hooks) as sess:
+        for _ in range(2):
             await sess.run("train")
-    assert hook.saved_step == 3
+    assert facts == [(None, 0), (0, True), (0, True), (2, None)]
 
 
 async def test_a_save_that_is_asked_for_at_a_saved_step_writes_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from asyncmon.checkpoint import Saver
 from asyncmon.hooks import CheckpointSaverHook, JsonlWriter, StepCounterHook, SummarySaverHook
 from asyncmon.summary import HistogramProto, SessionLog, Summary
 from asyncmon.summary.events import Image, TensorProto, Value
-from asyncmon.system import clock
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ async def test_hooks_write_to_it(
         SummarySaverHook(2, summary_writer=writer, summary_op={"loss": "loss"}),
         StepCounterHook(2, summary_writer=writer),
     ]
-    async with assert_nothing_left_behind(tmp_path):
+    async with assert_nothing_left_behind(tmp_path), writer:
         await train(*hooks, runs=3, session=ScriptedSession(lasting(1), values={"loss": 0.5}))
     assert read(path) == [
         {"step": 0, "time": EPOCH, "event": "start"},
@@ -69,22 +68,8 @@ async def test_it_lives_before_and_after_a_loop(tmp_path: Path) -> None:
 
     await asyncio.to_thread(live)
     writer.add_scalar("a", 1.0, 3)
-    await asyncio.sleep(5.5)
-    assert [line["step"] for line in read(tmp_path / "x")] == [1, 2, 3]
-
-
-async def test_lines_are_on_disk_after_a_while(tmp_path: Path) -> None:
-    writer = JsonlWriter(tmp_path / "x", flush_secs=5)
-    writer.add_scalar("a", 1, 10)
-    await asyncio.sleep(4)
-    writer.add_scalar("a", 2, 11)
-    assert not (tmp_path / "x").exists()
-    await asyncio.sleep(1.5)
-    assert [line["a"] for line in read(tmp_path / "x")] == [1, 2]
-    writer.add_scalar("a", 3, 12)
     await writer.close()
-    assert clock.monotonic() == 5.5
-    assert [line["step"] for line in read(tmp_path / "x")] == [10, 11, 12]
+    assert [line["step"] for line in read(tmp_path / "x")] == [1, 2, 3]
 
 
 async def test_summaries_of_all_kinds(tmp_path: Path) -> None:
@@ -161,10 +146,9 @@ async def test_what_the_disk_refuses_is_kept(tmp_path: Path, caplog: pytest.LogC
     blocked.write_text("a file is in the way")
     writer = JsonlWriter(blocked / "x", flush_secs=1)
     writer.add_scalar("a", 1, 1)
-    await asyncio.sleep(2)
-    assert f"The lines cannot be written to '{tmp_path}" in caplog.text
     with pytest.raises(OSError, match="directory"):
         await writer.flush()
+    assert f"The lines cannot be written to '{tmp_path}" in caplog.text
     blocked.unlink()
     await writer.flush()
     assert [line["a"] for line in read(blocked / "x")] == [1]

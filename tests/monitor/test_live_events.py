@@ -82,7 +82,7 @@ async def test_any_moment_of_a_write_is_right(tmp_path: Path) -> None:
 
 
 async def test_a_removed_directory_and_a_full_disk_hide_nothing(tmp_path: Path) -> None:
-    full = FileWriter(tmp_path / "full", calls=FullDisk(), policy="drop_oldest")
+    full = FileWriter(tmp_path / "full", calls=FullDisk())
     async with FileWriter(tmp_path / "gone") as writer:
         runs = {writer: RunDirectory(tmp_path / "gone", live=True)}
         runs[full] = RunDirectory(tmp_path / "full", live=True)

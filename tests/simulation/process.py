@@ -12,6 +12,7 @@ from typing import Any
 from asyncmon.graph.core.graph import Graph
 from asyncmon.runtime.stop.process import ProcessShutdown, process_shutdown
 from asyncmon.session_config import default_inline_ms
+from asyncmon.system.background_worker import new_worker
 from asyncmon.system.clock import thread_clock
 from asyncmon.system.files import run_sync
 from asyncmon.system.process import process_values
@@ -21,6 +22,39 @@ from tests.simulation.loop import SimulationLoop, simulated
 Main = Callable[[], Awaitable[Any]]
 
 _CLOSES = 50  # GeneratorExit is raised at as many awaits of a coroutine that catches it
+
+
+class LoopWorker:
+    """A :class:`~asyncmon.system.background_worker.Worker` whose jobs are events of the loop."""
+
+    def __init__(self, loop: SimulationLoop) -> None:
+        self._loop = loop
+        self._later: asyncio.TimerHandle | None = None
+        self._fn: Callable[[], object] | None = None
+
+    def call_later(self, secs: float, fn: Callable[[], object]) -> None:
+        self._fn = fn
+        self._later = self._loop.call_later(secs, self._run)
+
+    def hurry(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = self._loop.call_later(0, self._run)
+
+    async def call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        return await self._loop.run_in_executor(None, fn, *args)
+
+    def submit(self, fn: Callable[..., object], *args: Any) -> Any:
+        raise AssertionError("a simulated process has no exit handlers")
+
+    def shutdown(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+
+    def _run(self) -> None:
+        fn, self._fn, self._later = self._fn, None, None
+        if fn is not None:
+            self._loop.run_in_executor(None, fn)
 
 
 class Process:
@@ -45,6 +79,7 @@ class Process:
         self.locals: dict[Any, Any] = {
             thread_clock: loop,
             run_sync: loop.run_sync,
+            new_worker: lambda _: LoopWorker(loop),
             default_inline_ms: inf,  # else the choice of a thread depends on measured times
         }
         self.clock_offset = clock_offset

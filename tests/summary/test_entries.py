@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.summary import Event, Summary
-from asyncmon.summary.event_queue import as_is, encode_entry, scalar_fields, summary_tags
+from asyncmon.summary.entries import as_is, encode_entry, scalar_fields, summary_tags
 from asyncmon.summary.events import Image
 
 

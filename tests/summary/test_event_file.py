@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.summary import summary_iterator
+from asyncmon.summary.entries import scalar_fields
 from asyncmon.summary.event_file import EventFile
-from asyncmon.summary.event_queue import scalar_fields
 from asyncmon.system.files import FileCalls
 
 if TYPE_CHECKING:
     import pytest
 
-    from asyncmon.summary.event_queue import Entry
+    from asyncmon.summary.entries import Entry
 
 
 def entry(step: int) -> Entry:
@@ -48,16 +48,14 @@ class Calls(FileCalls):
 
 def test_a_short_write_is_gone_on_with(tmp_path: Path) -> None:
     file = EventFile(str(tmp_path), "", Calls())
-    file.take([entry(1), entry(2)])
-    file.write(sync=False, now=5.0)
+    file.write([entry(1), entry(2)], sync=False)
     file.close()
     assert steps(file.path) == [0, 1, 2]
 
 
 def test_many_events_are_written_in_pieces(tmp_path: Path) -> None:
     file = EventFile(str(tmp_path), "", FileCalls())
-    file.take([entry(step) for step in range(1, 1001)])
-    file.write(sync=False, now=5.0)
+    file.write([entry(step) for step in range(1, 1001)], sync=False)
     file.close()
     assert steps(file.path) == list(range(1001))
 
@@ -65,11 +63,11 @@ def test_many_events_are_written_in_pieces(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_is_passed_over(tmp_path: Path) -> None:
     calls = Calls()
     first = EventFile(str(tmp_path), "", calls)
-    first.write(sync=False, now=5.0)
+    first.open(5.0)
     name, _, number = str(first.path).rpartition(".")
     calls.taken.append(Path(f"{name}.{int(number) + 1:04d}"))
     second = EventFile(str(tmp_path), "", calls)
-    second.write(sync=False, now=5.0)
+    second.open(5.0)
     assert second.path == f"{name}.{int(number) + 2:04d}"
     first.close()
     second.close()
@@ -78,10 +76,8 @@ def test_a_name_that_is_taken_is_passed_over(tmp_path: Path) -> None:
 def test_the_first_sync_makes_the_name_durable_too(tmp_path: Path) -> None:
     calls = Calls()
     file = EventFile(str(tmp_path), "", calls)
-    file.take([entry(1)])
-    file.write(sync=True, now=5.0)
-    file.take([entry(2)])
-    file.write(sync=True, now=5.0)
+    file.write([entry(1)], sync=True)
+    file.write([entry(2)], sync=True)
     file.close()
     path = Path(str(file.path))
     assert calls.synced == [path, tmp_path, path]
@@ -94,8 +90,6 @@ def test_a_close_that_fails_is_logged(tmp_path: Path, caplog: pytest.LogCaptureF
             raise OSError(5, "Input/output error")
 
     file = EventFile(str(tmp_path), "", Failing())
-    file.take([entry(1)])
-    file.write(sync=False, now=5.0)
+    file.write([entry(1)], sync=False)
     file.close()
     assert "Input/output error" in caplog.text
-    assert not file.is_open

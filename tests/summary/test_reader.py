@@ -112,6 +112,7 @@ async def test_follow_gives_events_as_they_are_written_and_ends_with_the_session
         await asyncio.sleep(0.5)
         assert seen == [(0, 0.0), (1, 0.0)]
         writer.add_scalar("loss", 1.0, 1)
+        await writer.flush()
         await asyncio.sleep(1)
         assert seen[2:] == [(1, 1.0)]
     await reading

@@ -64,14 +64,19 @@ class Saves(SessionRunHook):
     priority = 100
 
     def __init__(self, secs: float = 3, expected: float | None = None) -> None:
-        self.secs, self.end_secs = secs, secs + 0.5 if expected is None else expected
+        self.secs, self.expected = secs, secs + 0.5 if expected is None else expected
         self.saved: Any = None
+
+    async def after_create_session(self, session: Any, coord: Any) -> None:
+        self.saves = coord.saves
+        self.saves.expect(self.expected)
 
     async def end(self, session: Any) -> None:
         self.began = now()
         state = await session.snapshot()
         await asyncio.sleep(self.secs)
-        self.saved, self.saved_step = state["weight"], session.global_step
+        self.saved = state["weight"]
+        self.saves.committed(session, session.global_step, self.secs)
 
 
 class HangsAt(RecordingHook):

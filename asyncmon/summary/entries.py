@@ -1,4 +1,4 @@
-"""The queue of pending events, which are encoded later, in the writer's thread.
+"""Pending events, which are encoded later, in the writer's thread.
 
 An entry is a tuple ``(wall_time, step, tags, payload, encode)``. ``encode(tags, payload)`` runs in the
 writer's thread. It returns the bytes of the event's other fields, or None for no event. ``tags`` is the
@@ -9,11 +9,9 @@ a graph or a session log.
 from __future__ import annotations
 
 import struct
-import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 from asyncmon.protobuf import DELIMITED, WireError, fields, float32, read_varint, string, varint
 
@@ -101,79 +99,6 @@ def _tags(summary: bytes) -> Iterator[str]:
             yield ""
 
 
-Policy = Literal["block", "drop_oldest", "coalesce"]
-MOST_PENDING = 500_000
-"""Entries that ``"block"`` keeps, some 100 MB."""
-
-
-class EventQueue:
-    """Pending entries, and the policy for a slow disk. :meth:`put` is thread-safe.
-
-    The queue is full when ``bound`` entries are pending while others are being written. Then
-
-    * ``"block"`` adds the entry even so: producers await ``drain()`` to limit the queue. Beyond
-      500,000 entries, as on a disk that is full for hours, it drops like the next policy;
-    * ``"drop_oldest"`` drops the oldest value;
-    * ``"coalesce"`` replaces the pending entry of the same tags, if any, so that the newest value of
-      each tag is written.
-
-    Graphs, session logs and other events without tags are never dropped.
-
-    Attributes:
-        busy: whether entries are being written. Set by the writer.
-        dropped: the number of dropped and replaced events.
-    """
-
-    def __init__(self, policy: Policy, bound: int) -> None:
-        if policy not in get_args(Policy):
-            raise ValueError(f"policy={policy!r} was passed; expected one of {get_args(Policy)}.")
-        if bound < 1:
-            raise ValueError(f"max_queue={bound!r} was passed; expected 1 or more.")
-        self.policy = policy
-        self.bound = bound
-        self.busy = False
-        self.dropped = 0
-        self._most = MOST_PENDING if policy == "block" else bound
-        self._make_room = self._coalesce if policy == "coalesce" else self._drop_oldest
-        self._entries: deque[Entry] = deque()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def put(self, entry: Entry) -> int:
-        """Add an entry and return the number of pending entries."""
-        with self._lock:
-            entries = self._entries
-            if self.busy and len(entries) >= self._most:
-                self._make_room(entry)
-            entries.append(entry)
-            return len(entries)
-
-    def pending(self) -> list[Entry]:
-        """Return all entries."""
-        with self._lock:
-            return list(self._entries)
-
-    def take(self) -> list[Entry]:
-        """Remove and return all entries."""
-        with self._lock:
-            entries, self._entries = self._entries, deque()
-        return list(entries)
-
-    def _drop_oldest(self, entry: Entry) -> None:
-        for index, pending in enumerate(self._entries):
-            if pending[2] is not None:
-                del self._entries[index]
-                self.dropped += 1
-                return
-
-    def _coalesce(self, entry: Entry) -> None:
-        tags = entry[2]
-        if tags is None:
-            return
-        for index, pending in enumerate(self._entries):
-            if pending[2] == tags:
-                del self._entries[index]
-                self.dropped += 1
-                return
+def may_be_dropped(entry: Entry) -> bool:
+    """Return whether an entry is a value: graphs, session logs and the like are always written."""
+    return entry[2] is not None

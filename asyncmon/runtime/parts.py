@@ -1,0 +1,67 @@
+"""The parts of a monitored session, and how they refer to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from asyncmon.checkpoint.stateful import StatefulObjects
+from asyncmon.runtime.closing import Closing
+from asyncmon.runtime.frontiers import Frontiers
+from asyncmon.runtime.gate import Gate
+from asyncmon.runtime.hook_check import check_hooks
+from asyncmon.runtime.hook_set import HookSet
+from asyncmon.runtime.open_sources import OpenSources
+from asyncmon.runtime.opening import Opening
+from asyncmon.runtime.protocols import CreatorMembers
+from asyncmon.runtime.recoverable import Recoverable, Recovery
+from asyncmon.runtime.reports import describe_call
+from asyncmon.runtime.saves import Saves
+from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.watch import RunWatch
+from asyncmon.system.members import members_of
+
+
+class Parts(NamedTuple):
+    """What a session consists of. All but the raw session and its layers live as long as it does."""
+
+    hooks: HookSet
+    stops: StopControl
+    gate: Gate
+    """The state of the session, the run lock and pauses."""
+    stateful: StatefulObjects
+    opening: Opening
+    sessions: Recoverable
+    """The raw session in use, with its layers."""
+    frontiers: Frontiers
+    watch: RunWatch
+    closing: Closing
+
+
+def session_parts(
+    creator: Any,
+    hooks: Iterable[Any] | None,
+    grace: float,
+    recovery: Recovery | None,
+    signals: Literal["auto"] | None,
+    interrupt: bool,
+    step_secs: float | None,
+) -> Parts:
+    """Return the parts of a new session. Arguments are those of ``MonitoredSession``."""
+    recovery = Recovery() if recovery is None else recovery
+    found, stateful = HookSet(check_hooks(hooks)), StatefulObjects()
+    observers = found.observers
+    stops = StopControl(grace, getattr(recovery, "errors", ()), interrupt, step_secs)
+    stops.describe = partial(describe_call, stops.scopes, found)
+    gate, sources = Gate(stops), OpenSources(stops)
+    saves = Saves(observers, stops.scopes, stateful)
+    opening = Opening(creator, found, stops, gate, stateful, saves, signals)
+    sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
+    frontiers = Frontiers(stateful, sessions, stops, sources)
+    watch = RunWatch(stops, sessions.progress, stops.describe)
+    is_chief = members_of(CreatorMembers, creator).is_chief
+    closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief)
+    closing.on_close.append(watch.end)
+    stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs
+    return Parts(found, stops, gate, stateful, opening, sessions, frontiers, watch, closing)
