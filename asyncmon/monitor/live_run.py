@@ -127,6 +127,11 @@ class LiveRun:
             self._measuring.cancel()
             await asyncio.wait([self._measuring])
 
+    @property
+    def observers(self) -> object:
+        """The observers of the session, which its log lines are known by."""
+        return self._session._hooks.observers
+
     def directories(self) -> Collection[str]:
         """The real paths of the directories that the hooks of the session write."""
         self._find_directories()

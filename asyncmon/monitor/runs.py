@@ -145,6 +145,11 @@ class Runs:
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
 
+    def id_of(self, observers: Any) -> str | None:
+        """Return the id of the session with these observers; None if it is not in the table."""
+        found = (e.id for e in self if getattr(e.run, "observers", None) is observers)
+        return None if observers is None else next(found, None)
+
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of all runs."""
         return [entry.row() for entry in self]

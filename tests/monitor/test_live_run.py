@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -241,6 +242,27 @@ async def test_session_and_its_directories_are_one_row(tmp_path: Path) -> None:
     assert await rows() == [("digits", "live")]
     app.state.runs.remove("digits")
     assert await rows() == [("one", "directory")]
+
+
+async def test_log_lines_belong_to_their_session() -> None:
+    class Says(am.SessionRunHook):
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            logging.getLogger("asyncmon.test").warning(self.text)
+
+    async with scripted(Says("of a")) as a, scripted(Says("of b")) as b:
+        app = create_app({"a": a, "b": b})
+        await a.run("a")
+        await b.run("a")
+        logging.getLogger("asyncmon.test").warning("of all")
+        async with client(app) as http:
+            found = {}
+            for run in ("a", "b"):
+                answer = (await http.get(f"/api/runs/{run}/log")).json()
+                found[run] = [line["text"].split("] ")[-1] for line in answer["lines"]]
+    assert found == {"a": ["of a", "of all"], "b": ["of b", "of all"]}
 
 
 async def test_hooks_that_are_attached_bring_their_directories(tmp_path: Path) -> None:
