@@ -22,6 +22,7 @@ from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
 from asyncmon.errors import DataLossError, NotFoundError, OpError, UnavailableError
 from asyncmon.system.files import BESIDE, in_thread, system_calls
+from asyncmon.system.urls import is_url
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ async def _open_verified(_place: Directory, _store: Store, path: str) -> Checkpo
 
 
 def _is_directory(path: str) -> bool:
-    if locations.is_url(path):
+    if is_url(path):
         return bool(locations.open_store(path).names())
     calls, place = system_calls.get(), Path(path)
     return calls.exists(place) and stat.S_ISDIR(calls.stat(place).st_mode)

@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from asyncmon.system.urls import require_local
+
 TOKEN = "ASYNCMON_TOKEN"  # asyncmon.monitor.serving has it too, but needs an extra
 
 DESCRIPTION = """\
@@ -39,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from asyncmon.monitor.serving import serve
 
+    require_local(options.logdir, "The runs of the page")
     if os.path.isfile(options.logdir):
         raise ValueError(
             f"{options.logdir!r} is a file: give the directory of the runs, "

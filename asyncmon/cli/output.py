@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from glob import escape, glob
 from typing import Any
 
+from asyncmon.system.urls import require_local
+
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
@@ -47,7 +49,8 @@ def moment(wall_time: float | None) -> str:
 
 
 def unreadable(directory: str) -> str | None:
-    """Return the error of listing a directory, or None. Blocking."""
+    """Return the error of listing a directory, or None. Blocking. Raises ValueError for a URL."""
+    require_local(directory, "Event files")
     try:
         os.scandir(directory).close()
     except OSError as error:

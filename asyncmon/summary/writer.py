@@ -47,6 +47,7 @@ from asyncmon.summary.values import (
 from asyncmon.summary.writer_task import BackgroundWriter, State
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls, system_calls
+from asyncmon.system.urls import require_local
 
 _NEVER = 1 << 63  # a step that is never reached
 
@@ -121,6 +122,7 @@ class FileWriter:
         self._logdir = os.fspath(logdir)
         if not self._logdir:
             raise ValueError(f"logdir={logdir!r} was passed; expected the path of a directory.")
+        require_local(self._logdir, "Event files")
         EventQueue(policy, max_queue)  # checks them
         self._directory = os.path.abspath(self._logdir)
         self._raises = policy == "block"
