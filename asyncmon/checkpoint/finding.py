@@ -74,7 +74,7 @@ def skipping(path: str, *errors: type[OpError]) -> Iterator[None]:
 
 
 async def first_whole(
-    directory: str,
+    checkpoint_dir: str | os.PathLike[str],
     latest_filename: str | None,
     attempt: Callable[[Directory, Store, str], Awaitable[T]],
     *,
@@ -87,12 +87,13 @@ async def first_whole(
     before, which is read again.
 
     Args:
-        directory: a path or URL.
+        checkpoint_dir: a path or URL.
         latest_filename: the name of the state file, ``checkpoint`` by default.
         attempt: raises :class:`Skip` for a checkpoint that cannot be used.
         for_restore: see :func:`candidates`.
         is_logged: returns whether to log a text for a skipped checkpoint.
     """
+    directory = os.fspath(checkpoint_dir)
     place, store = await in_thread(Directory.of, directory), locations.open_store(directory)
     name = latest_filename or STATE_NAME
     for _ in range(_LOOKS):

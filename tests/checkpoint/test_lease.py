@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "RENEW_SECS", 0.02)
     monkeypatch.setattr(leases, "EXPIRE_SECS", 0.3)
     # the other process of these tests is this one
     monkeypatch.setattr(portable, "has_ended", lambda machine, process: False)
-    yield
 
 
 @contextlib.asynccontextmanager
@@ -97,7 +97,7 @@ async def test_lease_that_is_not_renewed_expires(url: str, make_session: MakeSes
         saver = Saver()
         await saver.save(make_session(a=1.0), f"{url}/m", 1)
         with pytest.raises(FailedPreconditionError, match="Another process saves"):
-            await in_thread(lambda: (lease._renew_now(), lease.check()))
+            await in_thread(lambda: (lease._ended.clear(), lease._renew_now(), lease.check()))
         await saver.close()
 
 
@@ -161,16 +161,16 @@ class Answers:
     ("answer", "error", "text"),
     [
         (
-            "status code: 403 Forbidden: <Code>ExpiredToken</Code>",
+            "status code: 403 X: <Code>ExpiredToken</Code>",
             PermissionDeniedError,
             "have expired",
         ),
         (
-            "status code: 403 Forbidden: <Code>AccessDenied</Code>",
+            "status code: 403 X: <Code>AccessDenied</Code>",
             PermissionDeniedError,
             "403 AccessDen",
         ),
-        ("status code: 404 Not Found: <Code>NoSuchBucket</Code>", NotFoundError, "no such bucket"),
+        ("status code: 404 X: <Code>NoSuchBucket</Code>", NotFoundError, "no such bucket"),
         ("status code: 503 Slow: <Code>SlowDown</Code>", UnavailableError, "503 SlowDown"),
         ("error sending request", UnavailableError, "error sending request"),
     ],
@@ -204,8 +204,6 @@ async def test_small_file_is_one_put_and_a_large_one_several(
 async def test_cancelled_save_leaves_a_store_that_does_not_answer(
     url: str, make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     saver, answer, asked = Saver(), threading.Event(), threading.Event()
     await saver.save(make_session(a=1.0), f"{url}/m", 1)
 
