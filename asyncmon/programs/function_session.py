@@ -64,6 +64,8 @@ class FunctionSession(SteppedSession):
         self._tree = state
         self._counts = GLOBAL_STEP not in state
         self._outside = outside
+        self.transactional = outside is None
+        """Whether a run that failed has changed nothing."""
 
     @property
     def global_step(self) -> int:
