@@ -43,6 +43,7 @@ from asyncmon.system.error_groups import is_only
 from asyncmon.system.files import in_thread
 from asyncmon.system.functions import function_of
 from asyncmon.system.loop_end import AtLoopEnd
+from asyncmon.system.urls import is_url
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
         self._timeout_secs = timeout_secs
         # an event file cannot lie in an object store
-        events = None if locations.is_url(self._checkpoint_dir) else self._checkpoint_dir
+        events = None if is_url(self._checkpoint_dir) else self._checkpoint_dir
         self._output = SharedWriter(events, None)
         self.output_dir = self._output.directory
         self._saves: Saves  # of the session

@@ -117,8 +117,10 @@ class Api:
 
     async def log(self, request: Request) -> Response:
         entry = await self._entry(request)
-        lines = self._log.after(request.state.query["after"]) if entry.run.kind == "live" else []
-        return _json({"next": self._log.next, "lines": lines})
+        after = request.state.query["after"]
+        lines = self._log.after(after, self._runs.id_of) if entry.run.kind == "live" else []
+        shown = [line for line in lines if line["run"] in (None, entry.id)]  # None: of no single run
+        return _json({"next": self._log.next, "lines": shown})
 
     async def events(self, request: Request) -> EventStream:
         after = request.state.query["after"]
@@ -140,6 +142,14 @@ class Api:
             checkpoints = await _done(entry.run.verify())
             return _json({"ok": True, "checkpoints": checkpoints})
         return _json({"ok": True, **await _done(entry.run.act(action, reason))})
+
+    async def remove(self, request: Request) -> Response:
+        entry = self._find(request)
+        await _body(request)
+        logger.info("remove the run %r, for %s", entry.name, client_of(request.scope))
+        self._runs.remove(entry.id)
+        self._feed.publish()
+        return _json({"ok": True})
 
     async def detach(self, request: Request) -> Response:
         entry = self._find(request)

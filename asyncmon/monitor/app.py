@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from asyncmon.monitor.api import Api
 from asyncmon.monitor.endpoints import ENDPOINTS, Endpoint, read_query
 from asyncmon.monitor.feed import Feed
-from asyncmon.monitor.guard import Credentials, Failure, Guard, require_login
+from asyncmon.monitor.guard import Authenticate, Credentials, Failure, Guard, require_login
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
 
@@ -33,6 +33,7 @@ def create_app(
     token: str | None = None,
     loggers: Iterable[str] = ("asyncmon",),
     registry: Any = None,
+    authenticate: Authenticate | None = None,
 ) -> Starlette:
     """Return an application that shows runs on one page and has a JSON API.
 
@@ -46,15 +47,19 @@ def create_app(
             machine have access.
         loggers: the loggers whose records are shown, from this call on.
         registry: the Prometheus registry for ``/metrics``; the process's by default.
+        authenticate: the check of a service that mounts this application: called with each request,
+            and returns whether it is allowed, or an awaitable of it. In place of a token.
 
     Raises:
-        ValueError: the token is too short.
+        ValueError: the token is too short, or there is a token beside ``authenticate``.
         ImportError: Starlette is not installed.
 
     Example::
 
         app = Starlette(routes=[Mount("/train", am.monitor.create_app(session))], lifespan=lifespan)
     """
+    if token is not None and authenticate is not None:
+        raise ValueError("Pass a token or authenticate, not both: one of them decides.")
     table = Runs(runs)
     credentials = Credentials(token)
     log = LogLines(loggers)
@@ -81,7 +86,7 @@ def create_app(
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, credentials=credentials)],
+        middleware=[Middleware(Guard, credentials=credentials, authenticate=authenticate)],
         exception_handlers={Failure: _refuse, HTTPException: _explain, Exception: _fail},
         lifespan=lifespan,
     )

@@ -92,6 +92,7 @@ ENDPOINTS = (
     Endpoint(path=f"{_RUN}/log", handler="log", query=(Parameter("after", _integer(), 0),)),
     Endpoint(path="/api/events", handler="events", query=(Parameter("after", _integer()),)),
     Endpoint(method="POST", path=f"{_RUN}/hooks/{{hook}}/detach", handler="detach"),
+    Endpoint(method="POST", path=f"{_RUN}/remove", handler="remove"),
     Endpoint(method="POST", path=f"{_RUN}/{{action}}", handler="act"),
     Endpoint(method="POST", path="/api/login", handler="login", public=True),
     Endpoint(path="/healthz", handler="healthz", public=True),

@@ -74,7 +74,7 @@ class Feed:
             rows = self._runs.rows()
             self._rows = {row["id"]: row for row in rows}
             self._append("runs", to_json({"runs": rows}))
-        lines = self._log.after(self._next_line)
+        lines = self._log.after(self._next_line, self._runs.id_of)
         if lines:
             self._next_line = lines[-1]["n"] + 1
             self._append("log", to_json({"lines": lines}))

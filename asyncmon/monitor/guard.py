@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import inspect
 import ipaddress
 from collections import OrderedDict
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,6 +31,9 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
 }
+Authenticate = Callable[[Request], Any]
+"""Returns whether a request is allowed, or an awaitable of it."""
+
 _ALLOWED = "asyncmon.monitor.allowed"
 LOGIN_SECS = 30 * 24 * 3600
 """The lifetime of a login in seconds."""
@@ -153,11 +160,16 @@ class Guard:
     Args:
         app: the application. Endpoints that need the token call :func:`require_login`.
         credentials: the token.
+        authenticate: the service's own check of a request, in place of all others but that of the
+            origin of actions.
     """
 
-    def __init__(self, app: ASGIApp, credentials: Credentials) -> None:
+    def __init__(
+        self, app: ASGIApp, credentials: Credentials, authenticate: Authenticate | None = None
+    ) -> None:
         self._app = app
         self._credentials = credentials
+        self._authenticate = authenticate
         self._actions = Rates(burst=20, secs=0.5)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,7 +186,10 @@ class Guard:
             await send(message)
 
         try:
-            self._check(scope)
+            if self._authenticate is None:
+                self._check(scope)
+            else:
+                await self._check_user(scope, self._authenticate)
         except Failure as failure:
             await failure.response()(scope, receive, send_with_headers)
         else:
@@ -197,6 +212,18 @@ class Guard:
             scope[_ALLOWED] = self._credentials.is_logged_in(scope, headers)
         if acts:
             _check_origin(headers)
+
+    async def _check_user(self, scope: Scope, authenticate: Authenticate) -> None:
+        """Let the service decide, also about the files of the page."""
+        if scope["method"] not in ("GET", "HEAD"):
+            self._actions.take(client_of(scope))
+            _check_origin(Headers(scope=scope))
+        answer = authenticate(Request(scope))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if not answer:
+            raise Failure(401, "Log in to the service that shows this monitor.")
+        scope[_ALLOWED] = True
 
 
 def require_login(scope: Scope) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import logging
 import os
+import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,7 +31,8 @@ from asyncmon.monitor.scalars import Scalars
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.session_state import SessionState
-from asyncmon.runtime.session_statistics import HookStatistics
+from asyncmon.runtime.session_statistics import HookStatistics, SessionStatistics
+from asyncmon.runtime.stop.stop import Cause
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 from asyncmon.system.members import members_of
@@ -125,6 +127,22 @@ class LiveRun:
             self._measuring.cancel()
             await asyncio.wait([self._measuring])
 
+    @property
+    def observers(self) -> object:
+        """The observers of the session, which its log lines are known by."""
+        return self._session._hooks.observers
+
+    def directories(self) -> Collection[str]:
+        """The real paths of the directories that the hooks of the session write."""
+        self._find_directories()
+        return self._directories
+
+    def forget(self) -> None:
+        """Remove the metrics of the session, as the run leaves its table for good."""
+        metrics = sys.modules.get("asyncmon.monitor.metrics")  # it needs an extra
+        if metrics is not None:
+            metrics.remove_of(self._session)
+
     def _find_directories(self) -> None:
         hooks = self._session.statistics().hooks
         labels = [one.label for one in hooks]
@@ -162,7 +180,8 @@ class LiveRun:
             last_step=last,
             stop_reason=session.stop_reason,
             stop_cause=None if found.stop is None else str(found.stop.cause),
-            last_error=None if found.last_error is None else phrase(found.last_error),
+            last_error=found.failure if found.last_error is None else phrase(found.last_error),
+            outcome=_outcome(found),
             paused=session.paused,
             started=session.started,
             updated=max((time for time in changes if time is not None), default=None),
@@ -283,6 +302,16 @@ class _HookTimes:
             last_error=None if one.last_error is None else phrase(one.last_error),
             priority=members_of(HookMembers, one.hook).priority,
         )
+
+
+def _outcome(found: SessionStatistics) -> str | None:
+    if found.state is not SessionState.CLOSED or found.stop is None:
+        return None
+    if found.stop.preempted:
+        return "preempted"
+    if found.failure is not None:
+        return "failed"
+    return "stopped" if found.stop.cause in (Cause.REQUEST, Cause.CLUSTER) else "finished"
 
 
 def _saving(span: Span) -> Saving:

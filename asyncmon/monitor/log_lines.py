@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from asyncmon.runtime.run_names import observers_of_caller
 
 _LONGEST = 4_000  # characters of a line
 
@@ -22,30 +24,38 @@ class LogLines:
     def __init__(self, loggers: Iterable[str] = ("asyncmon",), most: int = 1_000) -> None:
         self.next = 0
         """The number of the next line."""
-        self._lines: deque[dict[str, Any]] = deque(maxlen=most)
+        self._lines: deque[tuple[dict[str, Any], Any]] = deque(maxlen=most)  # and whose they are
         handler = _Handler(weakref.ref(self))
         for name in loggers:
             logging.getLogger(name).addHandler(handler)
         self.close = weakref.finalize(self, _remove, handler, tuple(loggers))
         """Stop keeping lines."""
 
-    def after(self, number: int) -> list[dict[str, Any]]:
-        """Return the lines from a number on, the oldest first."""
+    def after(
+        self, number: int, run_of: Callable[[Any], str | None] = lambda _: None
+    ) -> list[dict[str, Any]]:
+        """Return the lines from a number on, the oldest first.
+
+        Args:
+            number: of the first line.
+            run_of: returns the ``run`` of a line, by the observers of the session that has logged it.
+        """
         if number >= self.next:
             return []
-        return [line for line in self._lines.copy() if line["n"] >= number]
+        lines = [one for one in self._lines.copy() if one[0]["n"] >= number]
+        return [{**line, "run": None if of is None else run_of(of())} for line, of in lines]
 
     def append(self, record: logging.LogRecord, text: str) -> None:
         """Keep a line. Thread-safe: the handler's lock serialises the calls."""
-        self._lines.append(
-            {
-                "n": self.next,
-                "time": record.created,
-                "level": record.levelname,
-                "logger": record.name,
-                "text": text[:_LONGEST],
-            }
-        )
+        observers = observers_of_caller()
+        line = {
+            "n": self.next,
+            "time": record.created,
+            "level": record.levelname,
+            "logger": record.name,
+            "text": text[:_LONGEST],
+        }
+        self._lines.append((line, None if observers is None else weakref.ref(observers)))
         self.next += 1
 
 

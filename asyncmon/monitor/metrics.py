@@ -8,7 +8,7 @@ import logging
 import re
 from contextlib import suppress
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 try:
     import prometheus_client as prometheus
@@ -80,11 +80,38 @@ class PrometheusMetrics:
         if session.state is SessionState.OPEN:
             self._start()
         self._remove = session.observe(self)
+        self._key = tuple(labels[name] for name in families.labels)
+        families.users.setdefault(self._key, WeakSet()).add(self)
+        _of_sessions.setdefault(session, WeakSet()).add(self)
 
     def close(self) -> None:
         """Stop counting. The values stay in the registry. A second call does nothing."""
         self._remove()
         self._stop()
+
+    def remove(self) -> None:
+        """Stop counting, and remove the values from the registry.
+
+        They stay if another session adds to them. A second call does nothing.
+        """
+        self.close()
+        users = self._families.users
+        others = users.get(self._key)
+        if others is None or self not in others:
+            return
+        others.discard(self)
+        if others:
+            return
+        del users[self._key]
+        self._forget_queues(self._queues)
+        values = [self._labels[name] for name in self._families.labels]
+        for family in self._families.plain.values():
+            with suppress(KeyError):
+                family.remove(*values)
+        for hook in self._hooks:
+            labels = {**self._labels, "hook": hook}
+            with suppress(KeyError):
+                self._families.hook_secs.remove(*[labels[key] for key in self._families.hook_labels])
 
     async def aclose(self) -> None:
         """Call :meth:`close` and wait for the task that measures lag and queues."""
@@ -204,13 +231,15 @@ class _Families:
     def __init__(self, registry: Any, labels: tuple[str, ...]) -> None:
         self.labels = labels
         self.queue_labels = (*labels, "queue")
+        self.hook_labels = (*labels, "hook")
+        self.users: dict[tuple[str, ...], WeakSet[PrometheusMetrics]] = {}
         self.plain = {
             name: kind(f"asyncmon_{name}", text, labelnames=labels, registry=registry, **options)
             for name, (kind, text, options) in _PLAIN.items()
         }
         self.hook_secs = prometheus.Summary(
             "asyncmon_hook_seconds", "Duration of the calls of hooks around runs.",
-            labelnames=(*labels, "hook"), registry=registry,
+            labelnames=self.hook_labels, registry=registry,
         )  # fmt: skip
         self.queue_size = prometheus.Gauge(
             "asyncmon_queue_size", "Elements in a queue or a channel.",
@@ -219,6 +248,13 @@ class _Families:
 
 
 _families: WeakKeyDictionary[Any, _Families] = WeakKeyDictionary()
+_of_sessions: WeakKeyDictionary[Any, WeakSet[PrometheusMetrics]] = WeakKeyDictionary()
+
+
+def remove_of(session: Any) -> None:
+    """Remove the metrics of a session, see :meth:`PrometheusMetrics.remove`."""
+    for metrics in list(_of_sessions.get(session, ())):
+        metrics.remove()
 
 
 def _families_of(registry: Any, labels: tuple[str, ...]) -> _Families:

@@ -38,7 +38,9 @@ class Status:
     stop_cause: str | None = None
     """Of a live run: what asked for the stop, or ended it: see ``asyncmon.runtime.stop.Cause``."""
     last_error: str | None = None
-    """The last error that a run of an open session has raised."""
+    """The last error that a run of an open session has raised; of a closed one, that of its end."""
+    outcome: str | None = None
+    """Of a closed session: ``finished``, ``stopped`` (by a request), ``preempted`` or ``failed``."""
     paused: bool = False
     started: float | None = None
     updated: float | None = None
@@ -121,7 +123,9 @@ class ActionError(Exception):
 class Run(Protocol):
     """The interface between the monitor and a run. All members are used on the event loop's thread.
 
-    A run may also have ``async def close()``, which is called when the application ends.
+    A run may also have ``async def close()``, which is called when the application ends, ``forget()``,
+    which is called when it is removed from the table, and ``directories()``, which returns the real
+    paths of the directories that it shows. These have no row of their own.
     """
 
     @property

@@ -15,6 +15,7 @@ from asyncmon.monitor.encoding import members
 from asyncmon.monitor.log_directory import LogDirectory
 from asyncmon.monitor.quota import Quota
 from asyncmon.monitor.run import Run
+from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Runs:
         self.quota = Quota()
         self._media_quota = Quota(media.MOST_BYTES_IN_ALL_RUNS)
         self._directories: list[LogDirectory] = []
+        self._hidden: set[str] = set()  # the paths of runs that were removed
         self._scan_due = 0.0
         self._fails = False
         self._scanning: asyncio.Task[None] | None = None
@@ -96,10 +98,14 @@ class Runs:
                 self._drop(entry)
                 new.scalars.broken = True  # viewers load its points again
                 break
+        self._scan_due = 0.0  # its directories have no rows of their own any more
         return self._insert(new, None)
 
     def remove(self, name: str) -> None:
         """Remove the run of this id or name from the table. Its training is not affected.
+
+        The run of a directory does not come back while the monitor runs. Its files stay. The metrics of
+        a session leave their registry, unless another session adds to them.
 
         Raises:
             KeyError: there is none.
@@ -107,6 +113,11 @@ class Runs:
         for entry in list(self._entries.values()):
             if name in (entry.id, entry.name, entry.run.name):
                 self._drop(entry)
+                if isinstance(entry.run, RunDirectory):
+                    self._hidden.add(entry.run.path)
+                forget = getattr(entry.run, "forget", None)
+                if forget is not None:
+                    forget()
                 return
         raise KeyError(f"There is no run {name!r}; there are: {sorted(self._entries)}.")
 
@@ -133,6 +144,11 @@ class Runs:
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
+
+    def id_of(self, observers: Any) -> str | None:
+        """Return the id of the session with these observers; None if it is not in the table."""
+        found = (e.id for e in self if getattr(e.run, "observers", None) is observers)
+        return None if observers is None else next(found, None)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of all runs."""
@@ -179,7 +195,8 @@ class Runs:
     async def _scan(self) -> None:
         try:
             for directory in self._directories:
-                found = await directory.scan()
+                shown = self._hidden | {path for entry in self for path in _directories_of(entry.run)}
+                found = [run for run in await directory.scan() if run.path not in shown]
                 here: dict[Run, Entry] = {e.run: e for e in self if e.source is directory}
                 for new in found:
                     if new not in here:
@@ -218,6 +235,11 @@ def _unused(name: str, numbered: str, used: Container[str]) -> str:
         number += 1
         found = numbered.format(name, number)
     return found
+
+
+def _directories_of(run: Run) -> Iterable[str]:
+    directories = getattr(run, "directories", None)
+    return () if directories is None else directories()
 
 
 def _as_run(name: str | None, given: Any) -> Run:

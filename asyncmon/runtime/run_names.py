@@ -35,6 +35,14 @@ def closed(observers: Any) -> None:
             logger.removeFilter(_add_name)
 
 
+def observers_of_caller() -> Any:
+    """Return the observers of the open session that the calling code is part of, or None."""
+    session, current = session_of_caller(), current_observers.get()
+    known = [one() for one in list(_open)]  # a thread may log while another session is opened
+    inside = [one for one in known if one is not None and session is not None and one.raw is session]
+    return next(iter(inside), current if current in known else None)
+
+
 def _loggers() -> list[logging.Logger]:
     known = logging.Logger.manager.loggerDict.copy()
     return [
@@ -45,14 +53,8 @@ def _loggers() -> list[logging.Logger]:
 
 def _add_name(record: logging.LogRecord) -> bool:
     """Add ``record.run``, and put it before the message."""
-    session, name = session_of_caller(), None
-    for reference, one in list(_open.items()):  # a thread may log while another session is opened
-        observers = reference()
-        if session is not None and observers is not None and observers.raw is session:
-            name = one
-            break
-        if observers is not None and observers is current_observers.get():
-            name = one
+    observers = observers_of_caller()
+    name = None if observers is None else _open.get(ref(observers))
     if name is not None and len(_open) > 1 and not hasattr(record, "run"):
         record.run = name
         record.msg = f"[{name.replace('%', '%%') if record.args else name}] {record.msg}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,11 @@ from asyncmon.monitor.endpoints import ACTIONS, ENDPOINTS
 from asyncmon.monitor.media import Picture
 from asyncmon.monitor.run import Details, LoopLag, Saving, Status
 from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
+from asyncmon.summary import FileWriter
 from tests.monitor.scripted import ScriptedRun, client
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RUN = "/api/runs/digits"
 
@@ -42,6 +46,24 @@ async def test_runs_may_come_and_go() -> None:
         assert (await http.get("/api/runs/b-c-d")).status_code == 404
     with pytest.raises(KeyError, match="There is no run 'x'"):
         app.state.runs.remove("x")
+
+
+@pytest.mark.asyncio
+async def test_run_is_removed_and_its_directory_does_not_come_back(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        async with FileWriter(tmp_path / name) as writer:
+            writer.add_scalar("loss", 0.5, 1)
+    app = am.monitor.create_app([str(tmp_path), ScriptedRun()])
+    async with client(app) as http:
+        rows = (await http.get("/api/runs")).json()["runs"]
+        assert {row["id"] for row in rows} == {"digits", "a", "b"}
+        for one in ("digits", "a"):
+            assert (await http.post(f"/api/runs/{one}/remove")).json() == {"ok": True}
+        assert (await http.post("/api/runs/a/remove")).status_code == 404
+        app.state.runs._scan_due = 0.0
+        rows = (await http.get("/api/runs")).json()["runs"]
+        assert [row["id"] for row in rows] == ["b"]
+    assert (tmp_path / "a").exists()
 
 
 @pytest.mark.asyncio
@@ -199,7 +221,8 @@ async def test_each_endpoint_answers_and_refuses_foreign_host_names() -> None:
         saving=Saving(path="runs/model.ckpt-8", step=8, started=1.0),
     )
     fill = {"{run}": "digits", "{action}": "verify", "{hook}": "StepCounterHook", "{name}": "main.js"}
-    async with client(am.monitor.create_app(run)) as http:
+    app = am.monitor.create_app(run)
+    async with client(app) as http:
         for endpoint in ENDPOINTS:
             if endpoint.handler == "events":
                 continue  # a stream: test_feed.py
@@ -211,6 +234,8 @@ async def test_each_endpoint_answers_and_refuses_foreign_host_names() -> None:
             body = {"token": "x"} if endpoint.handler == "login" else None
             answer = await http.request(endpoint.method, path, params=query, json=body)
             assert answer.status_code == 200, path
+            if endpoint.handler == "remove":
+                app.state.runs.add(None, run)
             if endpoint.handler in ANSWERS:
                 assert answer.json().keys() == ANSWERS[endpoint.handler], path
             refused = await http.request(endpoint.method, path, headers={"host": "evil.example"})

@@ -263,3 +263,29 @@ async def test_links_are_not_followed(tmp_path: Path) -> None:
         assert [row["id"] for row in (await http.get("/api/runs")).json()["runs"]] == ["a"]
         tags = (await http.get("/api/runs/a/scalars")).json()["tags"]
     assert [tag["tag"] for tag in tags] == ["loss"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_service_that_mounts_the_monitor_decides(is_async: bool) -> None:
+    def check(request: Any) -> bool:
+        return bool(request.cookies.get("user") == "ada")
+
+    async def check_later(request: Any) -> bool:
+        await asyncio.sleep(0)
+        return check(request)
+
+    run = ScriptedRun()
+    mounted = am.monitor.create_app(run, authenticate=check_later if is_async else check)
+    ada = {"cookie": "user=ada"}
+    async with client(mounted, "203.0.113.9", base_url="https://example.org") as http:
+        for path in ("/", "/main.js", *PRIVATE):
+            refused = await http.get(path, headers=BEARER)
+            assert (refused.status_code, "Log in to the service" in refused.text) == (401, True)
+        assert (await http.get("/api/runs", headers=ada)).status_code == 200
+        foreign = {**ada, "origin": "https://evil.example"}
+        assert (await http.post(STOP, headers=foreign)).status_code == 403
+        assert (await http.post(STOP, headers=ada)).status_code == 200
+    assert run.asked == [("stop", None)]
+    with pytest.raises(ValueError, match="a token or authenticate, not both"):
+        am.monitor.create_app(run, token=TOKEN, authenticate=check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,7 +69,7 @@ async def test_the_states_of_a_session() -> None:
         sess.request_stop("enough")
     status = run.status()
     assert (status.state, status.step, status.stop_reason) == ("closed", 1, "enough")
-    assert status.stop_cause == "request"
+    assert (status.stop_cause, status.outcome) == ("request", "stopped")
     assert (status.rate, status.eta_secs) == (None, None)
 
 
@@ -78,6 +79,21 @@ async def test_the_last_error_of_an_open_session() -> None:
         with pytest.raises(ValueError, match="bad data"):
             await sess.run("a")
         assert LiveRun("digits", sess).status().last_error == "ValueError: bad data"
+
+
+async def test_outcome_of_a_closed_session_is_named() -> None:
+    async with scripted(am.StopAtStepHook(last_step=1)) as finished:
+        assert LiveRun("a", finished).status().outcome is None
+        await finished.run("a")
+    async with scripted() as preempted:
+        preempted.request_stop("the machine goes", preempted=True)
+    failed = scripted(raw=ScriptedSession([ValueError("bad data")]))
+    with pytest.raises(ValueError, match="bad data"):
+        async with failed:
+            await failed.run("a")
+    found = [LiveRun("a", sess).status() for sess in (finished, preempted, failed)]
+    assert [one.outcome for one in found] == ["finished", "preempted", "failed"]
+    assert [one.last_error for one in found] == [None, None, "ValueError: bad data"]
 
 
 async def test_the_rate_and_the_time_left() -> None:
@@ -202,6 +218,51 @@ async def test_directories_have_prefixes(tmp_path: Path) -> None:
     assert tags(run) == [
         "eval/global_step/sec", "global_step/sec", "other/global_step/sec",
     ]  # fmt: skip
+
+
+async def test_session_and_its_directories_are_one_row(tmp_path: Path) -> None:
+    program = am.programs.FunctionProgram({"n": 0})
+    program.step(lambda _: None, name="t")
+    app = am.monitor.create_app(str(tmp_path))
+
+    async def rows() -> list[tuple[str, str]]:
+        app.state.runs._scan_due = 0.0
+        async with client(app) as http:
+            found = (await http.get("/api/runs")).json()["runs"]
+        return [(row["name"], row["kind"]) for row in found]
+
+    async with am.MonitoredTrainingSession(
+        program=program, checkpoint_dir=tmp_path / "one", signals=None
+    ) as sess:
+        sess.log("loss", 1.0)
+        await sess.run("t")
+        assert await rows() == [("one", "directory")]
+        app.state.runs.add("digits", sess)
+        assert await rows() == [("digits", "live")]
+    assert await rows() == [("digits", "live")]
+    app.state.runs.remove("digits")
+    assert await rows() == [("one", "directory")]
+
+
+async def test_log_lines_belong_to_their_session() -> None:
+    class Says(am.SessionRunHook):
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            logging.getLogger("asyncmon.test").warning(self.text)
+
+    async with scripted(Says("of a")) as a, scripted(Says("of b")) as b:
+        app = create_app({"a": a, "b": b})
+        await a.run("a")
+        await b.run("a")
+        logging.getLogger("asyncmon.test").warning("of all")
+        async with client(app) as http:
+            found = {}
+            for run in ("a", "b"):
+                answer = (await http.get(f"/api/runs/{run}/log")).json()
+                found[run] = [line["text"].split("] ")[-1] for line in answer["lines"]]
+    assert found == {"a": ["of a", "of all"], "b": ["of b", "of all"]}
 
 
 async def test_hooks_that_are_attached_bring_their_directories(tmp_path: Path) -> None:

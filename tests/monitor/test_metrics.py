@@ -212,3 +212,23 @@ async def test_a_program_without_steps_counts_runs(
             PrometheusMetrics(sess, registry)
             await sess.run(value)
     assert Scrape(registry)("asyncmon_steps_total") == 1
+
+
+async def test_metrics_of_a_removed_run_leave_the_registry(
+    registry: prometheus_client.CollectorRegistry,
+) -> None:
+    sessions = [scripted(Slow()) for _ in range(3)]
+    runs = ("a", "a", "b")
+    pairs = zip(sessions, runs, strict=True)
+    made = [PrometheusMetrics(sess, registry, {"run": run}) for sess, run in pairs]
+    app = create_app(dict(zip(("a", "a2", "b"), sessions, strict=True)))
+    for sess in sessions:
+        async with sess:
+            await sess.run("a")
+    app.state.runs.remove("a")  # another session has the same labels
+    assert Scrape(registry)("asyncmon_steps_total", run="a") == 2
+    app.state.runs.remove("a2")
+    found = Scrape(registry)
+    assert {sample.labels["run"] for sample in found.samples} == {"b"}
+    made[0].remove()
+    assert found("asyncmon_hook_seconds_count", run="b", hook="Slow") == 2

@@ -149,7 +149,7 @@ def test_the_buttons_act_on_the_session(page: Page, url: str) -> None:
     click(page, "#stop")
     page.evaluate("document.querySelector('#ask-reason').value = 'seen <b>enough</b>'")
     click(page, "#ask-yes")
-    page.wait_until("document.querySelector('#run-state').innerText === 'closed'")
+    page.wait_until("document.querySelector('#run-state').innerText === 'stopped'")
     assert text(page, "#reason") == "seen <b>enough</b>"
     assert page.evaluate(
         "['save', 'pause', 'stop'].every((id) => document.getElementById(id).disabled)"

@@ -165,6 +165,7 @@ export class Charts extends EventTarget {
       setText(heading.lastChild, String(group.tags.length));
       fillRows(cards, group.tags, (tag) => tag, (tag) => this.#card(tag), (_, tag) => this.#pins(tag));
     });
+    this.#spread();
     setText($("charts-count"), tags.length < every.size ? `${tags.length} of ${every.size}` : String(every.size || ""));
     if (this.tags.join("\n") !== before) this.dispatchEvent(new Event("tags"));
     $("no-charts").hidden = tags.length > 0;
@@ -190,6 +191,7 @@ export class Charts extends EventTarget {
       if (element.open) this.#closed.delete(name);
       else this.#closed.add(name);
       remember("closed groups", [...this.#closed]);
+      this.#spread();
     };
     const element = el("details", { class: "group", open, ontoggle: toggled },
       el("summary", {}, el("span"), el("span", { class: "count" })), el("div", { class: "cards" }));
@@ -222,7 +224,19 @@ export class Charts extends EventTarget {
     }
   }
 
+  /** Small groups share a row: each takes as many columns as it has cards, up to all. */
+  #spread() {
+    const columns = getComputedStyle($("grid")).gridTemplateColumns.split(" ").length;
+    for (const group of $("grid").children) {
+      const wanted = group.open ? group.querySelectorAll(".card").length : 1;
+      const taken = Math.max(1, Math.min(columns, wanted));
+      group.style.gridColumn = `span ${taken}`;
+      group.style.setProperty("--columns", taken);
+    }
+  }
+
   #resized() {
+    this.#spread();
     for (const chart of this.#all()) chart.resize();
   }
 

@@ -3,11 +3,12 @@
 
 import { request, runPath } from "./api.js";
 import { $, bytes, clock, duration, el, fillRows, setName, setText, whole } from "./dom.js";
-import { stateOf } from "./runs.js";
+import { isEnded, stateOf } from "./runs.js";
 import { act, ask, may } from "./status.js";
 
 const EVERY_MS = 2000;
 const EVERY_MS_ENDED = 15000;
+const FOLDED_FROM = 3; // equal tasks
 
 const cell = (kind = null) => el("td", { class: kind });
 
@@ -19,6 +20,20 @@ function table(section, body, items, key, make, update) {
   if (sentence) sentence.hidden = any;
   fillRows($(body), items, key, make, update);
 }
+
+/** Tasks whose names differ in their numbers alone and that wait at the same line, as one row with their count. */
+function folded(tasks) {
+  const groups = Map.groupBy
+    ? Map.groupBy(tasks, alike)
+    : tasks.reduce((map, one) => map.set(alike(one), [...(map.get(alike(one)) ?? []), one]), new Map());
+  return [...groups.values()].flatMap((some) => {
+    if (some.length < FOLDED_FROM) return some;
+    const all = some.map(({ name }) => name).join(", ");
+    return [{ ...some[0], name: `${some.length} × ${some[0].name.replace(/\d+/g, "#")}`, all }];
+  });
+}
+
+const alike = ({ name, waits_for, done }) => JSON.stringify([name.replace(/\d+/g, "#"), waits_for, done]);
 
 function verdict(checkpoints) {
   const damaged = checkpoints.filter((one) => one.verified === false).length;
@@ -53,7 +68,7 @@ export class Details {
     this.#busy(false);
     if (details) this.#show(details);
     if (document.hidden) return;
-    const ended = row.kind !== "live" || stateOf(row)[1] === "ended";
+    const ended = row.kind !== "live" || isEnded(stateOf(row)[1]);
     this.#timer = setTimeout(() => this.refresh(), ended ? EVERY_MS_ENDED : EVERY_MS);
   }
 
@@ -117,7 +132,7 @@ export class Details {
     const timers = details.timers.map((one) => ({
       ...one, kind: "timer", text: `every ${duration(one.every_secs).replace(/ 00 .$/, "")}`, next: duration(one.next_secs),
     }));
-    const tasks = details.tasks.map((one) => ({
+    const tasks = folded(details.tasks).map((one) => ({
       ...one, kind: "task", text: one.done ? "done" : (one.waits_for ?? "").replace(/^it waits in /, ""), next: "",
     }));
     const all = [...timers, ...tasks].map((one, index) => ({ ...one, key: `${one.kind} ${index} ${one.name}` }));
@@ -125,7 +140,7 @@ export class Details {
     table("tasks", "task-rows", all, (one) => one.key, make, (tr, one) => {
       const [name, text, next] = tr.children;
       setName(name.firstChild, one.name);
-      name.title = `${one.kind} ${one.name}`;
+      name.title = `${one.kind} ${one.all ?? one.name}`;
       setText(text, one.text.replace(/\([^()]*\//, "(")); // the file without its folder
       text.title = one.text;
       setText(next, one.next);

@@ -67,8 +67,10 @@ export class Log {
     const fresh = lines.filter(({ n }) => n >= this.#next);
     if (!fresh.length) return;
     this.#next = fresh.at(-1).n + 1;
+    const own = fresh.filter((line) => line.run == null || line.run === this.#of);
+    if (!own.length) return;
     if (!this.#waiting.length) requestAnimationFrame(() => this.#show());
-    this.#waiting = [...this.#waiting, ...fresh].slice(-MOST);
+    this.#waiting = [...this.#waiting, ...own].slice(-MOST);
   }
 
   #show() {

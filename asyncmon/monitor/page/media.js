@@ -2,7 +2,7 @@
 
 import { request, runPath } from "./api.js";
 import { $, clock, el, fillRows, number, setName, setText, whole } from "./dom.js";
-import { stateOf } from "./runs.js";
+import { isEnded, stateOf } from "./runs.js";
 
 const EVERY_MS = 5000;
 const BINS = 48;
@@ -142,7 +142,7 @@ export class Media {
     if (answer) this.#show(answer.tags);
     if (document.hidden) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.refresh(), stateOf(row)[1] === "ended" ? 3 * EVERY_MS : EVERY_MS);
+    this.#timer = setTimeout(() => this.refresh(), isEnded(stateOf(row)[1]) ? 3 * EVERY_MS : EVERY_MS);
   }
 
   #show(tags) {

@@ -11,14 +11,20 @@ const STATES = {
   running: "running", silent: "stopping", stopped: "ended", unknown: "ended", // of directories
 };
 
+const OUTCOMES = { finished: "finished", stopped: "ended", preempted: "preempted", failed: "failed" };
+
+/** Whether a state, as a class, is one that nothing follows. */
+export const isEnded = (kind) => ["ended", ...Object.values(OUTCOMES)].includes(kind);
+
 /** The state as a word and as a class; paused is a state of its own here. */
 export function stateOf(row) {
-  const { state } = row;
+  const { state, outcome } = row;
+  if (outcome) return [outcome, OUTCOMES[outcome] ?? "ended"];
   if (row.paused && STATES[state] !== "ended") return ["paused", "paused"];
   return [state === "open" ? "running" : state, STATES[state] ?? "other"];
 }
 
-const rank = (row) => (row.kind === "live" && stateOf(row)[1] !== "ended" ? 0 : 1);
+const rank = (row) => (row.kind === "live" && !isEnded(stateOf(row)[1]) ? 0 : 1);
 
 export class Runs extends EventTarget {
   rows = new Map();

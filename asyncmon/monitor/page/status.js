@@ -2,7 +2,7 @@
 
 import { request, runPath } from "./api.js";
 import { $, ago, clock, duration, el, fillRows, rate, setText, whole } from "./dom.js";
-import { stateOf } from "./runs.js";
+import { isEnded, stateOf } from "./runs.js";
 
 const TITLE_MS = 100; // each change of the title goes to another process of the browser
 
@@ -59,6 +59,7 @@ export class Status {
     $("save").addEventListener("click", () => this.save());
     $("pause").addEventListener("click", () => this.pause());
     $("stop").addEventListener("click", () => this.stop());
+    $("remove").addEventListener("click", () => this.remove());
     runs.addEventListener("focus", () => this.show());
     setInterval(() => document.hidden || this.#facts(), 1000);
   }
@@ -91,6 +92,14 @@ export class Status {
     this.#refresh();
   }
 
+  async remove() {
+    const row = this.#runs.row;
+    if (!row) return;
+    const text = "The run leaves this page until the monitor is started again. Its files stay, and its training is not affected.";
+    if ((await ask({ title: `Remove ${row.name}?`, text, yes: "Remove", reason: false })) == null) return;
+    await act(row, "/remove", `${row.name} removed.`);
+  }
+
   show() {
     const row = this.#runs.row;
     $("status").hidden = !row;
@@ -105,13 +114,17 @@ export class Status {
     $("pause").disabled = !may(row, row.paused ? "resume" : "pause");
     $("stop").disabled = !may(row, "stop");
     setText($("pause"), row.paused ? "Resume" : "Pause");
-    for (const name of ["save", "pause", "stop"]) $(name).hidden = row.kind !== "live";
+    const ended = isEnded(kind);
+    for (const name of ["save", "pause", "stop"]) $(name).hidden = row.kind !== "live" || ended;
+    $("remove").hidden = row.kind === "live" && !ended;
     const bar = $("progress");
     bar.parentNode.hidden = !row.last_step;
     if (row.last_step) bar.value = Math.min(1, (row.step ?? 0) / row.last_step);
-    const failed = row.last_error ? `The last run failed: ${row.last_error}` : "";
-    $("reason").hidden = !row.stop_reason && !failed;
-    setText($("reason"), row.stop_reason ?? failed);
+    const failed = row.outcome === "failed" ? row.last_error : row.last_error && `The last run failed: ${row.last_error}`;
+    const reason = row.outcome === "failed" ? failed : (row.stop_reason ?? failed);
+    $("reason").hidden = !reason;
+    $("reason").classList.toggle("problem", Boolean(failed) && reason === failed);
+    setText($("reason"), reason ?? "");
     this.#facts();
     this.#announce(row, word);
     this.#titled ??= setTimeout(() => this.#title(), TITLE_MS);
@@ -126,7 +139,7 @@ export class Status {
   #facts() {
     const row = this.#runs.row;
     if (!row) return;
-    const ended = stateOf(row)[1] === "ended";
+    const ended = isEnded(stateOf(row)[1]);
     const facts = [
       ["step", row.last_step ? `${whole(row.step)} / ${whole(row.last_step)}` : whole(row.step)],
       ["rate", rate(row.rate)],
