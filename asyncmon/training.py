@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from enum import Enum
 from numbers import Real
 from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
 
 from asyncmon.checkpoint import Saver
-from asyncmon.checkpoint.locations import is_url
 from asyncmon.hooks import (
     CheckpointSaverHook,
     ClusterHook,
@@ -33,6 +31,7 @@ from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.summary import Logger
 from asyncmon.system.members import members_of
+from asyncmon.system.urls import local_events
 
 logger = logging.getLogger(__name__)
 
@@ -228,20 +227,6 @@ def MonitoredTrainingSession(
         stop_grace_period_secs,
         **policies,
     )
-
-
-def local_events(checkpoint_dir: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return where the event files of a directory of checkpoints are: of a URL, a local directory."""
-    if not is_url(os.fspath(checkpoint_dir)):
-        return checkpoint_dir
-    place = urlsplit(os.fspath(checkpoint_dir))
-    parts = [part for part in (place.netloc, *place.path.split("/")) if part not in ("", ".", "..")]
-    local = os.path.join("runs", *parts)
-    logger.info(
-        "The event files of %s are written to %r: an object store cannot append. Another place: "
-        "summary_dir=...", checkpoint_dir, local,
-    )  # fmt: skip
-    return local
 
 
 def _cadence(

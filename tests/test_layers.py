@@ -223,3 +223,12 @@ def depth(package: str) -> int:
 )
 def test_a_package_is_not_deep(package: str, most: int) -> None:
     assert depth(package) <= most
+
+
+def test_the_stop_imports_nothing_that_it_ends() -> None:
+    """What stops a session knows its calls and deadlines, and no hook, coordinator or session."""
+    for path in MODULES:
+        name = module_name(path)
+        if name.startswith("asyncmon.runtime.stop."):
+            above = {one for one in imports(path) if one.startswith("asyncmon.runtime")}
+            assert all(one.startswith("asyncmon.runtime.stop") for one in above), (name, above)

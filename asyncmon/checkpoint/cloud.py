@@ -259,7 +259,7 @@ def request(call: Callable[[], T]) -> T:
             return job.result(_POLL_SECS)
         if job.done():  # it raised a TimeoutError of its own, or ended just now
             continue
-        if time.monotonic() > control.ends:
+        if time.perf_counter() > control.ends:
             job.cancel()
             raise ConnectionError(errno.ETIMEDOUT, "the store does not answer")
 

@@ -31,6 +31,7 @@ from asyncmon.system import portable
 from asyncmon.system.cancellation import running_loop
 from asyncmon.system.files import FileCalls, in_thread, system_calls
 from asyncmon.system.process import ProcessLocal
+from asyncmon.system.urls import is_url
 
 logger = logging.getLogger(__name__)
 
@@ -329,7 +330,7 @@ class Claims:
 
     def has_plain_files(self, directory: str) -> bool:
         """Return whether other local processes can write the files of a directory, too."""
-        return not locations.is_url(directory) and type(self._calls) is FileCalls
+        return not is_url(directory) and type(self._calls) is FileCalls
 
     def claim(self, directory: Directory) -> Store:
         """Make and lock a directory, and clean up after a crash. Blocking. Raises OpError."""

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from asyncmon.checkpoint.locations import is_url
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
 from asyncmon.system.files import FileCalls, patiently
+from asyncmon.system.urls import is_url
 
 LOCK_NAME = ".asyncmon.lock"
 

@@ -22,6 +22,7 @@ from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
 from asyncmon.errors import DataLossError, NotFoundError, OpError, UnavailableError
 from asyncmon.system.files import BESIDE, in_thread, system_calls
+from asyncmon.system.urls import is_url
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ def skipping(path: str, *errors: type[OpError]) -> Iterator[None]:
 
 
 async def first_whole(
-    directory: str,
+    checkpoint_dir: str | os.PathLike[str],
     latest_filename: str | None,
     attempt: Callable[[Directory, Store, str], Awaitable[T]],
     *,
@@ -86,12 +87,13 @@ async def first_whole(
     before, which is read again.
 
     Args:
-        directory: a path or URL.
+        checkpoint_dir: a path or URL.
         latest_filename: the name of the state file, ``checkpoint`` by default.
         attempt: raises :class:`Skip` for a checkpoint that cannot be used.
         for_restore: see :func:`candidates`.
         is_logged: returns whether to log a text for a skipped checkpoint.
     """
+    directory = os.fspath(checkpoint_dir)
     place, store = await in_thread(Directory.of, directory), locations.open_store(directory)
     name = latest_filename or STATE_NAME
     for _ in range(_LOOKS):
@@ -195,7 +197,7 @@ async def _open_verified(_place: Directory, _store: Store, path: str) -> Checkpo
 
 
 def _is_directory(path: str) -> bool:
-    if locations.is_url(path):
+    if is_url(path):
         return bool(locations.open_store(path).names())
     calls, place = system_calls.get(), Path(path)
     return calls.exists(place) and stat.S_ISDIR(calls.stat(place).st_mode)

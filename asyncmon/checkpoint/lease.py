@@ -61,7 +61,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise FailedPreconditionError if another process has taken over from a suspended one."""
-        if time.monotonic() - self._renewed > EXPIRE_SECS / 2:
+        if time.perf_counter() - self._renewed > EXPIRE_SECS / 2:
             self._renew_now()
         if self._lost is not None:
             raise self._refusal(self._lost)
@@ -92,13 +92,13 @@ class Lease:
         deadline: float | None = None
         first = None
         while True:
-            self._renewed = time.monotonic()
+            self._renewed = time.perf_counter()
             found = self._store.read_version(LEASE_NAME)
             with contextlib.suppress(FileExistsError):  # another process was faster
                 if found is None:
                     return self._store.put_version(LEASE_NAME, self._content(), None)
                 holder = _owner_in(found.data)
-                now = time.monotonic()
+                now = time.perf_counter()
                 if first is None:
                     first = found.version
                     deadline = now + EXPIRE_SECS - self._store.age(LEASE_NAME)
@@ -112,7 +112,7 @@ class Lease:
                         self._store.directory, found.data.decode(errors="replace"),
                     )  # fmt: skip
                     return self._store.put_version(LEASE_NAME, self._content(), found.version)
-            time.sleep(min(_POLL_SECS, EXPIRE_SECS / 10))
+            portable.pause(min(_POLL_SECS, EXPIRE_SECS / 10))
 
     def _content(self) -> bytes:
         return json.dumps({**self._owner, "renewed": clock.wall()}).encode()
@@ -127,7 +127,7 @@ class Lease:
         with self._lock:
             if self._ended.is_set():
                 return
-            began = time.monotonic()
+            began = time.perf_counter()
             try:
                 self._version = self._store.put_version(LEASE_NAME, self._content(), self._version)
             except FileExistsError:

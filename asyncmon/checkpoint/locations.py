@@ -8,11 +8,7 @@ from typing import cast
 
 from asyncmon.checkpoint.store import LocalFiles, Store
 from asyncmon.system.files import FileCalls, system_calls
-
-
-def is_url(path: str) -> bool:
-    """Return whether a path is a URL of an object store, ``scheme://...``."""
-    return "://" in path
+from asyncmon.system.urls import is_url
 
 
 def open_store(directory: str, calls: FileCalls | None = None) -> Store:
@@ -55,7 +51,7 @@ def relative(directory: str, path: str) -> str:
     """Return a path relative to a directory, for a state file that can be moved."""
     if is_url(path):
         inside = path.removeprefix(f"{directory.rstrip('/')}/")
-        return inside if "://" not in inside else path
+        return inside if not is_url(inside) else path
     if os.path.isabs(directory) and not os.path.isabs(path):
         return path
     return os.path.relpath(path, directory)

@@ -18,6 +18,7 @@ from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
 from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name
 from asyncmon.errors import NotFoundError
 from asyncmon.system.files import in_thread
+from asyncmon.system.urls import is_url
 
 
 class CheckpointReader:
@@ -59,8 +60,7 @@ class CheckpointReader:
                 if index_name(basename) in names:
                     return cls(path, await BundleContents.open(store, basename, path))
                 if is_plain(basename) and basename in names:
-                    is_url = locations.is_url(path)
-                    data = await in_thread(store.content, basename) if is_url else None
+                    data = await in_thread(store.content, basename) if is_url(path) else None
                     return cls(path, await in_thread(PlainContents.open, path, basename, data))
                 raise
 

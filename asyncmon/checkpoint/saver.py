@@ -431,8 +431,7 @@ class Saver:
             with skipping(path, DataLossError):
                 await self._load(raw, reader, ignore_missing, rename, live_step)
 
-        where = os.fspath(checkpoint_dir)
-        found = await first_whole(where, latest_filename, attempt, for_restore=True)
+        found = await first_whole(checkpoint_dir, latest_filename, attempt, for_restore=True)
         return found and found[0]
 
     # --- internals

@@ -62,9 +62,6 @@ class StatefulMembers:
     restart: Callable[[int | None], None] | None = None
     """``restart(step)``: called with the global step of a new session that has restored no state for
     the object, as after a recovery without a checkpoint. None: the object keeps its state."""
-    revision: int = 0
-    """Rises with each change of the state that no step makes. A last save is not skipped after such a
-    change, although its step is saved."""
 
 
 class SourceMembers(StatefulMembers):
@@ -211,11 +208,6 @@ class StatefulObjects:
     def pending(self) -> Mapping[str, Any]:
         """Restored states of objects that are not registered yet, by name."""
         return self._pending
-
-    @property
-    def revision(self) -> int:
-        """The number of changes of states that no step made. See ``StatefulMembers.revision``."""
-        return sum(members_of(StatefulMembers, obj).revision for obj in self._registered.values())
 
     def add(self, name: str, obj: Stateful) -> None:
         """Register an object, and load its state if a checkpoint with one was restored before.

@@ -27,7 +27,7 @@ class Control:
 
     Attributes:
         left: the number of bytes to write.
-        ends: the time of :func:`time.monotonic` after which requests to a store are abandoned, once
+        ends: the time of :func:`time.perf_counter` after which requests to a store are abandoned, once
             :meth:`stop` was called.
     """
 
@@ -44,7 +44,7 @@ class Control:
     def stop(self) -> None:
         """Stop the threads at the next chunk."""
         self.stopped = True
-        self.ends = min(self.ends, time.monotonic() + _AFTER_STOP_SECS)
+        self.ends = min(self.ends, time.perf_counter() + _AFTER_STOP_SECS)
         self.unthrottle()
 
     def unthrottle(self) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from asyncmon.system.urls import require_local
 from asyncmon.system.usage_error import UsageError
 
 TOKEN = "ASYNCMON_TOKEN"  # asyncmon.monitor.serving has it too, but needs an extra
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from asyncmon.monitor.serving import serve
 
+    require_local(options.logdir, "The runs of the page")
     if os.path.isfile(options.logdir):
         raise UsageError(
             f"{options.logdir!r} is a file: give the directory of the runs, "

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from glob import escape, glob
 from typing import Any
 
+from asyncmon.system.urls import require_local
+
 
 def printable(text: str) -> str:
     """Return a text with control characters escaped: those of files must not command a terminal."""
@@ -85,7 +87,8 @@ def moment(wall_time: float | None) -> str:
 
 
 def unreadable(directory: str) -> str | None:
-    """Return the error of listing a directory, or None. Blocking."""
+    """Return the error of listing a directory, or None. Blocking. Raises ValueError for a URL."""
+    require_local(directory, "Event files")
     try:
         os.scandir(directory).close()
     except OSError as error:

@@ -21,6 +21,7 @@ from asyncmon.monitor.quota import Quota
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import downsample
 from asyncmon.system import clock
+from asyncmon.system.urls import require_local
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -72,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
 async def _watch(console: Console, options: argparse.Namespace, damages: dict[str, None]) -> None:
     from rich.live import Live
 
+    require_local(options.logdir, "The runs")
     directory, refreshes = LogDirectory(options.logdir), 0
     live = Live(console=console, screen=True, auto_refresh=False)
     once = options.once or not console.is_terminal

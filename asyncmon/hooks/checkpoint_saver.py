@@ -43,6 +43,7 @@ from asyncmon.system.error_groups import is_only
 from asyncmon.system.files import in_thread
 from asyncmon.system.functions import function_of
 from asyncmon.system.loop_end import AtLoopEnd
+from asyncmon.system.urls import is_url
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
         self._timeout_secs = timeout_secs
         # an event file cannot lie in an object store
-        events = None if locations.is_url(self._checkpoint_dir) else self._checkpoint_dir
+        events = None if is_url(self._checkpoint_dir) else self._checkpoint_dir
         self._output = SharedWriter(events, None)
         self.output_dir = self._output.directory
         self._saves: Saves  # of the session
@@ -230,12 +231,15 @@ class CheckpointSaverHook(SessionRunHook):
         """Save, and again after a failure of a server or the network: there is no recovery any more."""
         await self._call_before_save(session, step)
         for pause in (*_PAUSES_SECS, None):
-            order = self._start_save(session)
-            self._saver.unthrottle()
+            order: Order | None = None
             try:
+                order = self._start_save(session)
+                self._saver.unthrottle()
                 await self._orders.finish(order)
             except Exception as error:
-                if not is_only(error, PREEMPTION) or order.handle.error is None or pause is None:
+                # Without an order the snapshot has failed, and without its error a listener.
+                is_of_save = order is None or order.handle.error is not None
+                if not (is_of_save and is_only(error, PREEMPTION)) or pause is None:
                     raise
                 logger.warning("The last checkpoint failed; trying again in %g s: %s", pause, error)
                 await asyncio.sleep(pause)

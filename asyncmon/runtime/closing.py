@@ -156,8 +156,10 @@ class Closing:
         self._caller = (coord and coord._task_of_caller()) or asyncio.current_task()
         try:
             try:
+                # In this task: a source can only be closed in the one that has read it.
                 await self._sources.end()
             finally:
+                # In a task of its own: a cancellation of the caller skips no part of the close.
                 outcome = await shielded(
                     self._run, name="asyncmon closing", cancel_after=max(shutdown.grace, 1.0)
                 )
@@ -229,6 +231,8 @@ class Closing:
         await self._part(
             "waiting for the current run", self._take_lock(stops.shutdown.grace if clean else 0)
         )
+        # The lock is ours for ever. From here on the tasks that `end` of hooks starts are part of the
+        # close, so that one that runs something is refused and does not wait for it.
         stops.scopes.current.run = self._phase
         session = self._sessions.current
         if session is None:

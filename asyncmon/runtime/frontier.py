@@ -118,8 +118,6 @@ class Frontier:
         self._last: Any = None  # the position of a source that does not exist any more
         self.moves = 0
         """How often the source was moved."""
-        self.revision = 0
-        """See ``StatefulMembers.revision``."""
         self.has_ended = False
         """Whether the end of a pass was found since the last element."""
         self.counts_passes = False
@@ -271,7 +269,6 @@ class Frontier:
         """Leave out the rest of a pass, and the elements that the body has received and not used."""
         self._held, self._again, self._fetching = [], deque(), None
         self._cursor = self._taken
-        self.revision += 1
         self.source.skip_pass()
 
     @property
@@ -396,7 +393,6 @@ class Frontier:
         self._again, self._held = deque(again), held
         self._cursor, self._fetching = state["at"], None
         self.moves += 1
-        self.revision += 1
 
 
 def marks_of(source: Any) -> Callable[[], Mark]:

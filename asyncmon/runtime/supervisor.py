@@ -34,6 +34,7 @@ from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.functions import settled
 from asyncmon.system.members import members_of
+from asyncmon.system.urls import local_events
 
 logger = logging.getLogger("asyncmon.supervisor")
 
@@ -135,7 +136,8 @@ class Supervisor:
         self.save_path = os.path.join(self._logdir, checkpoint_basename) if self._logdir else None
         shared = summary_writer is Supervisor.USE_DEFAULT
         given = None if shared or not is_chief else summary_writer
-        self._output = EventOutput(self._logdir, given, shared, members.graph or program)
+        events = os.fspath(local_events(self._logdir)) if self._logdir else None
+        self._output = EventOutput(events, given, shared, members.graph or program)
         self._init_fn = init_fn
         self._stop_grace_secs = stop_grace_secs
         self._saves = Saves(Observers(), CallScopes(), StatefulObjects())

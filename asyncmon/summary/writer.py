@@ -46,6 +46,7 @@ from asyncmon.summary.values import (
 )
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls, system_calls
+from asyncmon.system.urls import require_local
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,7 @@ class FileWriter:
         self._logdir = os.fspath(logdir)
         if not self._logdir:
             raise ValueError(f"logdir={logdir!r} was passed; expected the path of a directory.")
+        require_local(self._logdir, "Event files")
         if max_queue < 1:
             raise ValueError(f"max_queue={max_queue!r} was passed; expected 1 or more.")
         self._directory = os.path.abspath(self._logdir)

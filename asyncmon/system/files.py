@@ -14,7 +14,6 @@ import errno
 import mmap
 import os
 import stat
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
@@ -148,7 +147,7 @@ def patiently(call: Callable[[*Ts], T], *args: *Ts, errors: Collection[int] = _P
         except OSError as error:
             if error.errno not in errors:
                 raise
-        time.sleep(pause)
+        portable.pause(pause)
     return call(*args)
 
 

@@ -68,6 +68,11 @@ def open_file(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | _BINARY, 0o666)
 
 
+def pause(seconds: float) -> None:
+    """Block the calling thread before it tries a call again."""
+    time.sleep(seconds)
+
+
 def lock(descriptor: int, *, shared: bool = False) -> None:
     """Lock an open file against other processes, without waiting. A crash releases the lock.
 

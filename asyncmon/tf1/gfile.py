@@ -22,6 +22,7 @@ from asyncmon.errors import (
     PermissionDeniedError,
     UnimplementedError,
 )
+from asyncmon.system.urls import is_url
 from asyncmon.tf1.file_ops import file_errors
 
 __all__ = [
@@ -223,7 +224,7 @@ def Walk(top: PathLike, in_order: bool = True) -> Iterator[tuple[str, list[str],
 
 def _local(path: PathLike) -> str:
     text = os.fsdecode(path)
-    if "://" in text:
+    if is_url(text):
         raise UnimplementedError(
             f"tf.gfile has the files of this machine only, got {text!r}. Savers and sessions take URLs"
             " with asyncmon[cloud]; for other objects use obstore or fsspec."

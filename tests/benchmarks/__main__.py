@@ -19,7 +19,8 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
-from harness import Row, cells, show  # noqa: E402  # the scripts are no package
+from charts import draw_curves, draw_headlines, ratios_of, ratios_on  # noqa: E402  # no package
+from harness import Row, cells, show  # noqa: E402
 from reasons import REASONS  # noqa: E402
 
 SCRIPTS = {
@@ -99,8 +100,10 @@ def peer_versions() -> list[str]:
 
 
 def write_page(rows: list[Row], secs: float) -> None:
-    """Write ``docs/benchmarks.md`` and its chart."""
-    draw(rows, ROOT / "docs" / "images" / "benchmarks.png")
+    """Write ``docs/benchmarks.md``, and its charts."""
+    images = ROOT / "docs" / "images"
+    draw_headlines(ratios_of(rows), images / "benchmarks.png")
+    draw_curves(rows, images / "costs.png")
     met = [row.met for row in rows if row.met is not None]
     on = machine()
     lines = [
@@ -116,7 +119,9 @@ def write_page(rows: list[Row], secs: float) -> None:
         "Other machines give other times; the ratios vary by 10 %, and by more where a step is some "
         "microseconds.",
         "",
-        "![Ratios to peers, and costs by size](images/benchmarks.png)",
+        "![Bars: our time over the peer's time](images/benchmarks.png)",
+        "",
+        "![Costs by size](images/costs.png)",
         "",
         "| what | measured | ratio | wanted | |",
         "|---|---|---|---|---|",
@@ -132,58 +137,23 @@ def write_page(rows: list[Row], secs: float) -> None:
     (ROOT / "docs" / "benchmarks.md").write_text("\n".join(lines) + "\n")
 
 
-def draw(rows: list[Row], file: Path) -> None:
-    """Draw a bar for each ratio, and a panel for each curve."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    bars = [
-        (f"{row.work} / {peer}", ratio, row.met) for row in rows for peer, ratio in row.ratios.items()
-    ]
-    curves = [row for row in rows if row.points]
-    across = 3
-    down = -(-len(curves) // across)
-    figure = plt.figure(figsize=(11, 0.27 * len(bars) + 2.6 * down + 1.5), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=[0.27 * len(bars) + 1, max(2.6 * down, 0.1)])
-    if bars:
-        axes = upper.subplots()
-        colors = {True: "#2a7f62", False: "#c8553d", None: "#8a8f98"}
-        values = [ratio for _, ratio, _ in bars]
-        axes.barh(
-            range(len(bars)),
-            [value - 1 for value in values],
-            left=1,
-            color=[colors[met] for *_, met in bars],
-        )
-        axes.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=8)
-        axes.set_xscale("log")
-        axes.set_xlim(min(0.02, 0.8 * min(values)), max(4, 1.3 * max(values)))
-        axes.axvline(1, color="black", linewidth=0.8)
-        axes.invert_yaxis()
-        axes.set_xlabel("our time / the peer's: left of 1 is faster (green: as wanted, red: not)")
-    for axes, row in zip(
-        lower.subplots(down, across, squeeze=False).flat if down else (), curves, strict=False
-    ):
-        axes.loglog(*zip(*row.points, strict=True), marker="o", markersize=3, color="#2a7f62")
-        axes.set_title(row.work, fontsize=8)
-        axes.tick_params(labelsize=7)
-    for axes in lower.axes[len(curves) :]:
-        axes.set_axis_off()
-    figure.savefig(file, dpi=120)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds of the main rows: 3 minutes")
     parser.add_argument("--only", action="append", metavar="SCRIPT[:ROW]", help="may be given often")
-    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md and its chart")
+    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md and its charts")
+    parser.add_argument(
+        "--chart", action="store_true", help="draw the chart of docs/benchmarks.md again, and no more"
+    )
     parser.add_argument(
         "--peers", type=Path, nargs="?", const=ROOT / ".peers", metavar="FOLDER",
         help="make environments with TensorFlow, torch and JAX there first",
     )  # fmt: skip
     options = parser.parse_args()
+    if options.chart:
+        page = ROOT / "docs" / "benchmarks.md"
+        draw_headlines(ratios_on(page), page.parent / "images" / "benchmarks.png")
+        return 0
     if options.peers:
         make_peers(options.peers.resolve())
     if options.quick:

@@ -41,16 +41,7 @@ class EvaluationEndedError(CancelledError):
 
 
 class StopControl:
-    """The stop of a session, over all of its coordinators.
-
-    A stop ends waits for data and the creation of a session at once. Runs and an opening are
-    interrupted after the grace period; calls that start after the stop have a grace period of their
-    own. A call that requested the stop itself has no limit, until another request comes from elsewhere.
-    An error of a background task interrupts runs, and is also a stop unless the next run recovers from
-    it.
-
-    A signal requests a stop and starts the one grace period that all calls share. It also ends
-    evaluations and an opening at once.
+    """The stop of a session, over all of its coordinators: requests, and what they do to open calls.
 
     Args:
         grace: the grace period in seconds.
@@ -150,6 +141,8 @@ class StopControl:
 
     def request(self, stop: Stop) -> None:
         """Request a stop of the session. Safe in any thread and signal handler."""
+        # A signal handler may interrupt another request between any two lines: each event keeps its
+        # first stop, and all that follows happens in the loop.
         self.event.set(stop)
         if self._tasks_stop is not None and not self._tasks_stop.is_set:
             self._tasks_stop.set(stop)
@@ -173,6 +166,7 @@ class StopControl:
 
     def task_failed(self, errors: ErrorLog) -> None:
         """Act on the primary error of a coordinator, in the loop's thread."""
+        # It interrupts runs either way. It is a stop, too, unless the next run recovers from it.
         error = errors.primary
         if errors is not self._errors or error is None:  # not created yet, or replaced
             return
@@ -201,13 +195,15 @@ class StopControl:
         self.scopes.interrupt(
             EvaluationEndedError(f"The evaluation was ended by {name}."), "evaluation"
         )
-        if self.shutdown.is_closing:  # and has its reason
+        if self.shutdown.is_closing:  # and has its reason: the signal only shortens the close
             return
         self.request(Stop(Cause.SIGNAL, f"signal {name}", preempted=True))
         error = CancelledError(f"The session was not opened: a stop came, {self.event.reason!r}.")
         self.scopes.interrupt(error, "opening")
+        # The one grace period of the signal replaces those that calls have from an earlier stop: _act
+        # starts it for all, as request() above has ordered.
         for scope in self.scopes.open:
-            if scope.timer is not None and scope.error is None:  # it has a grace period of its own
+            if scope.timer is not None and scope.error is None:
                 scope.timer.cancel()
                 scope.timer = None
 
@@ -271,15 +267,20 @@ class StopControl:
             inside: whether the request came from inside a call, which is exempt.
         """
         if self.shutdown.is_closing:
-            return
+            return  # the close has deadlines of its own
+        # These wait for something that the session does not need any more: they end at once.
         self.interrupt_firmly(StopAsyncIteration(), "data", "pause", "retry")
         if self.stopped_by_hook and not self.scopes.current.is_step:
             self.refuse_samples()
         if self.event.is_set:
             what = f"The session was not created: a stop came, {self.event.reason!r}."
             self.interrupt_firmly(CancelledError(what), "creation")
+        # A call that starts after the stop has a grace period of its own: the body may still save, or
+        # evaluate once more.
         self.scopes.on_enter = self._start_grace
         for scope in list(self.scopes.open):
+            # A run that requests the stop itself, in a step at its own pace, has no limit until another
+            # request comes from elsewhere.
             scope.exempt = scope.exempt and inside
             self._start_grace(scope)
 

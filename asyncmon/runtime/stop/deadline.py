@@ -173,13 +173,12 @@ class SessionShutdown:
                 self._leave_later(limit)
 
     def until(self, stage: Stage) -> float:
-        """Return the deadline of a stage on the loop's clock; ``math.inf`` without a signal.
-
-        After its save, a session leaves other sessions of its loop, which may close after it, theirs.
-        """
+        """Return the deadline of a stage on the loop's clock; ``math.inf`` without a signal."""
         end = self._deadline - self._left[stage]
         if not self.is_running or stage not in _AFTER_SAVE:
             return end
+        # Sessions of one loop close one after another, as their blocks nest. After its save, each
+        # leaves the next ones the time for theirs, and takes only the least that its stage needs.
         others = [
             one.until(Stage.ENDS)
             for one in self._process.sessions

@@ -30,9 +30,8 @@ _MESSAGE = "asyncmon: this call is interrupted, its error follows"
 class CallScope(Leavable):
     """One awaited call that :meth:`interrupt` ends with an error. Can be entered again.
 
-    The interruption cancels the task, and the end of the ``with`` block raises the error instead of the
-    cancellation. It counts ``Task.cancelling`` as ``asyncio.timeout`` does, so that a cancellation by
-    other code at the same time is kept, and scopes nest. A call that completes anyway keeps its result.
+    The interruption cancels the task, and the end of the ``with`` block raises the error in place of
+    the cancellation. Scopes nest. A call that completes anyway keeps its result.
 
     Args:
         scopes: the open scopes of the session.
@@ -93,6 +92,8 @@ class CallScope(Leavable):
             return
         self.error = None
         assert task is not None, "set in __enter__"
+        # As asyncio.timeout does: take our own requests back, and raise the error only if these were
+        # all. A cancellation by other code at the same time is kept, whichever came first.
         requests = 0
         for _ in range(self._cancels):
             requests = task.uncancel()
@@ -108,7 +109,7 @@ class CallScope(Leavable):
         """End the call with an error, unless it is interrupted already or is the caller of this."""
         task = self.task
         if task is None or self.error is not None or task is current_task():
-            return False
+            return False  # a task that cancels itself would do so at its next await, in other code
         self.error, self._cancels = error, 1
         task.cancel(_MESSAGE)
         return True
