@@ -39,6 +39,7 @@ CALLS: dict[str, Call] = {
     "attach": lambda scene: scene.sess.attach(RecordingHook("new")),
     "detach": lambda scene: scene.sess.detach(scene.spare),
     "iterate": _items,
+    "values": lambda scene: scene.sess.values(),
     "pause": _pause,
     "resume": lambda scene: scene.sess.resume(),
     "request_stop": lambda scene: scene.sess.request_stop(),
