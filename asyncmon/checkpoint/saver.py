@@ -46,8 +46,7 @@ class Saver:
     sources and of other stateful objects (:meth:`add_stateful`). The training continues while it is
     written.
 
-    The first save into a directory locks it for other processes, deletes incomplete saves, and takes
-    over the list of checkpoints in the state file.
+    The first save into a directory locks it, deletes incomplete saves, and takes over its list.
 
     Args:
         var_list: variables or their names, or a dict from names in the checkpoint to them. None stands
@@ -352,10 +351,7 @@ class Saver:
         self._set_list = CheckpointList.of(await in_thread(existing_checkpoints, checkpoint_paths))
 
     async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
-        """Take over the list, marks and pending deletions of a directory after a restore from it.
-
-        A list that was set or recovered stays.
-        """
+        """Take over the list of a directory after a restore from it. A list that was set stays."""
         directory = await in_thread(Directory.of, checkpoint_dir)
         listed = await in_thread(directory.peek, STATE_NAME)
         self._lists[directory] = os.fspath(checkpoint_dir), listed

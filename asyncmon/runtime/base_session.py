@@ -21,7 +21,7 @@ from asyncmon.runtime.observation import Observer
 from asyncmon.runtime.parts import session_parts
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
-from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
@@ -36,6 +36,7 @@ from asyncmon.runtime.step_fn import check_step_fn
 from asyncmon.runtime.stop.control import NO_REASON
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.unclosed import Unclosed
+from asyncmon.runtime.value_stream import ValueStream
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.system.members import members_of
 
@@ -229,6 +230,20 @@ class _MonitoredSession:
         self._gate.check_open()
         assert self._sessions.coord is not None, "set when it was opened"
         return await self._sessions.coord.sample(fetches)
+
+    def values(self, *, most: int = 1_000) -> ValueStream:
+        """Return an async iterator over all values of each step, from whatever logs them.
+
+        For a service's own stream of events. It holds the newest ``most`` steps for a slow reader, and
+        says how many it dropped. It ends at the stop. Later values of a step that was read come as a
+        further item.
+
+        Example::
+
+            async for step, wall_time, values, dropped in sess.values():
+                await page.send(step, values)
+        """
+        return ValueStream(self._hooks.recorder, self._gate, self._stops, most)
 
     async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Compute fetches that change no state on one consistent version, delaying no step.
