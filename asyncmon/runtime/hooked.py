@@ -46,6 +46,7 @@ class Hooked:
         self._stops = coord.stops
         self._current = coord.stops.scopes.current
         self._on_stop = on_stop
+        self._stop_by_hook, self._log = self._request_stop, hooks.recorder.log  # bound once
         self._runs: Session | Retries = raw
         self.raw_nowait = _run_nowait_of(raw)
         """The ``run_nowait`` of the raw session, or None."""
@@ -116,7 +117,7 @@ class Hooked:
         """
         hooks, boundary, task = self._hooks, self._boundary, asyncio.current_task()
         args = _make(SessionRunArgs, run[:3])
-        context = SessionRunContext(args, self.raw, self._request_stop, hooks.recorder.log)
+        context = SessionRunContext(args, self.raw, self._stop_by_hook, self._log)
         outer = self._current.begin(context)
         boundary.began_at = self._step if before is None else before
         present, wanted, places = hooks.steps, [run[0]], [0] * len(calls)
@@ -269,7 +270,7 @@ class Hooked:
             with marked("step", f"the run of {run[0]!r:.100}"):
                 return await self.run(run)
 
-        context = StepContext(self.raw, run, self._on_stop, check, self._hooks.recorder.log)
+        context = StepContext(self.raw, run, self._on_stop, check, self._log)
         outer = self._current.begin(context)
         try:
             with marked("step function", "the step function"):
