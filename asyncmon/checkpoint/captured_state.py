@@ -16,7 +16,13 @@ from asyncmon.checkpoint.saveable_session import (
     order_snapshot,
     release,
 )
-from asyncmon.checkpoint.stateful import StatefulObjects, digest_of, pack_all, stateful_of
+from asyncmon.checkpoint.stateful import (
+    Fingerprints,
+    StatefulObjects,
+    fingerprints_of,
+    pack_all,
+    stateful_of,
+)
 from asyncmon.system import clock
 from asyncmon.system.members import members_of
 
@@ -51,6 +57,7 @@ class CapturedState:
     step: int | None = None
     states: Mapping[str, Any] = MappingProxyType({})
     arrays: Mapping[str, Array] = MappingProxyType({})
+    _revisions: Mapping[str, int] = MappingProxyType({})
     is_here = False
 
     def __init__(self, raw: Any, own_objects: StatefulObjects, session_states: bool) -> None:
@@ -76,9 +83,9 @@ class CapturedState:
         self.is_here = holder is None
         return snapshot
 
-    def digest(self) -> bytes:
-        """Return a digest of the states, once the snapshot is taken. Blocking, for large states."""
-        return digest_of(self.states, self.arrays)
+    def fingerprints(self) -> Fingerprints:
+        """Return the fingerprints of the states, once the snapshot is taken. Blocking, if large."""
+        return fingerprints_of(self.states, self.arrays, self._revisions)
 
     def discard(self) -> None:
         """Release the snapshot now or once it is taken. May be called twice."""
@@ -96,7 +103,7 @@ class CapturedState:
                 " add_stateful() of the saver another name."
             )
         self.step = self._members.global_step
-        self.states, self.arrays = _packed(self.session, own, self._session_states)
+        self.states, self.arrays, self._revisions = _packed(self.session, own, self._session_states)
 
     def _packed(self) -> asyncio.Future[None] | None:
         """Pack the states, now or at the end of the run whose step hooks have not seen."""
@@ -127,16 +134,17 @@ class CapturedState:
             ordered, packed = asyncio.ensure_future(order_snapshot(self.session)), self._packed()
 
 
-def states_digest(raw: Any, own_objects: StatefulObjects, session_states: bool) -> bytes:
-    """Return the digest of a state that would be captured now. Arguments as :class:`CapturedState`."""
-    return digest_of(*_packed(raw, own_objects, session_states))
+def fingerprints(raw: Any, own_objects: StatefulObjects, session_states: bool) -> Fingerprints:
+    """Return those of states that would be captured now. Arguments as :class:`CapturedState`."""
+    return fingerprints_of(*_packed(raw, own_objects, session_states))
 
 
 def _packed(
     raw: Any, own_objects: StatefulObjects, session_states: bool
-) -> tuple[dict[str, Any], dict[str, Array]]:
-    states = stateful_of(raw).states() if session_states else {}
-    return pack_all(states | own_objects.current())
+) -> tuple[dict[str, Any], dict[str, Array], dict[str, int]]:
+    objects = stateful_of(raw)
+    states, revisions = (objects.states(), objects.revisions()) if session_states else ({}, {})
+    return (*pack_all(states | own_objects.current()), revisions | own_objects.revisions())
 
 
 def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:

@@ -42,6 +42,7 @@ from asyncmon.system.files import beside, in_thread
 from asyncmon.system.process import ProcessLocal
 
 _PART = 8 << 20  # bytes of a part in an upload; all stores accept 5 MiB or more
+_CHUNK = 1 << 20
 _POLL_SECS = 0.05
 # A request has 30 s, obstore's default: options of ours would hide those of the environment.
 _RETRY: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=45)}  # of 429 and 5xx
@@ -230,7 +231,10 @@ def resolve(url: str) -> tuple[Any, str]:
 
 def _piece(data: Any) -> Piece:
     array = np.frombuffer(data, np.uint8)
-    return Piece(array, f"{google_crc32c.value(array):08x}")
+    checksum = 0
+    for start in range(0, array.size, _CHUNK):  # each call holds the GIL, and so the event loop
+        checksum = google_crc32c.extend(checksum, array[start : start + _CHUNK])
+    return Piece(array, f"{checksum:08x}")
 
 
 def _up_to(count: int, chunks: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:

@@ -24,6 +24,7 @@ from asyncmon.checkpoint.saveable_session import (
     raw_session,
 )
 from asyncmon.checkpoint.state_file import STATE_NAME
+from asyncmon.checkpoint.stateful import Fingerprints
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import CancelledError, FailedPreconditionError
@@ -70,8 +71,8 @@ class SaveHandle:
         closed."""
         self.superseded_by: SaveHandle | None = None
         """The later save that replaced this one while it was pending."""
-        self.digest: bytes | None = None
-        """A digest of the states of hooks, data and other objects in the checkpoint."""
+        self.fingerprints: Fingerprints = {}
+        """Of the states of hooks, data and other objects in the checkpoint."""
         self.awaited = False
         """Whether any task has awaited the save."""
         self._outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.captured_state import CapturedState, states_digest
+from asyncmon.checkpoint.captured_state import CapturedState, fingerprints
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.directory import Claims, Directory, existing_checkpoints
 from asyncmon.checkpoint.finding import first_whole, skipping
@@ -46,8 +46,7 @@ class Saver:
     sources and of other stateful objects (:meth:`add_stateful`). The training continues while it is
     written.
 
-    The first save into a directory locks it for other processes, deletes incomplete saves, and takes
-    over the list of checkpoints in the state file.
+    The first save into a directory locks it, deletes incomplete saves, and takes over its list.
 
     Args:
         var_list: variables or their names, or a dict from names in the checkpoint to them. None stands
@@ -243,9 +242,9 @@ class Saver:
         """
         return CapturedState(raw_session(sess), self._own_objects, self._session_states)
 
-    def digest(self, sess: Any) -> bytes:
-        """Return a digest of the states of hooks, data and other objects that a save would have now."""
-        return states_digest(raw_session(sess), self._own_objects, self._session_states)
+    def fingerprints(self, sess: Any) -> Mapping[str, bytes | int]:
+        """Return those of the states of hooks, data and other objects that a save would have now."""
+        return fingerprints(raw_session(sess), self._own_objects, self._session_states)
 
     @property
     def keep_best(self) -> KeepBest | None:
@@ -352,10 +351,7 @@ class Saver:
         self._set_list = CheckpointList.of(await in_thread(existing_checkpoints, checkpoint_paths))
 
     async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
-        """Take over the list, marks and pending deletions of a directory after a restore from it.
-
-        A list that was set or recovered stays.
-        """
+        """Take over the list of a directory after a restore from it. A list that was set stays."""
         directory = await in_thread(Directory.of, checkpoint_dir)
         listed = await in_thread(directory.peek, STATE_NAME)
         self._lists[directory] = os.fspath(checkpoint_dir), listed
@@ -434,8 +430,6 @@ class Saver:
         found = await first_whole(checkpoint_dir, latest_filename, attempt, for_restore=True)
         return found and found[0]
 
-    # --- internals
-
     async def _load(
         self,
         raw: Any,
@@ -460,8 +454,7 @@ class Saver:
                 )
         self._own_objects.load(states)
         if keeps or self._sets_step(raw, reader):
-            own = self._own_objects.objects
-            states = {n: state for n, state in states.items() if n not in own}
+            states = {n: one for n, one in states.items() if n not in self._own_objects.objects}
             load_states(raw, reader.path, states if self._session_states else None)
 
     def _sets_step(self, raw: Any, reader: CheckpointReader) -> bool:
@@ -489,7 +482,7 @@ class Saver:
         draft = save.draft(snapshot)
         if draft is None:
             return None
-        save.handle.digest = save.state.digest()
+        save.handle.fingerprints = save.state.fingerprints()
         directory = Directory.of(save.home)
         store, name = self._claims.claim(directory), save.state_file
         with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):

@@ -62,6 +62,9 @@ class StatefulMembers:
     restart: Callable[[int | None], None] | None = None
     """``restart(step)``: called with the global step of a new session that has restored no state for
     the object, as after a recovery without a checkpoint. None: the object keeps its state."""
+    revision: int | None = None
+    """Rises with each change of the state that no step makes. After such a change the last save is not
+    skipped, although its step is saved. None: the states themselves are compared."""
 
 
 class SourceMembers(StatefulMembers):
@@ -98,14 +101,43 @@ def pack_all(states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array
     return packed, arrays
 
 
-def digest_of(states: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """Return a digest of packed states, which differs if one of them does."""
-    found = hashlib.blake2b(json.dumps(states, sort_keys=True).encode(), digest_size=16)
-    for name, array in sorted(arrays.items()):
-        content = np.asarray(array)
-        found.update(f"{name}{content.dtype}{content.shape}".encode())
-        found.update(repr(content.tolist()).encode() if content.dtype.hasobject else content.tobytes())
-    return found.digest()
+Fingerprints = Mapping[str, bytes | int]
+"""By name: a digest of a state, or the revision of an object that has one."""
+
+
+def fingerprints_of(
+    states: Mapping[str, Any], arrays: Mapping[str, Array], revisions: Mapping[str, int]
+) -> Fingerprints:
+    """Return the fingerprints of packed states. Blocking, if states are large.
+
+    Args:
+        states, arrays: of :func:`pack_all`.
+        revisions: stand for the states of their names.
+    """
+    found: dict[str, bytes | int] = dict(revisions)
+    for name in states.keys() - revisions.keys():
+        digest = hashlib.blake2b(json.dumps(states[name], sort_keys=True).encode(), digest_size=16)
+        prefix = f"{ARRAY_PREFIX}{name}"
+        for key in sorted(arrays):
+            if key == prefix or key.startswith((f"{prefix}/", f"{prefix}'")):
+                array = np.asarray(arrays[key])
+                digest.update(f"{key}{array.dtype}{array.shape}".encode())
+                digest.update(
+                    repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+                )
+        found[name] = digest.digest()
+    return found
+
+
+def has_changed(before: Fingerprints, now: Fingerprints) -> bool:
+    """Return whether an object has changed without a step, or has come with a state of its own."""
+    for name, mark in now.items():
+        was = before.get(name)
+        if isinstance(mark, int) and not isinstance(was, int):
+            was = 0  # it was restored, or is new, and is as it began
+        if mark != was:
+            return True
+    return False
 
 
 def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
@@ -259,6 +291,11 @@ class StatefulObjects:
     def states(self) -> dict[str, Any]:
         """Return :meth:`current`, and restored states of objects that are not registered yet."""
         return self._pending | self.current()
+
+    def revisions(self) -> dict[str, int]:
+        """Return the revisions of the objects that have one. See ``StatefulMembers.revision``."""
+        found = {n: members_of(StatefulMembers, obj).revision for n, obj in self._registered.items()}
+        return {name: revision for name, revision in found.items() if revision is not None}
 
     def current(self) -> dict[str, Any]:
         """Return the states of all objects."""

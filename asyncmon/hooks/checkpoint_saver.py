@@ -272,8 +272,10 @@ class CheckpointSaverHook(SessionRunHook):
         """Wait for pending saves, and release the event file and the directory."""
         try:
             if hasattr(self, "_saver"):
-                await self._wait_for_saves()
-                await self._saver.close()
+                try:
+                    await self._wait_for_saves()
+                finally:
+                    await self._saver.close()
         finally:
             if hasattr(self, "_orders"):
                 self._orders.end()
@@ -290,7 +292,7 @@ class CheckpointSaverHook(SessionRunHook):
             return
         was_waited_for = self._has_waited or self._orders.was_cut
         try:
-            async with asyncio.timeout(0 if was_waited_for else max(self._grace, 1.0)):
+            async with asyncio.timeout(1.0 if was_waited_for else max(self._grace, 1.0)):
                 await self._saver.drain()
         except TimeoutError:
             logger.warning(

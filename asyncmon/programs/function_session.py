@@ -30,6 +30,7 @@ from asyncmon.programs.workers import timed
 from asyncmon.runtime.stop.origin import mark
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.error_text import add_note, text_of
+from asyncmon.system.files import in_thread
 from asyncmon.system.inside_step import inside_step
 from asyncmon.system.snapshot import Snapshot
 
@@ -64,6 +65,8 @@ class FunctionSession(SteppedSession):
         self._tree = state
         self._counts = GLOBAL_STEP not in state
         self._outside = outside
+        self.transactional = outside is None
+        """Whether a run that failed has changed nothing."""
 
     @property
     def global_step(self) -> int:
@@ -198,7 +201,8 @@ class FunctionSession(SteppedSession):
         problems += misfits(values, present)
         if problems:
             raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
-        await self._put(replace_leaves(self._tree, values), step)
+        # The copy of a large state would hold the event loop.
+        await self._put(await in_thread(replace_leaves, self._tree, values), step)
 
 
 _MUTABLE = (np.ndarray, dict, list)

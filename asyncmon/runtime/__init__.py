@@ -31,7 +31,7 @@ from asyncmon.runtime.stop.process import run
 from asyncmon.runtime.program import as_program, current_program
 from asyncmon.runtime.protocols import Program, Session
 from asyncmon.runtime.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
-from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import (
     ChiefSessionCreator, SessionCreator, WorkerSessionCreator,

@@ -21,7 +21,7 @@ from asyncmon.runtime.observation import Observer
 from asyncmon.runtime.parts import session_parts
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
-from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (

@@ -118,6 +118,8 @@ class Frontier:
         self._last: Any = None  # the position of a source that does not exist any more
         self.moves = 0
         """How often the source was moved."""
+        self.revision = 0
+        """See ``StatefulMembers.revision``."""
         self.has_ended = False
         """Whether the end of a pass was found since the last element."""
         self.counts_passes = False
@@ -269,6 +271,7 @@ class Frontier:
         """Leave out the rest of a pass, and the elements that the body has received and not used."""
         self._held, self._again, self._fetching = [], deque(), None
         self._cursor = self._taken
+        self.revision += 1
         self.source.skip_pass()
 
     @property

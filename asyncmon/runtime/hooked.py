@@ -14,7 +14,8 @@ from asyncmon.runtime.graph_program import is_needed
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.hook_set import HookSet, RunCalls
 from asyncmon.runtime.program import program_of
-from asyncmon.runtime.protocols import ProgramMembers, Run, SessionMembers
+from asyncmon.runtime.protocols import ProgramMembers, Run, Session, SessionMembers
+from asyncmon.runtime.recovery import Recovery, Retries
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.step_fn import StepContext, call_step_fn
 from asyncmon.runtime.stop.origin import mark, marked, own_generator_exit
@@ -36,6 +37,7 @@ class Hooked:
         coord: SessionCoordinator,
         hooks: HookSet,
         on_stop: Callable[[Stop], None],
+        recovery: Recovery,
     ) -> None:
         raw = self.raw = coord.raw
         self._hooks = hooks
@@ -44,8 +46,12 @@ class Hooked:
         self._stops = coord.stops
         self._current = coord.stops.scopes.current
         self._on_stop = on_stop
+        self._runs: Session | Retries = raw
         self.raw_nowait = _run_nowait_of(raw)
         """The ``run_nowait`` of the raw session, or None."""
+        if recovery.retries and members_of(SessionMembers, raw).transactional:
+            self._runs = Retries(raw, recovery, coord.wait_for_stop)
+            self.raw_nowait = None
         self._counts_steps = hasattr(raw, "global_step")  # else it is read in each run
         program = members_of(ProgramMembers, program_of(raw))
         self._canonical_feed = program.canonical_feed or (lambda key: key)
@@ -55,7 +61,7 @@ class Hooked:
 
     def run_bare(self, run: Run) -> Awaitable[Any]:
         """Run once without hooks."""
-        return self.raw.run(*run)
+        return self._runs.run(*run)
 
     def run_nowait(self, run: Run) -> tuple[Any] | None:
         """Make a run without hooks that need not wait, by ``raw_nowait``. None: nothing was done."""
@@ -69,7 +75,7 @@ class Hooked:
         """Run once. If no hook is called around it, this is the raw run."""
         hooks, alone, step = self._hooks, not self.samples.waiting, None
         if alone and not hooks.steps:
-            return self.raw.run(*run)
+            return self._runs.run(*run)
         if hooks.always is not hooks.steps and self._counts_steps:
             step = self.raw.global_step
             if alone and step is not None and self._last_step <= step < hooks.wake_step - 1:
@@ -80,7 +86,7 @@ class Hooked:
 
     async def _run_idle(self, run: Run, before: int) -> Any:
         """Run without hooks, then call the idle hooks that this run wakes."""
-        result = await self.raw.run(*run)
+        result = await self._runs.run(*run)
         if self._leaves_idle(before):
             return result
         return await self._run_with_hooks(run, (), before, (result,))
@@ -118,7 +124,7 @@ class Hooked:
             if results is None:
                 run = await self._call_before(calls, context, run, wanted, places)
                 alone = len(wanted) == 1 and not self.samples.waiting
-                results = (await self.raw.run(*run),) if alone else await self._run_all(wanted, run)
+                results = (await self._runs.run(*run),) if alone else await self._run_all(wanted, run)
             if before is None:
                 self._step = self.raw.global_step if self._counts_steps else None
             elif not self._leaves_idle(before) and calls is not present:
@@ -192,7 +198,7 @@ class Hooked:
         _, feeds, options, run_metadata = run
         if self.samples.waiting:
             return self._run_with_samples(wanted, feeds, options, run_metadata)
-        return self.raw.run(tuple(wanted), feeds, options, run_metadata)
+        return self._runs.run(tuple(wanted), feeds, options, run_metadata)
 
     async def _call_after(
         self,
@@ -241,7 +247,7 @@ class Hooked:
         samples = self.samples.take()
         fetches = (*wanted, *[sample.fetches for sample in samples])
         try:
-            results: tuple[Any, ...] = await self.raw.run(fetches, *args)
+            results: tuple[Any, ...] = await self._runs.run(fetches, *args)
         except BaseException as error:
             self.samples.put_back(samples, error)
             raise

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, final
 
 from asyncmon.runtime.base_session import _MonitoredSession
-from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
 

@@ -16,6 +16,7 @@ from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.protocols import CreatorMembers, ProgramMembers, Session, SessionMembers, step_of
 from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.session_creators import SessionCreator
@@ -35,6 +36,7 @@ class Opening:
         creator: any object with the method of a ``SessionCreator``.
         hooks, stops, gate, saves: of the session.
         stateful: gets the hooks with a state, and the states of a restored checkpoint.
+        recovery: its retries are those of the session's runs.
         signals: whether signals stop the session, see ``MonitoredSession``.
     """
 
@@ -46,6 +48,7 @@ class Opening:
         gate: Gate,
         stateful: StatefulObjects,
         saves: Saves,
+        recovery: Recovery,
         signals: Literal["auto"] | None,
     ) -> None:
         if signals not in ("auto", None):
@@ -57,6 +60,7 @@ class Opening:
         self._gate = gate
         self._stateful = stateful
         self._saves = saves
+        self._recovery = recovery
         self._signals = signals
         self.undo = ExitStack()
         """Takes back what the opening has changed outside of the session."""
@@ -114,7 +118,7 @@ class Opening:
             raw, stops, lambda: hooks.hooks, observers, hooks.recorder, self._saves
         )
         self._saves.begin(raw, coord)
-        session = Coordinated(Hooked(coord, hooks, gate.stop_by_hook), coord, gate.lock)
+        session = Coordinated(Hooked(coord, hooks, gate.stop_by_hook, self._recovery), coord, gate.lock)
         try:
             start_producers = members_of(ProgramMembers, program_of(raw)).start_producers
             if start_producers is not None:

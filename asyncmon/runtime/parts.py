@@ -15,7 +15,8 @@ from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.opening import Opening
 from asyncmon.runtime.protocols import CreatorMembers
-from asyncmon.runtime.recoverable import Recoverable, Recovery
+from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.reports import describe_call
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.stop.control import StopControl
@@ -56,7 +57,7 @@ def session_parts(
     stops.describe = partial(describe_call, stops.scopes, found)
     gate, sources = Gate(stops), OpenSources(stops)
     saves = Saves(observers, stops.scopes, stateful)
-    opening = Opening(creator, found, stops, gate, stateful, saves, signals)
+    opening = Opening(creator, found, stops, gate, stateful, saves, recovery, signals)
     sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
     frontiers = Frontiers(stateful, sessions, stops, sources)
     watch = RunWatch(stops, sessions.progress, stops.describe)

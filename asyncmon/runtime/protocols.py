@@ -178,6 +178,9 @@ class SessionMembers(SaveableSessionMembers):
     """``inside(task)``: return whether the calling code is part of a step that a task awaits; with
     None, of the step that others wait for. Called before a call waits for a run. None: a task that a
     step starts may wait for that step for ever."""
+    transactional: bool = False
+    """Whether a run that failed has changed nothing, so that it may be repeated in the same session
+    (``Recovery(retries=...)``)."""
     queues: Callable[[], Awaitable[Iterable[tuple[str, int, int | None]]]] | None = None
     """Return the name, the size and the capacity (None: no limit) of each queue. Called by
     :meth:`MonitoredSession.queues`; may ask another process. None: there are no queues."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from asyncmon.errors import PREEMPTION, CancelledError, RecoveredError, UnavailableError
+from asyncmon.errors import CancelledError, RecoveredError, UnavailableError
 from asyncmon.runtime.coordinated import Coordinated, log_failed_close
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import step_of
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.session_state import RECOVERING
@@ -19,66 +19,11 @@ from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_groups import is_only
-from asyncmon.system.error_text import add_note, text_of
+from asyncmon.system.error_text import add_note, phrase, text_of
 
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
-    """The policy of a monitored session for errors after which a new session may work.
-
-    The first attempt follows at once. From the second consecutive failure on there is a pause, which
-    doubles each time up to a limit. A successful run resets the count.
-
-    A failed run is repeated as a whole. If it failed after its own step was saved, in a listener's
-    ``after_save`` for example, that step is done twice. Data that the body feeds by hand is used at
-    least once: after a loss of steps, the body decides what to feed again. With
-    :meth:`MonitoredSession.iterate`, each element counts once in the surviving state.
-
-    Attributes:
-        errors: the types of errors to recover from.
-        max_attempts: the most attempts after consecutive failures; None for no limit.
-        first_delay_secs: the pause before the second attempt.
-        max_delay_secs: the longest pause.
-        create_timeout_secs: the timeout of one creation of a session, or None. Exceeding it counts as a
-            failure.
-        repeat_runs: False raises :class:`~asyncmon.errors.RecoveredError` from an interrupted run
-            instead of repeating it, so that the body continues with the data that belongs to the
-            restored state, in the exact order. Runs with ``hooks=False`` are repeated.
-
-    Example::
-
-        MonitoredSession(creator, recovery=Recovery(max_attempts=5))
-    """
-
-    errors: tuple[type[Exception], ...] = PREEMPTION
-    max_attempts: int | None = None
-    first_delay_secs: float = 0.1
-    max_delay_secs: float = 30.0
-    create_timeout_secs: float | None = None
-    repeat_runs: bool = True
-
-    def __post_init__(self) -> None:
-        if self.max_attempts is not None and self.max_attempts < 0:
-            raise ValueError(f"max_attempts must be 0 or more, or None, got {self.max_attempts!r}.")
-        if self.first_delay_secs < 0 or self.max_delay_secs < 0:
-            raise ValueError(
-                "first_delay_secs and max_delay_secs must be 0 or more, got "
-                f"{self.first_delay_secs!r} and {self.max_delay_secs!r}."
-            )
-
-    def delay(self, failures: int) -> float:
-        """Return the pause in seconds after a number of consecutive failures."""
-        if failures <= 1:
-            return 0.0
-        return min(self.max_delay_secs, self.first_delay_secs * 2.0 ** min(failures - 2, 60))
-
-    def is_over(self, failures: int) -> bool:
-        """Return whether the session gives up after a number of consecutive failures."""
-        return self.max_attempts is not None and failures > self.max_attempts
 
 
 class Recoverable:
@@ -112,7 +57,8 @@ class Recoverable:
         self._create = create
         self._stops = stops
         self._lock = lock
-        self._failures = 0
+        self._failures = 0  # without progress
+        self._failed_at: int | None = None  # the highest step that a failed run began at
         self.number = 0
         """The number of recoveries that have begun."""
         self.step_before: int | None = None
@@ -183,8 +129,8 @@ class Recoverable:
                     raise
                 failure = error
             else:
-                if locked:
-                    self._failures = 0
+                if locked and self._failures:
+                    self._count_progress(session)
                 return result
             async with self._lock.held():
                 if self.current is session:
@@ -197,6 +143,12 @@ class Recoverable:
                     "The session recovered from an error, and this run is not repeated: continue with "
                     f"the next data. The error: {text_of(failure)}"
                 ) from failure
+
+    def _count_progress(self, session: Coordinated) -> None:
+        """Forget failures once a step beyond the highest one that failed is done."""
+        step = step_of(session.raw)
+        if self._failed_at is None or step is None or step > self._failed_at:
+            self._failures, self._failed_at = 0, None
 
     def _repeats(self, error: Exception, session: Coordinated, locked: bool) -> bool:
         if locked:
@@ -223,11 +175,11 @@ class Recoverable:
             Exception: ``failure``, if the policy gives up or a stop is requested; any error of the
                 creation whose type is not one to recover from.
         """
-        logger.info(
+        logger.warning(
             "An error was raised. This may be due to a preemption in a connected worker or parameter "
             "server. The current session will be closed and a new session will be created. Attempt "
             "%d. Error: %s",
-            self._failures + 1, text_of(failure),
+            self._failures + 1, phrase(failure),
         )  # fmt: skip
         self.number += 1
         old, self.current = self.current, None
@@ -235,6 +187,8 @@ class Recoverable:
             self._reached = reached = step_of(old.raw)
             began_at = old.boundary.failed_at
             self.step_before = reached if began_at is None or began_at + 1 != reached else began_at
+            if reached is not None:
+                self._failed_at = max(reached, self._failed_at or 0)
             await shielded(self._close, old, name="asyncmon recovery")
         await self._pause(failure)
         try:
@@ -270,11 +224,11 @@ class Recoverable:
                     failure.__cause__ = error
                 elif not is_only(error, self.policy.errors):
                     raise
-            logger.info(
+            logger.warning(
                 "An error was raised while a session was being created. This may be due to a "
                 "preemption of a connected worker or parameter server. A new session will be "
                 "created. Attempt %d. Error: %s",
-                self._failures + 1, text_of(failure),
+                self._failures + 1, phrase(failure),
             )  # fmt: skip
             await self._pause(failure)
         if self.coord is not None:
@@ -286,7 +240,8 @@ class Recoverable:
     async def _pause(self, failure: Exception) -> None:
         self._failures += 1
         if self.policy.is_over(self._failures):
-            add_note(failure, f"Given up after {self._failures} failures in a row.")
+            beyond = "" if self._failed_at is None else f", without a step beyond {self._failed_at}"
+            add_note(failure, f"Given up after {self._failures} failures in a row{beyond}.")
             self._stops.given_up = failure
             raise failure
         pause = self.policy.delay(self._failures)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.saver import WhenBusy
-from asyncmon.checkpoint.stateful import StatefulObjects
+from asyncmon.checkpoint.stateful import Fingerprints, StatefulObjects, has_changed
 from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.observation import Observers, Span
 from asyncmon.runtime.protocols import step_of
@@ -253,7 +253,7 @@ class SaveOrders:
         """The last order in the present raw session."""
         self.step: int | None = None
         """The global step of the newest state of that session that was committed, or restored."""
-        self._digest: bytes | None = None
+        self._fingerprints: Fingerprints = {}
         self.was_cut = False
         """Whether the wait for a save was cancelled: the grace period of tasks is over."""
         self.before_secs = 0.0
@@ -297,7 +297,7 @@ class SaveOrders:
 
     def begin(self, saver: Saver) -> None:
         """Continue in a new raw session: report what is missing of the replaced one's saves."""
-        self.saver, self.step, self.last, self._digest, self._last = saver, None, None, None, None
+        self.saver, self.step, self.last, self._last = saver, None, None, None
         self.was_cut = False
         for order in list(self._pending):
             self.follow(order)
@@ -305,14 +305,14 @@ class SaveOrders:
     def restored(self, step: int | None) -> None:
         """Note that the session has just loaded the newest checkpoint of these orders."""
         assert self.saver is not None, "set by begin"
-        self.step, self._digest = step, self.saver.digest(self._saves.raw)
+        self.step, self._fingerprints = step, self.saver.fingerprints(self._saves.raw)
 
     def is_saved(self, step: int | None) -> bool:
         """Return whether the newest commit has a step, and all stateful objects as they are now."""
         if step != self.step or self.saver is None:
             return False
         # The end of an epoch, or a verdict of an evaluation, changes a state without a step.
-        return self._digest is None or self._digest == self.saver.digest(self._saves.raw)
+        return not has_changed(self._fingerprints, self.saver.fingerprints(self._saves.raw))
 
     async def finish(self, order: Order) -> None:
         """Wait for the commit of a save, and report it."""
@@ -422,7 +422,7 @@ class SaveOrders:
             self._secs.append(self.before_secs + handle.seconds)
             is_newest = self.step is None or (handle.step or 0) >= self.step
             if order.raw is self._saves.raw and is_newest:  # an evaluated state may be older
-                self.step, self._digest = handle.step, handle.digest
+                self.step, self._fingerprints = handle.step, handle.fingerprints
             event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=handle.path or "")
             self._output.add_session_log(event, handle.step)
         return True

@@ -20,7 +20,7 @@ from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.program import as_program, default_saver, program_scope
 from asyncmon.runtime.protocols import ProgramMembers, Session, SessionMembers, close_raw
 from asyncmon.runtime.queue_runner import QueueRunner
-from asyncmon.runtime.recoverable import Recovery
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.stop.deadline import SessionShutdown

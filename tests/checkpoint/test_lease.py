@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -28,8 +29,10 @@ from asyncmon.errors import (
     PermissionDeniedError,
     UnavailableError,
 )
+from asyncmon.programs import FunctionProgram
 from asyncmon.system import portable
 from asyncmon.system.files import in_thread
+from asyncmon.training import MonitoredTrainingSession
 from tests import forked
 
 pytestmark = pytest.mark.asyncio
@@ -223,3 +226,43 @@ async def test_cancelled_save_leaves_a_store_that_does_not_answer(
     finally:
         answer.set()
     await saver.close()
+
+
+async def test_cancelled_session_leaves_a_store_that_does_not_answer_within_its_grace_period(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The save in flight is awaited once, and the log says that its state is not saved."""
+    answer, asked = threading.Event(), threading.Event()
+    program = FunctionProgram({"x": 0.0})
+
+    @program.step
+    async def train(state: dict[str, Any]) -> None:
+        state["x"] += 1
+
+    async def training() -> None:
+        session = MonitoredTrainingSession(
+            checkpoint_dir=url, program=program, save_checkpoint_steps=1, stop_grace_period_secs=0.1,
+            save_summaries_steps=0, log_step_count_steps=0, signals=None, loggers=[],
+            summary_dir=tmp,
+        )  # fmt: skip
+        async with session as sess:
+            Answers(monkeypatch, hang)
+            await sess.run("train")
+            await asyncio.Event().wait()
+
+    def hang() -> Any:
+        asked.set()
+        assert answer.wait(20)
+
+    with tempfile.TemporaryDirectory() as tmp:
+        task = asyncio.create_task(training())
+        try:
+            await in_thread(asked.wait, 10)
+            task.cancel()
+            done, _ = await asyncio.wait([task], timeout=6)
+            assert done
+            assert task.cancelled()
+            assert "is abandoned: its state is not saved" in caplog.text
+        finally:
+            answer.set()
+    assert await latest_checkpoint(url) == f"{url}/model.ckpt-0"

@@ -11,6 +11,7 @@ from asyncmon.errors import AbortedError
 from asyncmon.hooks import every
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.system import clock
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
@@ -79,7 +80,8 @@ async def test_by_seconds_calls_keep_their_phase_over_recoveries(
 
     failing = [None] * 6 + [AbortedError("gone")]
     sessions = [ScriptedSession(lasting(1, script)) for script in (failing, failing, [None] * 9)]
-    async with MonitoredSession(Creator(*sessions), [note]) as sess:
+    at_once = Recovery(first_delay_secs=0)
+    async with MonitoredSession(Creator(*sessions), [note], recovery=at_once) as sess:
         for _ in range(6 + 6 + 8):
             await sess.run("train")
     assert seen == [10, 24, 30]

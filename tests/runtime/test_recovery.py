@@ -91,7 +91,7 @@ async def test_wr_3_attempts_can_be_bounded() -> None:
     with pytest.raises(AbortedError, match="gone 2") as caught:
         async with sess:
             await sess.run("a")
-    assert caught.value.__notes__ == ["Given up after 3 failures in a row."]
+    assert caught.value.__notes__ == ["Given up after 3 failures in a row, without a step beyond 0."]
 
 
 @pytest.mark.parametrize("wrong", [{"max_attempts": -1}, {"first_delay_secs": -1}])

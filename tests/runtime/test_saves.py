@@ -177,3 +177,14 @@ async def test_a_restored_session_in_which_nothing_changes_saves_nothing(
         said = [record.getMessage() for record in caplog.records]
         caplog.clear()
         assert sum(line.startswith("Saving checkpoints for") for line in said) == 2 * count
+
+
+async def test_the_end_of_the_data_is_no_change_that_is_saved_again(
+    tmp_path: Path, caplog: Any
+) -> None:
+    caplog.set_level("INFO", "asyncmon")
+    async with session(am.CheckpointSaverHook(tmp_path, save_steps=1, timeout_secs=100)) as sess:
+        async for _ in sess.iterate(am.data.from_iterable(range(3))):
+            await sess.run("train")
+    said = [record.getMessage() for record in caplog.records]
+    assert sum(line.startswith("Saving checkpoints for") for line in said) == 4

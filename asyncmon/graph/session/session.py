@@ -92,6 +92,8 @@ class Session:
             config.check()
             config.report_unused()
         self.backend = backend_for(target, self._graph, config)
+        self.transactional = not target
+        """Whether a run that failed has changed nothing. A server may be gone with its state."""
         """Executes the runs, see :mod:`.backend`."""
         self._run_inline: Callable[[Any, Sequence[Any]], list[Any] | None] | None = None
         if isinstance(self.backend, DirectBackend):

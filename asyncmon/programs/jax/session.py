@@ -51,6 +51,8 @@ class JaxSession(SteppedSession):
         self._state: Any = None  # the pytree, once it is needed
         self._plans: dict[Any, _Plan] = {}
         self._copying = CostModel(_UNKNOWN)
+        self.transactional = not program.donates
+        """Whether a run that failed has changed nothing. Arrays that were donated are lost."""
 
     # -- steps
 
