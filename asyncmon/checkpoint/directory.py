@@ -24,7 +24,14 @@ from asyncmon.checkpoint.manifest_reader import read_manifest
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.retention import Kept, Retention
-from asyncmon.checkpoint.state_file import StateText, encode_state, read_text, state_of
+from asyncmon.checkpoint.state_file import (
+    STATE_NAME,
+    StateText,
+    encode_state,
+    read_text,
+    state_of,
+    write_state,
+)
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError, OpError
 from asyncmon.system import portable
@@ -253,6 +260,15 @@ class Directory:
     def write(self, store: Store, draft: commits.Draft) -> Manifest:
         """Write a checkpoint that no state file lists."""
         return commits.write(store, self._lock, draft)
+
+    def keep_only(self, store: Store, stay: Sequence[Kept], preserved: float | None) -> None:
+        """Set the list and the state file to some checkpoints, before the others are removed."""
+        listed = self.checkpoints(STATE_NAME, store)
+        with listed.saving:  # a saver of this process may have the directory, too
+            kept = CheckpointList(stay).spelled(self.path)
+            state = state_of(kept[-1].path, kept, preserved)
+            self._contents[STATE_NAME] = write_state(store, state, STATE_NAME)
+            listed.kept = kept
 
     def remove(self, store: Store, basename: str) -> bool:
         """Delete a checkpoint. Return False if a reader has it open."""

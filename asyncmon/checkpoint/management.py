@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from asyncmon.checkpoint import locations
@@ -30,12 +30,8 @@ from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.saveable_session import RESERVED, SaverMembers, raw_session, state_spec
 from asyncmon.checkpoint.state_file import (
     STATE_NAME,
-    StateText,
     get_checkpoint_state,
-    state_of,
-    write_state,
 )
-from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError
@@ -385,7 +381,8 @@ async def prune(
     if excess and not dry_run:
         try:
             store = await in_thread(claims.claim, place)
-            await in_thread(_write_state, store, stay, text)
+            preserved = None if text.state is None else text.state.last_preserved_timestamp
+            await in_thread(place.keep_only, store, stay, preserved)
             # a reader has them open
             left = await in_thread(
                 lambda: [one for one in excess if not place.remove(store, split(one.path)[1])]
@@ -403,9 +400,3 @@ def _of_directory(found: Iterable[Inspected], directory: str) -> list[Inspected]
         inside.setdefault(own_path(directory, one.path), one)
     inside.pop(None, None)
     return list(inside.values())
-
-
-def _write_state(store: Store, stay: Sequence[Kept], before: StateText) -> None:
-    preserved = None if before.state is None else before.state.last_preserved_timestamp
-    listed = [one._replace(path=locations.join(store.directory, split(one.path)[1])) for one in stay]
-    write_state(store, state_of(listed[-1].path, listed, preserved), STATE_NAME)

@@ -215,8 +215,8 @@ def state_of(newest: str, listed: Sequence[Kept], preserved: float | None) -> Ch
     return CheckpointState(newest, paths, times, preserved)
 
 
-def write_state(store: Store, state: CheckpointState, name: str) -> None:
-    """Replace a state file durably, or leave it unchanged on an error. Blocking."""
+def write_state(store: Store, state: CheckpointState, name: str) -> bytes:
+    """Replace a state file durably, and return its content, or leave it unchanged. Blocking."""
     data = encode_state(store.directory, state, name)
     with op_errors(f"{name!r} in {store.directory!r} was not written", store.describe):
         try:
@@ -224,6 +224,7 @@ def write_state(store: Store, state: CheckpointState, name: str) -> None:
         except FileNotFoundError:
             before = None
         replace_files(store, {name: data}, {name: before})
+    return data
 
 
 def encode_state(directory: str, state: CheckpointState, name: str, *, relative: bool = True) -> bytes:

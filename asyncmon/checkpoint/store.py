@@ -16,7 +16,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncmon.checkpoint.os_errors import describe
+from asyncmon.checkpoint.os_errors import describe, is_environment
 from asyncmon.system.files import FileCalls, in_thread, is_file_name, patiently
 
 
@@ -158,8 +158,8 @@ class LocalFiles:
         """Return whether a reader in any process holds its shared lock on a file."""
         try:
             descriptor = patiently(self._calls.open_regular, self._at(name))
-        except OSError:
-            return False
+        except OSError as error:
+            return is_environment(error)  # it may be read: the next save tries again
         try:
             self._calls.lock(descriptor)
         except BlockingIOError:

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, update_checkpoint_state
+from asyncmon.checkpoint import (
+    Saver,
+    get_checkpoint_state,
+    latest_checkpoint,
+    load_checkpoint,
+    prune,
+    update_checkpoint_state,
+)
 from asyncmon.checkpoint.directory import Directory
 from asyncmon.hooks import CheckpointSaverHook
 from asyncmon.programs import FunctionProgram
@@ -285,3 +292,32 @@ async def test_load_checkpoint_beside_retention_opens_a_newer_one(
     finally:
         system_calls.set(before)
         await saver.close()
+
+
+async def test_prune_beside_a_saver_of_this_process_leaves_one_list(
+    tmp_path: Path, make_session: MakeSession
+) -> None:
+    saver = Saver(max_to_keep=4)
+    for step in range(4):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    await prune(tmp_path, 2)
+    assert saver.last_checkpoints == [str(tmp_path / f"m-{step}") for step in (2, 3)]
+    await saver.save(make_session(a=1.0), tmp_path / "m", 4)
+    state = await get_checkpoint_state(tmp_path)
+    assert state is not None
+    assert list(state.all_model_checkpoint_paths) == saver.last_checkpoints
+    assert steps(tmp_path) == [2, 3, 4]
+    await saver.close()
+
+
+async def test_prune_keeps_the_checkpoint_that_the_state_file_names(
+    tmp_path: Path, make_session: MakeSession
+) -> None:
+    saver = Saver()
+    for step in range(4):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    await saver.close()
+    await update_checkpoint_state(tmp_path, str(tmp_path / "m-1"))  # rolled back
+    await prune(tmp_path, 1)
+    assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-1")
+    assert steps(tmp_path) == [1]
