@@ -77,7 +77,7 @@ class CheckpointList:
         return decision
 
     def settle(self, decision: Decision, left: Sequence[Kept]) -> None:
-        """Set the list after a commit. Those that could not be deleted are ``left``."""
+        """Set the list after a commit. ``left`` are checkpoints whose deletion failed."""
         self.preserved = decision.after.last_preserved
         self.kept = [*left, *decision.listed]
 

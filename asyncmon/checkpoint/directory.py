@@ -48,7 +48,7 @@ class Directory:
 
     The path is resolved once: neither ``chdir`` nor a changed link moves an open directory. Manifests
     are the truth. The state file, written after each commit, selects the newest checkpoint and names
-    those that retention applies to. Each manifest has the marks and pending deletions of its commit.
+    the checkpoints of the retention. Each manifest has the marks and pending deletions of its commit.
 
     The list of checkpoints is read at the first save after the lock was acquired, and is then kept in
     memory. What the restore before has read is not read again, unless a file has changed since.
@@ -100,7 +100,7 @@ class Directory:
         """Return the store, for the system calls given or those of this process."""
         return locations.open_store(self.path, calls)
 
-    # --- who saves
+    # --- the saving process
 
     def own(self, owner: object) -> bool:
         """Register the one object of this process that decides when to save into the directory.
@@ -139,7 +139,7 @@ class Directory:
         commits.clean_up(store)
         self._lists.clear()  # another process may have saved since
 
-    # --- what is there
+    # --- reading
 
     def entry(self, store: Store, basename: str, path: str) -> Entry:
         """Return what the list needs to know of a checkpoint. Raises as :func:`read_manifest`."""
@@ -167,7 +167,7 @@ class Directory:
             self._entries[basename] = found, Entry.of(path, reader.manifest)
         return reader
 
-    # --- what stays
+    # --- the list and commits
 
     def checkpoints(self, name: str, store: Store) -> CheckpointList:
         """Return the list of a state file, which is read unless the directory is locked and it was."""

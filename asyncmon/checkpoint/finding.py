@@ -299,7 +299,7 @@ def _by_step(place: Directory, store: Store, prefix: str | None, listed: Iterabl
         if prefix not in {None, _prefix(basename)}:
             continue
         path = locations.join(store.directory, basename)
-        # One that is deleted meanwhile is left out; that it cannot be read shows when it is opened.
+        # A checkpoint that is deleted now is left out; one that cannot be read fails when it is opened.
         with contextlib.suppress(OSError):
             step = step_of(path)
             try:

@@ -132,7 +132,7 @@ class Lease:
                 self._version = self._store.put_version(LEASE_NAME, self._content(), self._version)
             except FileExistsError:
                 self._see_who()
-            except OSError as error:  # tried again; the lease expires meanwhile
+            except OSError as error:  # tried again, until the lease expires
                 logger.warning("The lease of %r was not renewed: %s", self._store.directory, error)
             else:
                 self._renewed = began
