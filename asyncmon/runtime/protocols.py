@@ -11,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 from asyncmon.checkpoint.saveable_session import DescribedProgramMembers, SaveableSessionMembers
 from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system.cancellation import without_unrequested
-from asyncmon.system.members import members_of
 from asyncmon.system.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -266,7 +265,8 @@ class WriterMembers:
 def step_of(raw: Any) -> int | None:
     """Return the global step of a raw session; None if it counts no steps or is lost."""
     try:
-        return members_of(SessionMembers, raw).global_step
+        step: int | None = getattr(raw, "global_step", None)  # not members_of: called in each run
+        return step
     except Exception:
         logger.debug("The step of a lost session is unknown.", exc_info=True)
         return None
