@@ -92,7 +92,7 @@ class LoggersHook(SessionRunHook):
             self._remove = None
         await asyncio.gather(*(one.close(error, self._timeout_secs) for one in self._queues))
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         if self._logged is None:
             self._logged = Failures()
         self._logged.add(error)  # for statistics and the monitor
@@ -107,13 +107,13 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 class _LoggerSink:
     """A sink of the session's recorder: the pending calls of a logger, and its thread."""
 
-    def __init__(self, target: Logger, most: int, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, target: Logger, most: int, failed: Callable[[BaseException], None]) -> None:
         self.logger = target
-        self.directory: str | None = None
+        self.place: object = target
         if isinstance(target, TensorBoardLogger) and target.output.directory is not None:
-            self.directory = os.path.realpath(target.output.directory)
+            self.place = os.path.realpath(target.output.directory)
         self._blocking = members_of(LoggerMembers, target).blocking
-        self._calls = _Calls(target, failed)
+        self._calls = _Calls(target, failed, BaseException if self._blocking else Exception)
         name = f"the logger {type(target).__name__}"
         self._sink = SinkThread[Call](name, self._calls, secs=0.0, most=most)
         self._slow = BufferError(f"it is slow, and {most} records are pending")
@@ -181,10 +181,14 @@ class _Calls:
 
     unwritten = 0  # a call that fails is not repeated
 
-    def __init__(self, target: Logger, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, target: Logger, failed: Callable[[BaseException], None], errors: type[BaseException]
+    ) -> None:
         self.failures = 0
         self.remaining = 0  # calls of the batch that is being made
         self._logger, self._failed = target, failed
+        # In the sink's thread no Ctrl-C or cancellation arrives: a client that exits raises these.
+        self._errors = errors
         self._warned = False
 
     def write(self, records: list[Call], sync: bool) -> None:
@@ -205,16 +209,16 @@ class _Calls:
         """Make a call, and log an error of it."""
         try:
             return call(*args)
-        except Exception as error:
+        except self._errors as error:
             self.fail(error)
             return None
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Count a record that was refused."""
         self.failures += 1
         self.report(error)
 
-    def report(self, error: Exception) -> None:
+    def report(self, error: BaseException) -> None:
         """Log the first reason for which records are lost."""
         self._failed(error)
         if not self._warned:
