@@ -78,13 +78,17 @@ class SummaryWriter(Protocol):
 class ValueRecorder(Protocol):
     """Gets the values that a hook writes, for the other sinks of its session."""
 
-    def record(self, values: Mapping[str, Any], step: int | None, written: str | None = None) -> None:
-        """Record values by tag. ``written``: a directory whose event file has them already."""
+    def record(self, values: Mapping[str, Any], step: int | None, written: object = None) -> None:
+        """Record values by tag.
+
+        Args:
+            written: what has them already, the real path of an event file's directory or a writer.
+        """
 
     def refuse(self, refused: Mapping[str, str]) -> None:
         """Log why values are left out, by tag."""
 
-    def record_summary(self, summary: Any, step: int | None, written: str | None = None) -> None:
+    def record_summary(self, summary: Any, step: int | None, written: object = None) -> None:
         """Record a ``Summary`` or its bytes, likewise."""
 
 
@@ -109,7 +113,7 @@ class SharedWriter:
         self._given = summary_writer
         self.file_writer: FileWriter | None = None
         self._recorder: ValueRecorder | None = None
-        self._written: str | None = None  # the real path of the directory
+        self._written: object = None  # the real path of the directory
         self._diagnostics = Diagnostics("The summaries")
 
     @property
@@ -142,8 +146,10 @@ class SharedWriter:
         """
         self.open()
         self._recorder = recorder or self._recorder
-        if self._written is None and isinstance(self.writer, FileWriter):
-            self._written = os.path.realpath(self.writer.get_logdir())
+        if self._written is None:
+            writer = self.writer
+            is_file = isinstance(writer, FileWriter)
+            self._written = os.path.realpath(writer.get_logdir()) if is_file else writer
         self._add(lambda writer: writer.start(global_step))
 
     def add_scalars(self, values: Mapping[str, Any], global_step: int | None) -> None:
