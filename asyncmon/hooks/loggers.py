@@ -15,7 +15,7 @@ from asyncmon.hooks.hook_support import created_session, positive, whole_number
 from asyncmon.runtime import GUARD, Coordinator, Session, SessionRunHook
 from asyncmon.runtime.failures import Failures
 from asyncmon.summary.logged import LoggedValue, Logger, LoggerMembers
-from asyncmon.summary.sink_thread import SinkThread
+from asyncmon.summary.sink_thread import CLOSE_SECS, SinkThread
 from asyncmon.summary.values import HParam, plain_values
 from asyncmon.system.error_text import phrase
 from asyncmon.system.members import members_of
@@ -51,7 +51,7 @@ class LoggersHook(SessionRunHook):
     priority = GUARD - 1  # begins before the others, and is cleaned up after them
 
     def __init__(
-        self, loggers: Iterable[Logger], *, most_pending: int = 10_000, timeout_secs: float = 30.0
+        self, loggers: Iterable[Logger], *, most_pending: int = 10_000, timeout_secs: float = CLOSE_SECS
     ) -> None:
         self._loggers = list(loggers)
         for one in self._loggers:
@@ -167,8 +167,9 @@ class _LoggerSink:
             lost = len(self._sink) + self._calls.remaining
             self._calls.failures += lost
             logger.warning(
-                "%s did not write all records within %g s; up to %d are lost.",
-                type(self.logger).__name__, secs, lost,
+                "%s did not write all records within %g s; %s.",
+                type(self.logger).__name__, secs,
+                f"up to {lost} are lost" if self._blocking else "the last ones may be lost",
             )  # fmt: skip
         except Exception as failure:
             self._calls.fail(failure)

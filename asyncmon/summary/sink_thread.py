@@ -26,6 +26,9 @@ T = TypeVar("T")
 MOST_PENDING = 500_000
 """Records that are kept while a disk is full or hangs, some 100 MB."""
 
+CLOSE_SECS = 30.0
+"""The time limit of the last write of a session, whose end a hanging disk does not hold up."""
+
 _RETRY_SECS = 1.0  # the least delay before a failed write is repeated
 _PAUSE_SECS = 1.0  # the least interval of writes by a full batch: each costs a busy loop milliseconds
 _EXIT_SECS = 5.0  # the time limit of the last write when the program exits
