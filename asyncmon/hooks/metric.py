@@ -16,7 +16,8 @@ class Metric(Protocol):
     """Collects the outputs of an evaluation's batches. The form of ignite and torchmetrics.
 
     Each evaluation resets it, so that its state is in no checkpoint. The methods are plain functions
-    that may block: they are called in a worker thread.
+    that may block: they are called in a worker thread. An object belongs to one hook: evaluations of
+    two hooks may overlap, and would reset each other's.
 
     Example::
 
