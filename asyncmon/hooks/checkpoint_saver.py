@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from asyncmon.checkpoint import Saver, locations
 from asyncmon.checkpoint.captured_state import CapturedState
-from asyncmon.checkpoint.directory import Directory
+from asyncmon.checkpoint.directory import Claims, Directory
 from asyncmon.checkpoint.saver import WhenBusy
-from asyncmon.errors import PREEMPTION
+from asyncmon.errors import PREEMPTION, FailedPreconditionError, OpError
 from asyncmon.graph import Graph
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, check_listeners
 from asyncmon.hooks.eval_hook import Evaluations, Metrics
@@ -122,6 +122,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._checkpoint_dir = os.fspath(checkpoint_dir)
         self._basename = checkpoint_basename
         self._place: Directory | None = None  # of the checkpoint_dir while the session is open
+        self._claims = Claims(None)
         self._directory = self._checkpoint_dir  # absolute in an open session, and so is the prefix
         self._prefix = locations.join(self._directory, checkpoint_basename)
         self._given_saver = saver
@@ -137,8 +138,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._evaluation: Evaluations | None = None  # whose states are saved with their metrics
         self._measured: int | None = None  # the last step that was saved with metrics of an evaluation
         self._timeout_secs = timeout_secs
-        # an event file cannot lie in an object store
-        events = None if is_url(self._checkpoint_dir) else self._checkpoint_dir
+        events = None if is_url(checkpoint_dir) else checkpoint_dir  # a store has no event files
         self._output = SharedWriter(events, None)
         self.output_dir = self._output.directory
         self._saves: Saves  # of the session
@@ -155,7 +155,7 @@ class CheckpointSaverHook(SessionRunHook):
         require_global_step(self)
         self._graph, self._program, self._made_saver = current_graph(), current_program(), None
         self._schedule.forget_ticks()
-        # Bound once: a chdir or another link moves neither the saves, the lock nor what is released.
+        # Bound once: a chdir or another link moves neither the saves nor the lock.
         self._place = await in_thread(Directory.of, self._checkpoint_dir)
         self._directory = self._place.path
         self._prefix = locations.join(self._directory, self._basename)
@@ -167,6 +167,11 @@ class CheckpointSaverHook(SessionRunHook):
                 "unless save_checkpoint_secs and save_checkpoint_steps are None."
             )
         self._at_loop_end = AtLoopEnd(self._unlock)
+        try:  # before a second process writes a START, which hides events of the first one
+            await in_thread(self._claims.claim, self._place)
+        except OpError as error:
+            if isinstance(error, FailedPreconditionError):
+                raise  # any other one comes back with the first save
         for listener in self._listeners:
             with marked("listener", f"{type(listener).__name__}.begin"):
                 await listener.begin()
@@ -192,7 +197,6 @@ class CheckpointSaverHook(SessionRunHook):
             self._schedule.done(step)
             self._orders.restored(step)
             self._current_metrics()  # evaluations before the first save are captured for it, too
-            await self._saver.claim(self._directory)  # rejects a second process before its first save
         else:
             await self._orders.finish(await self._save_at(session, step))
         if graph is not None:
@@ -284,7 +288,10 @@ class CheckpointSaverHook(SessionRunHook):
                 self._place.disown(self)
             if self._at_loop_end is not None:
                 self._at_loop_end.cancel()
-            await self._output.close()
+            try:
+                await in_thread(self._claims.release)
+            finally:
+                await self._output.close()
 
     async def _wait_for_saves(self) -> None:
         # Once, within the grace period: a store or a disk may hang.
@@ -295,17 +302,15 @@ class CheckpointSaverHook(SessionRunHook):
             async with asyncio.timeout(1.0 if was_waited_for else max(self._grace, 1.0)):
                 await self._saver.drain()
         except TimeoutError:
-            logger.warning(
-                "A save into %s did not end within the grace period of %g s and is abandoned: its"
-                " state is not saved.",
-                self._directory, self._grace,
-            )  # fmt: skip
+            line = "A save into %s did not end within the grace period of %g s and is abandoned: %s."
+            logger.warning(line, self._directory, self._grace, "its state is not saved")
             await self._saver.abandon()
 
     def _unlock(self) -> None:
         """Release the directory at the end of the event loop, as the session was not closed."""
         assert self._place is not None, "set in begin"
         self._place.disown(self)
+        self._claims.release()
         if hasattr(self, "_saver"):
             self._saver.unlock()
 

@@ -141,8 +141,10 @@ async def test_kc_7_a_second_process_that_restores_is_told_at_once(tmp_path: Pat
     await train()
     descriptor = os.open(tmp_path / ".asyncmon.lock", os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # as another process does
+    before = set(os.listdir(tmp_path))
     with pytest.raises(FailedPreconditionError, match="Another process saves checkpoints into"):
         await train()
+    assert set(os.listdir(tmp_path)) == before  # no START, which hides events of the other process
     os.close(descriptor)
     await train()
 
