@@ -183,7 +183,7 @@ class Recoverable:
             self._failures + 1, phrase(failure),
         )  # fmt: skip
         self.number += 1
-        self._why = phrase(failure)
+        self._why = phrase(failure).rstrip(".")
         old, self.current = self.current, None
         if old is not None:
             self._reached = reached = step_of(old.raw)
