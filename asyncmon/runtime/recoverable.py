@@ -19,7 +19,7 @@ from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_groups import is_only
-from asyncmon.system.error_text import add_note, phrase, text_of
+from asyncmon.system.error_text import add_note, forget_frames, phrase, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +144,8 @@ class Recoverable:
                     "The session recovered from an error, and this run is not repeated: continue with "
                     f"the next data. The error: {text_of(failure)}"
                 ) from failure
+            forget_frames(failure)
+            del failure  # this frame and the error would refer to each other
 
     def _count_progress(self, session: Coordinated) -> None:
         """Forget failures once a step beyond the highest one that failed is done."""
