@@ -15,7 +15,7 @@ from asyncmon.hooks.hook_support import created_session, positive, whole_number
 from asyncmon.runtime import GUARD, Coordinator, Session, SessionRunHook
 from asyncmon.runtime.failures import Failures
 from asyncmon.summary.logged import LoggedValue, Logger, LoggerMembers
-from asyncmon.summary.sink_thread import SinkThread
+from asyncmon.summary.sink_thread import CLOSE_SECS, SinkThread
 from asyncmon.summary.values import HParam, plain_values
 from asyncmon.system.error_text import phrase
 from asyncmon.system.members import members_of
@@ -51,7 +51,7 @@ class LoggersHook(SessionRunHook):
     priority = GUARD - 1  # begins before the others, and is cleaned up after them
 
     def __init__(
-        self, loggers: Iterable[Logger], *, most_pending: int = 10_000, timeout_secs: float = 30.0
+        self, loggers: Iterable[Logger], *, most_pending: int = 10_000, timeout_secs: float = CLOSE_SECS
     ) -> None:
         self._loggers = list(loggers)
         for one in self._loggers:
@@ -92,7 +92,7 @@ class LoggersHook(SessionRunHook):
             self._remove = None
         await asyncio.gather(*(one.close(error, self._timeout_secs) for one in self._queues))
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         if self._logged is None:
             self._logged = Failures()
         self._logged.add(error)  # for statistics and the monitor
@@ -107,13 +107,13 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 class _LoggerSink:
     """A sink of the session's recorder: the pending calls of a logger, and its thread."""
 
-    def __init__(self, target: Logger, most: int, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, target: Logger, most: int, failed: Callable[[BaseException], None]) -> None:
         self.logger = target
-        self.directory: str | None = None
+        self.place: object = target
         if isinstance(target, TensorBoardLogger) and target.output.directory is not None:
-            self.directory = os.path.realpath(target.output.directory)
+            self.place = os.path.realpath(target.output.directory)
         self._blocking = members_of(LoggerMembers, target).blocking
-        self._calls = _Calls(target, failed)
+        self._calls = _Calls(target, failed, BaseException if self._blocking else Exception)
         name = f"the logger {type(target).__name__}"
         self._sink = SinkThread[Call](name, self._calls, secs=0.0, most=most)
         self._slow = BufferError(f"it is slow, and {most} records are pending")
@@ -167,8 +167,9 @@ class _LoggerSink:
             lost = len(self._sink) + self._calls.remaining
             self._calls.failures += lost
             logger.warning(
-                "%s did not write all records within %g s; up to %d are lost.",
-                type(self.logger).__name__, secs, lost,
+                "%s did not write all records within %g s; %s.",
+                type(self.logger).__name__, secs,
+                f"up to {lost} are lost" if self._blocking else "the last ones may be lost",
             )  # fmt: skip
         except Exception as failure:
             self._calls.fail(failure)
@@ -181,10 +182,14 @@ class _Calls:
 
     unwritten = 0  # a call that fails is not repeated
 
-    def __init__(self, target: Logger, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, target: Logger, failed: Callable[[BaseException], None], errors: type[BaseException]
+    ) -> None:
         self.failures = 0
         self.remaining = 0  # calls of the batch that is being made
         self._logger, self._failed = target, failed
+        # In the sink's thread no Ctrl-C or cancellation arrives: a client that exits raises these.
+        self._errors = errors
         self._warned = False
 
     def write(self, records: list[Call], sync: bool) -> None:
@@ -205,16 +210,16 @@ class _Calls:
         """Make a call, and log an error of it."""
         try:
             return call(*args)
-        except Exception as error:
+        except self._errors as error:
             self.fail(error)
             return None
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Count a record that was refused."""
         self.failures += 1
         self.report(error)
 
-    def report(self, error: Exception) -> None:
+    def report(self, error: BaseException) -> None:
         """Log the first reason for which records are lost."""
         self._failed(error)
         if not self._warned:

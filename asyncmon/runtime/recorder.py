@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 class Sink(Protocol):
     """Gets the values of a session. The methods do not block, raise nothing, and are thread-safe."""
 
-    directory: str | None
-    """The real path of the directory whose event file the sink writes; None for another sink."""
+    place: object
+    """The real path of the directory whose event file the sink writes; else its logger, or None."""
 
     def put_values(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
         """Add values by tag."""
@@ -69,18 +69,18 @@ class Recorder:
             sink.put_config(found)
 
     def record(
-        self, values: Mapping[str, LoggedValue], step: int | None, written: str | None = None
+        self, values: Mapping[str, LoggedValue], step: int | None, written: object = None
     ) -> None:
         """Record checked values by tag.
 
         Args:
-            written: the real path of a directory whose event file has them already.
+            written: the place that has them already.
         """
         now = clock.wall()
         for sink in self._sinks(written):
             sink.put_values(step, now, values)
 
-    def record_summary(self, summary: Any, step: int | None, written: str | None = None) -> None:
+    def record_summary(self, summary: Any, step: int | None, written: object = None) -> None:
         """Record the value of a summary op, a ``Summary`` or its bytes. See :meth:`record`."""
         now = clock.wall()
         for sink in self._sinks(written):
@@ -95,9 +95,9 @@ class Recorder:
                     "The logged value %r is left out: %s. This is logged once for its tag.", tag, reason
                 )
 
-    def _sinks(self, written: str | None = None) -> list[Sink]:
+    def _sinks(self, written: object = None) -> list[Sink]:
         sinks = [sink for group in self._groups for sink in group]
-        return [sink for sink in sinks if written is None or sink.directory != written]
+        return [sink for sink in sinks if written is None or sink.place != written]
 
     def _warn(self) -> None:
         if not self._groups and not self._warned:

@@ -35,7 +35,7 @@ class StepValues(NamedTuple):
 class _Buffer:
     """The sink of a stream: the newest steps."""
 
-    directory: str | None = None
+    place: object = None
 
     def __init__(self, most: int) -> None:
         self._most = most

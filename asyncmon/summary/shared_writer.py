@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -10,9 +12,12 @@ from typing import Any, ClassVar, Protocol
 
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.logged import logged_values
+from asyncmon.summary.sink_thread import CLOSE_SECS
 from asyncmon.summary.writer import FileWriter
 from asyncmon.system.diagnostics import Diagnostics
 from asyncmon.system.process import ProcessLocal
+
+logger = logging.getLogger(__name__)
 
 
 class FileWriterCache:
@@ -78,13 +83,17 @@ class SummaryWriter(Protocol):
 class ValueRecorder(Protocol):
     """Gets the values that a hook writes, for the other sinks of its session."""
 
-    def record(self, values: Mapping[str, Any], step: int | None, written: str | None = None) -> None:
-        """Record values by tag. ``written``: a directory whose event file has them already."""
+    def record(self, values: Mapping[str, Any], step: int | None, written: object = None) -> None:
+        """Record values by tag.
+
+        Args:
+            written: what has them already, the real path of an event file's directory or a writer.
+        """
 
     def refuse(self, refused: Mapping[str, str]) -> None:
         """Log why values are left out, by tag."""
 
-    def record_summary(self, summary: Any, step: int | None, written: str | None = None) -> None:
+    def record_summary(self, summary: Any, step: int | None, written: object = None) -> None:
         """Record a ``Summary`` or its bytes, likewise."""
 
 
@@ -109,7 +118,7 @@ class SharedWriter:
         self._given = summary_writer
         self.file_writer: FileWriter | None = None
         self._recorder: ValueRecorder | None = None
-        self._written: str | None = None  # the real path of the directory
+        self._written: object = None  # the real path of the directory
         self._diagnostics = Diagnostics("The summaries")
 
     @property
@@ -142,8 +151,11 @@ class SharedWriter:
         """
         self.open()
         self._recorder = recorder or self._recorder
-        if self._written is None and isinstance(self.writer, FileWriter):
-            self._written = os.path.realpath(self.writer.get_logdir())
+        if self._written is None:
+            writer = self.writer
+            self._written = writer
+            if isinstance(writer, FileWriter):
+                self._written = os.path.realpath(writer.get_logdir())
         self._add(lambda writer: writer.start(global_step))
 
     def add_scalars(self, values: Mapping[str, Any], global_step: int | None) -> None:
@@ -183,11 +195,21 @@ class SharedWriter:
                 add(self.writer)
 
     async def close(self) -> None:
-        """Close the writer of the directory, or flush a given one. May be called twice."""
-        shared, self.file_writer = self.file_writer, None
-        if shared is not None:
-            with contextlib.suppress(OSError):  # its task has logged it
-                await shared.close()
-        elif self._given is not None:
-            with self.tolerated():
-                await self._given.flush()
+        """Close the writer of the directory, or flush a given one. May be called twice.
+
+        A disk that hangs is left to the thread of the writer after half a minute.
+        """
+        writer, shared, self.file_writer = self.writer, self.file_writer, None
+        scope = asyncio.timeout(CLOSE_SECS)
+        try:
+            async with scope:
+                if shared is not None:
+                    with contextlib.suppress(OSError):  # its thread has logged it
+                        await shared.close()
+                elif self._given is not None:
+                    with self.tolerated():
+                        await self._given.flush()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            logger.warning("%r did not write all events within %g s.", writer, CLOSE_SECS)

@@ -26,6 +26,9 @@ T = TypeVar("T")
 MOST_PENDING = 500_000
 """Records that are kept while a disk is full or hangs, some 100 MB."""
 
+CLOSE_SECS = 30.0
+"""The time limit of the last write of a session, whose end a hanging disk does not hold up."""
+
 _RETRY_SECS = 1.0  # the least delay before a failed write is repeated
 _PAUSE_SECS = 1.0  # the least interval of writes by a full batch: each costs a busy loop milliseconds
 _EXIT_SECS = 5.0  # the time limit of the last write when the program exits
@@ -92,7 +95,8 @@ class SinkThread(Generic[R]):
         self._in_flight: int | None = None  # the number of records that are being written
         self._is_failing = False
         self._written_at = -math.inf
-        self._lock = threading.Lock()  # of all of the above
+        # Of all of the above. A signal handler or a finalizer that logs may interrupt its owner.
+        self._lock = threading.RLock()
         _sinks.add(self)
 
     def __len__(self) -> int:
@@ -187,15 +191,15 @@ class SinkThread(Generic[R]):
 
     def forget(self) -> None:
         """Drop everything, in a forked child: the records, the thread and the file are the parent's."""
-        self._lock = threading.Lock()  # a thread of the parent may hold it
+        self._lock = threading.RLock()  # a thread of the parent may hold it
         self._worker, self._serves, self._in_flight, self._is_failing = None, False, None, False
         self._flushes = 0
         self._pending.clear()
         self._target.forget()
 
     def _start(self) -> Worker:
+        self._serves = True  # first: a signal handler that logs finds it
         worker = self._worker or self._new_worker()
-        self._serves = True
         delay = max(self._secs, _RETRY_SECS) if self._is_failing else self._secs
         worker.call_later(delay, partial(self._serve, worker))
         return worker
@@ -208,8 +212,8 @@ class SinkThread(Generic[R]):
         return self._worker
 
     def _drop_oldest(self) -> None:
-        for index, record in enumerate(self._pending):
-            if self._may_drop(record):
+        for index in range(len(self._pending)):  # no iterator: a signal handler may add a record
+            if self._may_drop(self._pending[index]):
                 del self._pending[index]
                 self.dropped += 1
                 return

@@ -273,6 +273,17 @@ async def test_values_of_a_hook_with_its_own_directory_reach_all_loggers_once(tm
     }  # fmt: skip
 
 
+async def test_a_writer_that_a_hook_and_the_session_share_gets_each_value_once(tmp_path: Path) -> None:
+    lines = am.JsonlWriter(tmp_path / "v.jsonl")
+    summaries = am.SummarySaverHook(1, summary_writer=lines, summary_op={"loss": "loss"})
+    async with am.MonitoredTrainingSession(
+        program=program(), hooks=[summaries], log_step_count_steps=None, loggers=[lines]
+    ) as sess:
+        await sess.run("train")
+    found = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in found if "loss" in line] == [10.0]
+
+
 async def test_a_slow_logger_drops_the_oldest_records_and_delays_no_step(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -317,6 +328,31 @@ async def test_a_failing_logger_is_logged_once_and_ends_nothing(
         "continues; this is logged once.",
         "Failing dropped 4 records.",
     ]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+async def test_a_logger_whose_client_exits_gets_the_later_values_and_ends_nothing(
+    error: type[BaseException],
+) -> None:
+    class Exiting(Kept):
+        blocking = True
+
+        def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
+            super().write(step, wall_time, values)
+            raise error
+
+        def close(self, reason: BaseException | None = None) -> None:
+            super().close(reason)
+            raise error
+
+    kept = Exiting()
+    hook = am.LoggersHook([kept])
+    async with am.MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+        sess.log("x", 1.0)
+        sess.log("x", 2.0)
+    assert [values for _, values in kept.values] == [{"x": 1.0}, {"x": 2.0}]
+    assert kept.closed == [None]
+    assert hook.dropped == {"Exiting": 3}
 
 
 async def test_a_logger_that_hangs_delays_the_end_by_its_time_only(

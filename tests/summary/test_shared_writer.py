@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
-from asyncmon.summary import FileWriterCache, SessionLog
+from asyncmon.summary import FileWriter, FileWriterCache, SessionLog
 from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
@@ -75,3 +76,18 @@ async def test_clear_closes_all(tmp_path: Path) -> None:
     assert all(writer.closed for writer in writers)
     assert not FileWriterCache.get(tmp_path / "a").closed
     await FileWriterCache.clear()
+
+
+async def test_a_writer_that_hangs_holds_up_no_end_of_a_hook(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Hanging(FileWriter):
+        async def flush(self) -> None:
+            await asyncio.Event().wait()
+
+    writer = Hanging(tmp_path)
+    shared = SharedWriter(None, writer)
+    shared.start(0)
+    await shared.close()
+    assert "did not write all events within 30 s" in caplog.text
+    await writer.close()

@@ -142,6 +142,24 @@ def test_a_full_queue_drops_the_oldest_record_that_may_be_dropped(manual: list[M
     assert place.batches == [[0, 3, 4]]
 
 
+def test_a_signal_handler_that_interrupts_a_put_may_put(manual: list[ManualWorker]) -> None:
+    """The handler runs in the thread that holds the lock: another lock would hang the training."""
+
+    def interrupted(record: int) -> bool:
+        if not interrupts:
+            interrupts.append(record)
+            sink.put(9, drops=False)
+        return True
+
+    interrupts: list[int] = []
+    place = Place()
+    sink = SinkThread[int]("a place", place, secs=1.0, most=1, may_drop=interrupted)
+    sink.put(1)
+    sink.put(2)
+    manual[0].run()
+    assert place.batches == [[9, 2]]
+
+
 def test_a_target_that_fails_otherwise_loses_the_batch_and_no_later_one(
     manual: list[ManualWorker], caplog: pytest.LogCaptureFixture
 ) -> None:
