@@ -57,6 +57,7 @@ class Directory:
 
     Attributes:
         path: the absolute path, or the URL.
+        given: the path by which the session in use has named it, for :func:`shown`.
     """
 
     _known: ClassVar[ProcessLocal[dict[str, Directory]]] = ProcessLocal(dict)
@@ -65,6 +66,7 @@ class Directory:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.given: str | None = None
         self._lock = DirectoryLock(path)
         self._owner: Callable[[], object] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the owner
@@ -95,6 +97,27 @@ class Directory:
             directory._lock.forget()
         cls._known.set({})
         cls._registry = threading.Lock()
+
+    @classmethod
+    def bind(cls, directory: str | os.PathLike[str]) -> Directory:
+        """Return the object of a directory that a session names so."""
+        place = cls.of(directory)
+        place.given = os.fspath(directory)
+        return place
+
+    @classmethod
+    def shown(cls, path: str) -> str:
+        """Return the path of a checkpoint by the name that a session has given to its directory.
+
+        For log lines and results. The path itself, if that name is of another place now. Does not
+        block.
+        """
+        directory, basename = locations.split(path)
+        place = cls._known.get().get(directory)
+        given = None if place is None else place.given
+        if given is None or locations.absolute(given) != directory:
+            return path
+        return locations.join(given, basename)
 
     def open(self, calls: FileCalls | None = None) -> Store:
         """Return the store, for the system calls given or those of this process."""

@@ -60,8 +60,8 @@ class Skip(Exception):
     def line(self) -> str:
         """The text of the log line."""
         if isinstance(self.error, NotFoundError):
-            return f"Couldn't match files for checkpoint {self.path}"
-        return f"Skipping checkpoint {self.path}: {self.error}"
+            return f"Couldn't match files for checkpoint {Directory.shown(self.path)}"
+        return f"Skipping checkpoint {Directory.shown(self.path)}: {self.error}"
 
 
 @contextlib.contextmanager

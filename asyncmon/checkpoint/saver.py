@@ -447,7 +447,7 @@ class Saver:
                     "Keeping the variables of step %d; %s has step %d", live_step, reader.path, step
                 )
             else:
-                logger.info("Restoring parameters from %s", reader.path)
+                logger.info("Restoring parameters from %s", Directory.shown(reader.path))
                 targets = find_targets(self._selection, reader, await state_spec(raw), rename or {})
                 await load_entries(
                     raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape

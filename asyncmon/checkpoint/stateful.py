@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import json
 import logging
 import math
@@ -114,6 +113,8 @@ def fingerprints_of(
         states, arrays: of :func:`pack_all`.
         revisions: stand for the states of their names.
     """
+    import hashlib  # takes 2 ms, which an import of the package does not
+
     found: dict[str, bytes | int] = dict(revisions)
     for name in states.keys() - revisions.keys():
         digest = hashlib.blake2b(json.dumps(states[name], sort_keys=True).encode(), digest_size=16)

@@ -156,7 +156,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._graph, self._program, self._made_saver = current_graph(), current_program(), None
         self._schedule.forget_ticks()
         # Bound once: a chdir or another link moves neither the saves nor the lock.
-        self._place = await in_thread(Directory.of, self._checkpoint_dir)
+        self._place = await in_thread(Directory.bind, self._checkpoint_dir)
         self._directory = self._place.path
         self._prefix = locations.join(self._directory, self._basename)
         if not self._place.own(self):
@@ -261,16 +261,15 @@ class CheckpointSaverHook(SessionRunHook):
         last, restored = self._orders.last, self._saves.restored
         if global_step_of(self, session) == self._schedule.last_step:
             if last is None and restored is not None:
-                return restored
+                return Directory.shown(restored)
             is_failed = last is None or last.handle.error is not None
             if last is not None and not is_failed and (path := await last.handle) is not None:
-                return path
+                return Directory.shown(path)
         order = await self._save_between_steps(session, when_busy="wait")
         if order is None:
             raise RuntimeError(f"The state is not to be saved: {self._boundary.vetoed}.")
-        return (
-            await order.handle or self._saver.last_checkpoints[-1]
-        )  # None: a later state was saved first
+        path = await order.handle  # None: a later state was saved first
+        return Directory.shown(path or self._saver.last_checkpoints[-1])
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Wait for pending saves, and release the event file and the directory."""
@@ -379,7 +378,8 @@ class CheckpointSaverHook(SessionRunHook):
         order = self._orders.order(
             self._saver, session, self._prefix, step, metrics=metrics, state=state, when_busy=when_busy
         )
-        logger.info("Saving checkpoints for %d into %s.", step, order.handle.path)
+        path = Directory.shown(order.handle.path or self._prefix)
+        logger.info("Saving checkpoints for %d into %s.", step, path)
         return order
 
     def _metrics_of(self, step: int) -> Mapping[str, float] | None:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import inspect
 import ipaddress
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
@@ -20,6 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from asyncmon.monitor.encoding import to_json
 from asyncmon.system import clock
+
+logger = logging.getLogger(__name__)
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -171,11 +174,14 @@ class Guard:
         self._credentials = credentials
         self._authenticate = authenticate
         self._actions = Rates(burst=20, secs=0.5)
+        self._is_announced = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if not self._is_announced:
+            self._announce(scope)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -194,6 +200,16 @@ class Guard:
             await failure.response()(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
+
+    def _announce(self, scope: Scope) -> None:
+        """Log the address of a mounted monitor, which is known with its first request only."""
+        self._is_announced = True
+        path, server = scope.get("root_path"), scope.get("server")
+        if path and server and server[1] is not None:  # not a Unix socket; serve() prints its own
+            host = f"[{server[0]}]" if ":" in server[0] else server[0]
+            logger.info(
+                "The monitor's page: %s://%s:%d%s/", scope.get("scheme", "http"), host, server[1], path
+            )
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)

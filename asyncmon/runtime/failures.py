@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from asyncmon.system.error_text import phrase
+from asyncmon.system.error_text import forget_frames, phrase
 
 logger = logging.getLogger(__name__)
 
@@ -35,3 +35,4 @@ class Failures:
         elif self.in_a_row in (10, 100) or self.in_a_row % 1000 == 0:
             again = f"{message} %d times in a row, the same error: %s"
             logger.error(again, *args, self.in_a_row, phrase(error))
+        forget_frames(error)  # it is kept for statistics

@@ -19,7 +19,7 @@ from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_groups import is_only
-from asyncmon.system.error_text import add_note, phrase, text_of
+from asyncmon.system.error_text import add_note, forget_frames, phrase, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class Recoverable:
         self._stops = stops
         self._lock = lock
         self._failures = 0  # without progress
+        self._why = ""  # what the session recovers from
         self._failed_at: int | None = None  # the highest step that a failed run began at
         self.number = 0
         """The number of recoveries that have begun."""
@@ -143,6 +144,8 @@ class Recoverable:
                     "The session recovered from an error, and this run is not repeated: continue with "
                     f"the next data. The error: {text_of(failure)}"
                 ) from failure
+            forget_frames(failure)
+            del failure  # this frame and the error would refer to each other
 
     def _count_progress(self, session: Coordinated) -> None:
         """Forget failures once a step beyond the highest one that failed is done."""
@@ -175,13 +178,14 @@ class Recoverable:
             Exception: ``failure``, if the policy gives up or a stop is requested; any error of the
                 creation whose type is not one to recover from.
         """
-        logger.warning(
+        logger.info(
             "An error was raised. This may be due to a preemption in a connected worker or parameter "
             "server. The current session will be closed and a new session will be created. Attempt "
             "%d. Error: %s",
             self._failures + 1, phrase(failure),
         )  # fmt: skip
         self.number += 1
+        self._why = phrase(failure).rstrip(".")
         old, self.current = self.current, None
         if old is not None:
             self._reached = reached = step_of(old.raw)
@@ -224,7 +228,7 @@ class Recoverable:
                     failure.__cause__ = error
                 elif not is_only(error, self.policy.errors):
                     raise
-            logger.warning(
+            logger.info(
                 "An error was raised while a session was being created. This may be due to a "
                 "preemption of a connected worker or parameter server. A new session will be "
                 "created. Attempt %d. Error: %s",
@@ -263,6 +267,7 @@ class Recoverable:
         if before is None or now is None:
             return
         logger.warning(
-            "Recovered: training continues from step %d; %d steps up to step %d were lost.",
-            now, max(before - now, 0), before,
+            "Recovered from %s, attempt %d: training continues from step %d; %d steps up to step %d "
+            "were lost.",
+            self._why, self._failures, now, max(before - now, 0), before,
         )  # fmt: skip

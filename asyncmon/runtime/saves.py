@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
+from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.saver import WhenBusy
 from asyncmon.checkpoint.stateful import Fingerprints, StatefulObjects, has_changed
 from asyncmon.errors import PREEMPTION
@@ -408,7 +409,7 @@ class SaveOrders:
 
     def _span(self, order: Order) -> AbstractContextManager[Span]:
         attributes = {"step": order.handle.step, "bytes": None}
-        name = order.handle.path or self._name
+        name = Directory.shown(order.handle.path or self._name)
         return self._saves.observers.span("save", name, attributes, order.started)
 
     def _record(self, order: Order) -> bool:
@@ -418,7 +419,8 @@ class SaveOrders:
             return False
         if not order.is_recorded:
             order.is_recorded = True
-            logger.info("Saved checkpoint %s in %.3f s.", handle.path, handle.seconds)
+            path = Directory.shown(handle.path or self._name)
+            logger.info("Saved checkpoint %s in %.3f s.", path, handle.seconds)
             self._secs.append(self.before_secs + handle.seconds)
             is_newest = self.step is None or (handle.step or 0) >= self.step
             if order.raw is self._saves.raw and is_newest:  # an evaluated state may be older
@@ -430,6 +432,6 @@ class SaveOrders:
 
 def _describe(handle: SaveHandle, span: Span) -> None:
     if handle.superseded_by is None and handle.seconds is not None:
-        span.name = handle.path or span.name
+        span.name = Directory.shown(handle.path or span.name)
         span.ended = span.started + handle.seconds  # the task may have run late
         span.attributes = {"step": handle.step, "bytes": handle.nbytes}

@@ -130,7 +130,7 @@ class ChiefSessionCreator(_Prepared):
         manager = self._session_manager()
         if self._checkpoint_dir and not self._is_bound:
             # a chdir or another link sends no recovery elsewhere
-            bound = await in_thread(Directory.of, self._checkpoint_dir)
+            bound = await in_thread(Directory.bind, self._checkpoint_dir)
             self._checkpoint_dir, self._is_bound = bound.path, True
         directory, path = self._checkpoint_dir, self._checkpoint_filename_with_path
         if self._resume != "auto" and await self._is_unchanged():

@@ -55,6 +55,19 @@ def phrase(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def forget_frames(error: BaseException | None) -> None:
+    """Drop the tracebacks of an error that was handled, of its causes and of the errors of a group.
+
+    Whoever keeps the error would keep the frames, with the data that callers were reading.
+    """
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+            forget_frames(one)
+        forget_frames(error.__cause__)
+        error = error.__context__
+
+
 def where_it_waits(task: asyncio.Task[Any]) -> str:
     """Return the innermost line at which a task is suspended, and the user's line that called it."""
     frames = task.get_stack()[-1:]

@@ -198,7 +198,7 @@ async def check(cluster: Cluster) -> None:
         for before, after in itertools.pairwise(steps):
             if after <= before:
                 assert any(one < after for one in restored), (before, after, restored)
-                warned = "Recovered: training continues from step" in logs[worker]
+                warned = ": training continues from step" in logs[worker]
                 assert warned or kills or ("worker", 0) in killed, (worker, before, after)
 
 

@@ -227,4 +227,4 @@ async def test_a_save_that_is_lost_with_its_child_does_not_stop_the_new_one(
         while not sess.should_stop():
             await sess.run(train)
     assert (await am.latest_checkpoint(str(tmp_path))).endswith("model.ckpt-5")
-    assert sum("Recovered:" in one.getMessage() for one in caplog.records) == 1
+    assert sum("Recovered from" in one.getMessage() for one in caplog.records) == 1

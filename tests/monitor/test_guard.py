@@ -87,6 +87,21 @@ async def test_a_cookie_is_sent_back_to_where_the_monitor_is_mounted_only() -> N
 
 
 @pytest.mark.asyncio
+async def test_a_mounted_page_logs_its_address_once(caplog: pytest.LogCaptureFixture) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    caplog.set_level("INFO", "asyncmon")
+    outer = Starlette(routes=[Mount("/train", app())])
+    async with client(outer, base_url="http://127.0.0.1:8000") as http:
+        for _ in range(2):
+            await http.get("/train/")
+    assert [line for line in caplog.messages if "page" in line] == [
+        "The monitor's page: http://127.0.0.1:8000/train/"
+    ]
+
+
+@pytest.mark.asyncio
 @pytest.mark.virtual_time
 async def test_a_login_expires() -> None:
     served = app()

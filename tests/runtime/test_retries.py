@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import random
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,7 @@ from asyncmon.errors import UnavailableError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Recovery
 from asyncmon.system import clock
-from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
+from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_at_step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +67,29 @@ async def test_pauses_grow_while_no_new_step_is_reached(tmp_path: Path) -> None:
         while sess.global_step != 3:
             await sess.run("train")
     assert [round(b - a, 3) for a, b in itertools.pairwise(at)] == [0.0, 0.1, 0.2, 0.4]
+
+
+async def test_an_error_that_was_recovered_from_keeps_no_frames() -> None:
+    """Else the data of its callers would live as long as the session, which keeps the error."""
+
+    class Data:
+        pass
+
+    async def step(sess: MonitoredSession) -> weakref.ref[Data]:
+        data = Data()
+        await sess.run("train")
+        return weakref.ref(data)
+
+    hook = fail_at_step(1, moment="after_run")
+    gc.disable()
+    try:
+        creator = ScriptedCreator(ScriptedSession(), ScriptedSession())
+        async with MonitoredSession(creator, [hook]) as sess:
+            data = await step(sess)
+            assert sess.statistics().recoveries == 1
+            assert data() is None
+    finally:
+        gc.enable()
 
 
 class TestRetries:

@@ -43,7 +43,7 @@ async def test_records_name_their_run(tmp_path: Path, caplog: pytest.LogCaptureF
         assert number.startswith("session ")
         assert runs[f"[{number}] loss = 1.0"] == number
         assert runs[f"[{number}] Session ended at step 1: the body ended."] == number
-        assert any(line.startswith(f"[{a}] Recovered: training continues") for line in runs)
+        assert any(line.startswith(f"[{a}] Recovered from ") for line in runs)
         caplog.clear()
         await first.run("train")
     assert caplog.messages[-1].startswith("Session ended at step")
