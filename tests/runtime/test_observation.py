@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.checkpoint import Saver
-from asyncmon.errors import AbortedError
+from asyncmon.errors import AbortedError, ResourceExhaustedError
 from asyncmon.hooks import CheckpointSaverHook
 from asyncmon.runtime import MonitoredSession, Scaffold, SessionRunHook, Span
+from asyncmon.system.files import FileCalls
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
 
 if TYPE_CHECKING:
@@ -217,12 +219,15 @@ async def test_a_save_that_outlives_its_session_has_one_span_that_succeeded(
 
 
 async def test_a_failed_save_has_its_error(world: World, tmp_path: Path) -> None:
-    hook = CheckpointSaverHook(tmp_path / "x", save_steps=1, saver=Saver())
+    class FullDisk(FileCalls):
+        def write(self, descriptor: int, data: bytes | memoryview) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    hook = CheckpointSaverHook(tmp_path / "x", save_steps=1, saver=Saver(calls=FullDisk()))
     record = Record()
     sess = world.session([hook])
     sess.observe(record)
-    (tmp_path / "x").write_text("a file")
-    with pytest.raises(Exception, match="x"):
+    with pytest.raises(ResourceExhaustedError, match="No space left"):
         await sess.start()
     assert record.one("save").error is not None
 
