@@ -93,7 +93,7 @@ def is_collected(fetch: Any) -> bool:
 
 
 def number(name: str, value: Any) -> float:
-    """Return a metric as a float. Raises ValueError for more than one number."""
+    """Return a metric as a float. Raises ValueError for anything but one number."""
     if hasattr(value, "detach"):  # a tensor of torch
         value = value.detach().cpu()
     array = np.asarray(value)
@@ -102,7 +102,10 @@ def number(name: str, value: Any) -> float:
             f"The metric {name!r} of a batch has the shape {list(array.shape)}; expected one number. "
             "Reduce it first."
         )
-    return float(array.item())
+    try:
+        return float(array.item())
+    except (TypeError, ValueError):
+        raise ValueError(f"The metric {name!r} is {value!r:.200}; expected one number.") from None
 
 
 def _arguments_of(update: Callable[..., Any]) -> Callable[[Any], tuple[Sequence[Any], dict[str, Any]]]:

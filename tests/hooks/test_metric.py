@@ -120,6 +120,16 @@ async def test_the_fetches_may_be_names_in_a_graph() -> None:
     assert hook.metrics["p"] == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("value", [None, "much", [None]])
+async def test_a_metric_that_computes_no_number_is_named(value: Any) -> None:
+    class Odd(Precision):
+        def compute(self) -> Any:
+            return value
+
+    with pytest.raises(ValueError, match=r"The metric 'p' is .*; expected one number\."):
+        await evaluate(program().create_session(), {"p": ("test", Odd())}, BATCHES)
+
+
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
