@@ -90,7 +90,7 @@ class CsvLogger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(os.path.abspath(path))  # whatever chdir follows
+        self._path = Path(os.path.abspath(path))  # a later chdir changes nothing
 
     def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
         """Append rows. Blocking."""

@@ -96,7 +96,7 @@ class JsonlWriter:
     blocking = False  # as a logger
 
     def __init__(self, path: str | os.PathLike[str], flush_secs: float = 2.0) -> None:
-        place = os.path.realpath(path)  # absolute: whatever chdir follows
+        place = os.path.realpath(path)  # a later chdir changes nothing
         file = _files.get().get(place)
         if file is None:
             file = _files.get()[place] = _File(place, files.system_calls.get())

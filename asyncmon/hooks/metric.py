@@ -51,7 +51,7 @@ class Metric(Protocol):
 
 
 class BatchMetric:
-    """A metric object, with what it is updated by.
+    """A metric object, and how outputs become its arguments.
 
     Args:
         name: of the metric.

@@ -66,7 +66,7 @@ class ProfilerHook(SessionRunHook):
         self._schedule = StepSchedule(
             self, ProfilerHook, "save_", save_steps, save_secs, at_once=False, both_ways=True
         )
-        self._directory = os.path.abspath(output_dir or os.curdir)  # whatever chdir follows
+        self._directory = os.path.abspath(output_dir or os.curdir)  # a later chdir changes nothing
         self._show_dataflow = show_dataflow
         self._show_memory = show_memory
         self._output = SharedWriter(self._directory, None)

@@ -232,7 +232,7 @@ class _MonitoredSession:
         return await self._sessions.coord.sample(fetches)
 
     def values(self, *, most: int = 1_000) -> ValueStream:
-        """Return an async iterator over all values of each step, from whatever logs them.
+        """Return an async iterator over all values that are logged, by step.
 
         For a service's own stream of events. It holds the newest ``most`` steps for a slow reader, and
         says how many it dropped. It ends at the stop. Later values of a step that was read come as a

@@ -1,4 +1,4 @@
-"""The recorder of a session: what is logged, from anywhere, goes to all of its sinks."""
+"""The recorder of a session: all logged values go to all of its sinks."""
 
 from __future__ import annotations
 
