@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.summary.reader import is_event_file
 from asyncmon.system.files import in_thread
+from asyncmon.system.folders import folders
 
 logger = logging.getLogger(__name__)
 
 MOST_RUNS = 200
-_DEEPEST = 6
-_MOST_FOLDERS = 20_000
 
 
 class LogDirectory:
@@ -57,27 +56,15 @@ class LogDirectory:
 
     def _folders(self) -> Iterator[tuple[str, float]]:
         """Yield folders with event files or checkpoints, and the time of the last change. Blocking."""
-        folders = [(self.path, 0)]
-        seen = 0
-        while folders and seen < _MOST_FOLDERS:
-            path, depth = folders.pop()
-            seen += 1
-            try:
-                with os.scandir(path) as entries:
-                    found = list(entries)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # not there yet, or no longer
-            except OSError as error:
-                if path not in self._refused:
-                    self._refused.add(path)
-                    logger.warning("The monitor cannot list %s: %s", path, error.strerror)
-                continue
-            shown = [entry for entry in found if _shows(entry)]
-            if shown:
+        for path, found in folders(self.path, self._cannot_list):
+            if shown := [entry for entry in found if _shows(entry)]:
                 yield path, max(map(_changed, shown))
-            if depth < _DEEPEST:
-                inner = [entry for entry in found if entry.is_dir(follow_symlinks=False)]
-                folders += [(e.path, depth + 1) for e in inner if not e.name.startswith(".")]
+
+    def _cannot_list(self, error: OSError) -> None:
+        path = str(error.filename or self.path)
+        if path not in self._refused:
+            self._refused.add(path)
+            logger.warning("The monitor cannot list %s: %s", path, error.strerror or error)
 
 
 def _shows(entry: os.DirEntry[str]) -> bool:

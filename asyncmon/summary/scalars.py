@@ -15,6 +15,7 @@ from asyncmon.protobuf.tf_types import DTYPES
 from asyncmon.summary.entries import scalar_fields
 from asyncmon.summary.events import Event, SessionLog, Value
 from asyncmon.summary.reader import EventTail, is_event_file
+from asyncmon.system.folders import folders
 
 _WALL_TIME, _STEP = 1 << 3 | 1, 2 << 3  # the keys of these fields of an event
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
@@ -65,19 +66,19 @@ def find_event_files(
     """Return the event files of each run below a directory, ordered by their start. Blocking.
 
     A run is a folder with event files. Its name is the path relative to ``logdir``, ``"."`` for
-    ``logdir`` itself. Links to folders are not followed.
+    ``logdir`` itself. Links are not followed, and hidden folders are skipped.
 
     Args:
         logdir: the directory.
-        on_error: called with the error of each folder below it that cannot be listed.
+        on_error: called with the error of each folder that cannot be listed, and if there are over
+            20,000 folders: the others are not read.
     """
     runs = {}
-    for folder, inner, names in os.walk(logdir, onerror=on_error):
-        inner.sort()
-        paths = [os.path.join(folder, name) for name in sorted(filter(is_event_file, names))]
-        if found := [path for path in paths if os.path.isfile(path)]:  # no pipe, which would block
+    for folder, entries in folders(os.fspath(logdir), on_error):
+        events = [entry for entry in entries if is_event_file(entry.name)]
+        if found := [entry.path for entry in events if entry.is_file()]:  # no pipe, which would block
             runs[os.path.relpath(folder, logdir)] = found
-    return runs
+    return dict(sorted(runs.items()))
 
 
 def scalars_of(event: Event) -> Iterator[Scalar]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ async def test_a_run_is_a_folder_with_event_files(tmp_path: Path) -> None:
             writer.add_scalar("loss", 0.5, 1)
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / ".trash" / "a")
     assert list(find_event_files(tmp_path)) == [".", "a", "b/inner"]
     assert find_event_files(tmp_path / "nowhere") == {}
 
