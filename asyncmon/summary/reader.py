@@ -10,14 +10,19 @@ from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from asyncmon.errors import DataLossError, NotFoundError
-from asyncmon.protobuf import WireError
+from asyncmon.protobuf import DELIMITED, WireError, fields
 from asyncmon.protobuf.tfrecord import RecordParser
+from asyncmon.summary.entries import SUMMARY
 from asyncmon.summary.events import Event, SessionLog
 from asyncmon.system import files
 
 T = TypeVar("T")
 
 _CHUNK = 1 << 20  # bytes per read
+
+_LARGE = 1 << 20  # bytes of a record, in which the fields are counted before it is decoded
+_MOST_FIELDS = 200_000  # of such a record: two bytes of an empty one become some 170 in memory
+_STRINGS = (SUMMARY, 1, 8, 8)  # event, summary, value, tensor, string_val
 
 
 def is_event_file(name: str) -> bool:
@@ -160,11 +165,24 @@ class EventTail:
             raise NotFoundError(f"There is no event file {self._path!r}.") from None
 
     def event(self, record: bytes) -> Event:
-        """Return the event of a record. Raises DataLossError if it is no event."""
+        """Return the event of a record. Raises DataLossError if it is no event, or too large a one."""
         try:
+            if len(record) > _LARGE and any(i >= _MOST_FIELDS for i, _ in enumerate(_fields(record))):
+                raise DataLossError(
+                    f"Record {self._parser.index - 1} of {self._path!r} is a summary with more than "
+                    f"{_MOST_FIELDS:,} values and texts, which would not fit into memory."
+                )
             return Event.FromString(record)
         except WireError as error:
             raise DataLossError(
                 f"Record {self._parser.index - 1} of {self._path!r} matches its checksum and is no "
                 f"Event: {error}"
             ) from None
+
+
+def _fields(data: bytes | memoryview, inside: tuple[int, ...] = _STRINGS) -> Iterator[None]:
+    """Yield for each field of an event, down to the texts in its summary."""
+    for number, wire_type, content in fields(data):
+        yield None
+        if inside and number == inside[0] and wire_type == DELIMITED and not isinstance(content, int):
+            yield from _fields(content, inside[1:])

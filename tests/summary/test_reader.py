@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asyncmon import errors
+from asyncmon.protobuf import varint
 from asyncmon.protobuf.tfrecord import frame
 from asyncmon.summary import Event, FileWriter, Summary, follow, summary_iterator
 
@@ -140,3 +141,17 @@ async def test_follow_reports_damage_at_the_record(tmp_path: Path) -> None:
     assert (await anext(events)).step == 1
     with pytest.raises(errors.DataLossError, match="Record 1"):
         await anext(events)
+
+
+@pytest.mark.parametrize("inside", ["values", "texts"])
+async def test_a_summary_that_would_fill_the_memory_is_damaged(tmp_path: Path, inside: str) -> None:
+    content = (b"\x0a\x00" if inside == "values" else b"\x42\x00") * 600_000  # empty ones
+    for number in (8, 8, 1) if inside == "texts" else ():
+        content = bytes([number << 3 | 2]) + varint(len(content)) + content
+    large = b"\x2a" + varint(len(content)) + content
+    path = tmp_path / "events"
+    path.write_bytes(record(1) + frame(large) + record(2))
+    events = summary_iterator(path)
+    assert next(events).step == 1
+    with pytest.raises(errors.DataLossError, match="more than 200,000 values and texts"):
+        next(events)
