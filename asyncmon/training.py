@@ -75,6 +75,7 @@ def MonitoredTrainingSession(
     resume: str | os.PathLike[str] = "auto",
     keep_live_variables: bool = True,
     loggers: Iterable[Logger] = (),
+    name: str | None = None,
 ) -> MonitoredSession:
     """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
 
@@ -128,6 +129,8 @@ def MonitoredTrainingSession(
             the servers if they are newer than the checkpoint; False restores it, as TF1 does.
         loggers: write the values of ``sess.log`` and the summaries of hooks, besides the event file in
             ``summary_dir``; see :class:`LoggersHook`.
+        name: of the run, in log lines, its record, the monitor and trackers. Default: the last part of
+            the ``checkpoint_dir``; see :class:`MonitoredSession`.
 
     Raises:
         ValueError: both seconds and steps are given, for checkpoints or for summaries; a wait is
@@ -146,9 +149,9 @@ def MonitoredTrainingSession(
             f"master must be the target of a server, got {master!r}. Give a directory by its name: "
             "checkpoint_dir=..."
         )
-    for name, path in (("checkpoint_dir", checkpoint_dir), ("summary_dir", summary_dir)):
+    for argument, path in (("checkpoint_dir", checkpoint_dir), ("summary_dir", summary_dir)):
         if not isinstance(cast("object", path), str | os.PathLike | None):
-            raise TypeError(f"{name} must be a path or None, got {path!r}.")
+            raise TypeError(f"{argument} must be a path or None, got {path!r}.")
     _check_numbers(
         log_step_count_steps=log_step_count_steps,
         max_wait_secs=max_wait_secs,
@@ -175,7 +178,7 @@ def MonitoredTrainingSession(
     hooks = [*hooks, *(members.session_hooks() if members.session_hooks is not None else ())]
     policies: Any = {
         "recovery": recovery, "signals": signals, "interrupt": interrupt,
-        "step_timeout_secs": step_timeout_secs,
+        "step_timeout_secs": step_timeout_secs, "name": name,
     }  # fmt: skip
     if not is_chief:
         hooks.append(LoggersHook(()))  # what the chief logs, too

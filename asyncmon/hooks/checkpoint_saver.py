@@ -119,11 +119,11 @@ class CheckpointSaverHook(SessionRunHook):
         if not timeout_secs >= 0:
             raise ValueError(f"invalid timeout_secs={timeout_secs!r}: it must be 0 or more.")
         self._schedule = StepSchedule(self, CheckpointSaverHook, "save_", save_steps, save_secs)
-        self._checkpoint_dir = os.fspath(checkpoint_dir)
+        self.checkpoint_dir = os.fspath(checkpoint_dir)
         self._basename = checkpoint_basename
         self._place: Directory | None = None  # of the checkpoint_dir while the session is open
         self._claims = Claims(None)
-        self._directory = self._checkpoint_dir  # absolute in an open session, and so is the prefix
+        self._directory = self.checkpoint_dir  # absolute in an open session, and so is the prefix
         self._prefix = locations.join(self._directory, checkpoint_basename)
         self._given_saver = saver
         self._scaffold = scaffold
@@ -156,7 +156,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._graph, self._program, self._made_saver = current_graph(), current_program(), None
         self._schedule.forget_ticks()
         # Bound once: a chdir or another link moves neither the saves nor the lock.
-        self._place = await in_thread(Directory.bind, self._checkpoint_dir)
+        self._place = await in_thread(Directory.bind, self.checkpoint_dir)
         self._directory = self._place.path
         self._prefix = locations.join(self._directory, self._basename)
         if not self._place.own(self):

@@ -80,8 +80,11 @@ class LoggersHook(SessionRunHook):
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         for one in self._queues:
-            if (start := members_of(LoggerMembers, one.logger).start) is not None:
-                one.put(start, session.global_step)
+            members = members_of(LoggerMembers, one.logger)
+            if members.name_run is not None:
+                one.put(members.name_run, created_session(coord).observers.name)
+            if members.start is not None:
+                one.put(members.start, session.global_step)
         if self._remove is None:
             self._remove = created_session(coord).recorder.add(tuple(self._queues))
 

@@ -28,7 +28,7 @@ class MlflowLogger:
 
     Args:
         experiment: the name of the experiment; created if missing.
-        run_name: the name of a new run.
+        run_name: the name of a new run. Default: that of the session.
         tracking_uri: the server or directory, such as ``"sqlite:///mlflow.db"``. Default: MLflow's.
         run_id: continue this run, as a restarted training does.
 
@@ -65,6 +65,11 @@ class MlflowLogger:
                 client.set_terminated(self.run_id, "RUNNING")
             self._made = client
         return self._made
+
+    def name_run(self, name: str) -> None:
+        """Set the name of a new run that was given none."""
+        experiment, run_name, uri = self._where
+        self._where = experiment, run_name or name, uri
 
     def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
         """Log metrics and artifacts. Blocking."""
@@ -138,8 +143,8 @@ class WandbLogger:
     The first write begins the run; ``run`` is its object from then on.
 
     Args:
-        **init: arguments of ``wandb.init``, such as ``project``, ``name``, ``mode="offline"``, or
-            ``id`` and ``resume`` to continue a run.
+        **init: arguments of ``wandb.init``, such as ``project``, ``name`` (default: that of the
+            session), ``mode="offline"``, or ``id`` and ``resume`` to continue a run.
 
     Raises:
         ImportError: wandb is not installed.
@@ -160,6 +165,11 @@ class WandbLogger:
             self.run.define_metric("global_step")
             self.run.define_metric("*", step_metric="global_step")
         return self.run
+
+    def name_run(self, name: str) -> None:
+        """Set the name of a run that was given none, and is not continued."""
+        if "id" not in self._init:
+            self._init.setdefault("name", name)
 
     def write(self, step: int | None, wall_time: float, values: Mapping[str, LoggedValue]) -> None:
         """Log values with the step and the time. Blocking."""

@@ -58,7 +58,7 @@ class LiveRun:
     that a step without viewers costs nothing.
 
     Args:
-        name: the name that is shown.
+        name: the name that is shown. None: that of the session.
         session: a session of this process; actions require that it belongs to this event loop.
 
     Example::
@@ -71,12 +71,12 @@ class LiveRun:
     kind: Literal["live"] = "live"
     poll_secs = 1.0
 
-    def __init__(self, name: str, session: MonitoredSession | SingularMonitoredSession) -> None:
+    def __init__(self, name: str | None, session: MonitoredSession | SingularMonitoredSession) -> None:
         if not callable(getattr(session, "statistics", None)):
             raise TypeError(
                 f"A session, a run, or the path of a log directory is expected, got {session!r}."
             )
-        self.name = name
+        self._name = name
         self.scalars = Scalars()
         self.media = Media()
         self._session = session
@@ -88,6 +88,11 @@ class LiveRun:
         self._lags: deque[float] = deque(maxlen=round(60 / _LAG_SECS))
         self._looked = 0.0
         self._measuring: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that is shown."""
+        return self._name or self._session.name
 
     # -- reading
 

@@ -51,7 +51,7 @@ class PrometheusMetrics:
     Args:
         session: to observe.
         registry: a ``CollectorRegistry``. Default: that of the process.
-        labels: labels of all metrics, by name. ``run`` defaults to ``"session"``.
+        labels: labels of all metrics, by name. ``run`` defaults to the session's name.
 
     Raises:
         ValueError: the registry has metrics with other labels, or a label name is invalid.
@@ -69,7 +69,7 @@ class PrometheusMetrics:
         registry: Any = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        labels = {"run": "session", **(labels or {})}
+        labels = {"run": session.name, **(labels or {})}
         self._session = session
         self._families = families = _families_of(registry or prometheus.REGISTRY, tuple(sorted(labels)))
         self._labels = labels

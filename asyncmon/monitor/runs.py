@@ -249,4 +249,4 @@ def _as_run(name: str | None, given: Any) -> Run:
         return run
     from asyncmon.monitor.live_run import LiveRun  # a monitor of directories needs less of the runtime
 
-    return LiveRun(name or "session", given)
+    return LiveRun(name, given)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import partial
 from threading import get_ident
-from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar, cast
 from weakref import finalize
 
 from asyncmon.data import Dataset
@@ -18,11 +18,9 @@ from asyncmon.runtime.hook_check import check_hook
 from asyncmon.runtime.hook_set import AttachedHook
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import Observer
-from asyncmon.runtime.parts import session_parts
+from asyncmon.runtime.parts import Parts
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
-from asyncmon.runtime.recovery import Recovery
-from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     QueueStatistics,
@@ -50,17 +48,7 @@ class _MonitoredSession:
 
     StepContext: TypeAlias = _StepContext  # TF1 has it in these classes
 
-    def __init__(
-        self,
-        creator: SessionCreator,
-        hooks: Iterable[Any] | None,
-        grace: float,
-        recovery: Recovery | None,
-        signals: Literal["auto"] | None,
-        interrupt: bool,
-        step_timeout_secs: float | None = None,
-    ) -> None:
-        parts = session_parts(creator, hooks, grace, recovery, signals, interrupt, step_timeout_secs)
+    def __init__(self, parts: Parts) -> None:
         self._hooks, self._stops, self._gate, self._stateful = parts[:4]
         self._opening, self._sessions, self._frontiers = parts[4:7]
         self._watch, self._closing = parts[7:]
@@ -431,6 +419,14 @@ class _MonitoredSession:
             if self._gate.state is _OPEN:
                 self._stateful.discard(hook)
                 await self._hooks.detach(hook, self._sessions.in_use().raw)
+
+    @property
+    def name(self) -> str:
+        """The name of the run, in log lines, the run record, the monitor and trackers.
+
+        Unique among the open sessions of the process, from the opening on.
+        """
+        return self._hooks.observers.name or "session"
 
     @property
     def state(self) -> SessionState:

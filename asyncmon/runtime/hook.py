@@ -194,6 +194,8 @@ class HookMembers(SessionRunHook, StatefulMembers):
     :meth:`MonitoredSession.save`. None: the hook does not save."""
     output_dir: str | None = None
     """The directory of the event file that the hook writes, if any: where the monitor finds it."""
+    checkpoint_dir: str | None = None
+    """The directory or URL that the hook saves checkpoints into, if any. It names the session."""
 
 
 GUARD = -100

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, final
 
 from asyncmon.runtime.base_session import _MonitoredSession
+from asyncmon.runtime.parts import session_parts
 from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator, SessionCreator
@@ -39,6 +40,8 @@ class MonitoredSession(_MonitoredSession):
         step_timeout_secs: a run that takes longer is interrupted, and raises
             :class:`~asyncmon.errors.StepTimeoutError`, from which the session recovers. None: a run
             that hangs is only named in the log.
+        name: see :attr:`name`. Default: the last part of the directory of its checkpoints or event
+            files, or ``session N``. If another open session has it, ``-2`` is appended, and so on.
 
     Example::
 
@@ -57,11 +60,11 @@ class MonitoredSession(_MonitoredSession):
         signals: Literal["auto"] | None = None,
         interrupt: bool = True,
         step_timeout_secs: float | None = None,
+        name: str | None = None,
     ) -> None:
         creator = session_creator if session_creator is not None else ChiefSessionCreator()
-        super().__init__(
-            creator, hooks, stop_grace_period_secs, recovery, signals, interrupt, step_timeout_secs
-        )
+        grace, secs = stop_grace_period_secs, step_timeout_secs
+        super().__init__(session_parts(creator, hooks, grace, recovery, signals, interrupt, secs, name))
 
 
 @final
@@ -95,4 +98,6 @@ class SingularMonitoredSession(_MonitoredSession):
         creator = ChiefSessionCreator(
             scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path, program=program
         )
-        super().__init__(creator, hooks, stop_grace_period_secs, Recovery(errors=()), None, True)
+        super().__init__(
+            session_parts(creator, hooks, stop_grace_period_secs, Recovery(errors=()), None, True)
+        )

@@ -93,6 +93,8 @@ class Observers:
     """The observers of a session, over recoveries, and the spans that have not ended."""
 
     def __init__(self) -> None:
+        self.name = ""
+        """The name of the session, unique once it is open. "" if its opening is to number it."""
         self.raw: Any = None
         """The latest raw session, from its creation on."""
         self.under_way: list[Span] = []

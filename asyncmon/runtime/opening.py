@@ -10,7 +10,7 @@ from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime import run_names
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.gate import Gate
-from asyncmon.runtime.hook import HookMembers, hook_name
+from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.program import as_program, program_of, program_scope
@@ -68,9 +68,7 @@ class Opening:
     async def open(self, sessions: Recoverable, watch: RunWatch) -> None:
         """Prepare the session, and create the first raw one. The caller cleans up after an error."""
         observers, scopes = self._hooks.observers, self._stops.scopes
-        found = [members_of(HookMembers, hook).output_dir for hook in self._hooks.hooks]
-        directories = [directory for directory in found if directory]
-        run_names.opened(observers, directories[0] if directories else None)
+        run_names.opened(observers)
 
         async def create() -> None:
             self._stops.shutdown.enter()

@@ -18,6 +18,7 @@ from asyncmon.runtime.protocols import CreatorMembers
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.reports import describe_call
+from asyncmon.runtime.run_names import name_for
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.watch import RunWatch
@@ -47,12 +48,14 @@ def session_parts(
     recovery: Recovery | None,
     signals: Literal["auto"] | None,
     interrupt: bool,
-    step_secs: float | None,
+    step_secs: float | None = None,
+    name: str | None = None,
 ) -> Parts:
     """Return the parts of a new session. Arguments are those of ``MonitoredSession``."""
     recovery = Recovery() if recovery is None else recovery
     found, stateful = HookSet(check_hooks(hooks)), StatefulObjects()
     observers = found.observers
+    observers.name = name_for(name, found.hooks)
     stops = StopControl(grace, getattr(recovery, "errors", ()), interrupt, step_secs)
     stops.describe = partial(describe_call, stops.scopes, found)
     gate, sources = Gate(stops), OpenSources(stops)

@@ -111,6 +111,8 @@ class LoggerMembers:
     write_summary: Any = None
     """``write_summary(step, wall_time, summary)``: called with a ``Summary`` or its bytes. None:
     ``write`` is called with its numbers and texts."""
+    name_run: Any = None
+    """``name_run(name)``: called with the name of the session, before ``start``. None: not called."""
     start: Any = None
     """``start(global_step)``: called like ``write`` for each created session. None: not called."""
 

@@ -42,7 +42,8 @@ async def train(*loggers: Any, fails: bool = False) -> None:
     def step(state: Any) -> None:
         state["weight"] += 1.0
 
-    async with am.MonitoredTrainingSession(program=program, loggers=loggers) as sess:
+    session = am.MonitoredTrainingSession(program=program, loggers=loggers, name="digits-1")
+    async with session as sess:
         sess.log_config(CONFIG)
         for loss in (0.5, 0.25):
             await sess.run("step")
@@ -103,6 +104,20 @@ def wandb_records(folder: Path) -> Iterator[Any]:
         if kind in (1, 4):  # a whole record, or its last part
             yield Record.FromString(parts)
             parts = b""
+
+
+@needs("mlflow")
+@pytest.mark.usefixtures("_their_warnings")
+async def test_a_run_of_a_tracker_has_the_name_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    monkeypatch.chdir(tmp_path)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    logger = am.MlflowLogger("digits", tracking_uri=uri)
+    await train(logger)
+    assert mlflow.MlflowClient(tracking_uri=uri).get_run(logger.run_id).info.run_name == "digits-1"
 
 
 @needs("wandb")

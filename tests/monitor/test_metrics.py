@@ -56,7 +56,8 @@ class Scrape:
 
 
 def scripted(*hooks: Any, raws: Any = None) -> am.MonitoredSession:
-    return am.MonitoredSession(ScriptedCreator(*(raws or [ScriptedSession()])), hooks)
+    creator = ScriptedCreator(*(raws or [ScriptedSession()]))
+    return am.MonitoredSession(creator, hooks, name="session")
 
 
 async def test_steps_runs_and_hooks(registry: prometheus_client.CollectorRegistry) -> None:
@@ -128,7 +129,7 @@ async def test_queues_and_lag(registry: prometheus_client.CollectorRegistry) -> 
         am.get_or_create_global_step()
         queue = graph.FIFOQueue(5, [graph.float32], shapes=[[]], name="batches")
         put = queue.enqueue(1.0)
-        async with am.MonitoredSession() as sess:
+        async with am.MonitoredSession(name="session") as sess:
             PrometheusMetrics(sess, registry)
             assert sess.coord is not None
             sess.coord.channel(8, name="rollouts").send_nowait(1)
@@ -208,7 +209,7 @@ async def test_a_program_without_steps_counts_runs(
 ) -> None:
     with graph.Graph().as_default():
         value = graph.constant(1.0)
-        async with am.MonitoredSession() as sess:
+        async with am.MonitoredSession(name="session") as sess:
             PrometheusMetrics(sess, registry)
             await sess.run(value)
     assert Scrape(registry)("asyncmon_steps_total") == 1

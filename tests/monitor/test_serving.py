@@ -53,7 +53,7 @@ def make_session(directory: Path) -> am.MonitoredSession:
     async def train(state: Any) -> None:
         state["weight"] += 0.1
 
-    return am.MonitoredTrainingSession(checkpoint_dir=directory, program=program)
+    return am.MonitoredTrainingSession(checkpoint_dir=directory, program=program, name="session")
 
 
 async def see(sess: am.MonitoredSession, monitor: am.monitor.MonitorServer, printed: str) -> None:

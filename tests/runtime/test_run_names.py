@@ -37,7 +37,7 @@ async def test_records_name_their_run(tmp_path: Path, caplog: pytest.LogCaptureF
             line: getattr(one, "run", None)
             for line, one in zip(caplog.messages, caplog.records, strict=True)
         }
-        a = str(tmp_path / "a%s")
+        a = "a%s"
         assert runs[f"[{a}] loss = 1.0"] == a
         [number] = {run for run in runs.values() if run not in (a, None)}
         assert number.startswith("session ")
@@ -48,6 +48,31 @@ async def test_records_name_their_run(tmp_path: Path, caplog: pytest.LogCaptureF
         await first.run("train")
     assert caplog.messages[-1].startswith("Session ended at step")
     assert not any(hasattr(one, "run") for one in caplog.records)
+
+
+async def test_a_run_is_named_by_its_argument_or_by_its_directory(tmp_path: Path) -> None:
+    """The name stays after the close, and is free again for the next session."""
+    names = []
+    for _ in range(2):
+        by_directory, number = session(tmp_path / "digits", [1]), session(None, [1])
+        given = am.MonitoredSession(ScriptedCreator(ScriptedSession([1])), name="digits")
+        assert (by_directory.name, given.name, number.name) == ("digits", "digits", "session")
+        async with by_directory, given, number:
+            names.append((by_directory.name, given.name))
+            assert number.name.startswith("session ")
+        assert (by_directory.name, given.name) == names[-1]
+    assert names == [("digits", "digits-2")] * 2
+
+
+async def test_checkpoints_name_a_run_before_event_files(tmp_path: Path) -> None:
+    sess = am.MonitoredTrainingSession(
+        checkpoint_dir=tmp_path / "digits", summary_dir=tmp_path / "logs", program=am.graph.Graph()
+    )
+    assert sess.name == "digits"
+    assert am.MonitoredTrainingSession(checkpoint_dir="s3://bucket/run/").name == "run"
+    assert am.MonitoredTrainingSession(name="mine", checkpoint_dir=tmp_path).name == "mine"
+    with pytest.raises(TypeError, match="name must be a text or None, got 3"):
+        am.MonitoredTrainingSession(name=3)  # type: ignore[arg-type]
 
 
 async def test_loggers_made_between_later_openings_name_the_run(
