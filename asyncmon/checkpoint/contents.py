@@ -27,6 +27,8 @@ class Facts(NamedTuple):
     wall_time: float | None = None
     program: Any = None
     metrics: Mapping[str, float] = MappingProxyType({})
+    averages: Mapping[str, str] = MappingProxyType({})
+    """Entries that are moving averages of others, with the names by which the files have them."""
 
 
 class Contents(ABC):

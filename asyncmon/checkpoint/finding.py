@@ -16,7 +16,7 @@ from asyncmon.checkpoint.directory import Directory, step_of
 from asyncmon.checkpoint.manifest import OPENING, manifest_name
 from asyncmon.checkpoint.os_errors import read_errors
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.safetensors_file import is_plain
+from asyncmon.checkpoint.safetensors_file import is_plain, main_plain_file
 from asyncmon.checkpoint.state_file import STATE_NAME, StateText
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
@@ -164,8 +164,9 @@ class Finder:
 async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
     """Open a checkpoint, or the newest one of a directory that verifies. TF1: same name.
 
-    The path of any safetensors file, ``weights.safetensors``, works too. Use the reader with
-    ``async with``, or close it.
+    The path of any safetensors file works too: ``weights.safetensors``, or the index of several ones,
+    ``model.safetensors.index.json``; and a directory with an index, or with one such file and no
+    checkpoint. Use the reader with ``async with``, or close it.
 
     Raises:
         ValueError: the directory has no checkpoint.
@@ -181,6 +182,11 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
     with read_errors(f"The directory {path!r}"):
         is_directory = await in_thread(_is_directory, path)
     if is_directory:
+        with read_errors(f"The directory {path!r}"):
+            names = await in_thread(locations.open_store(path).names)
+            plain = await in_thread(main_plain_file, path, names)
+        if plain is not None:
+            return await CheckpointReader.open(locations.join(path, plain))
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
     return await CheckpointReader.open(path)
 

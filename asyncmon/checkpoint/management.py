@@ -24,7 +24,7 @@ from asyncmon.checkpoint.finding import (
 )
 from asyncmon.checkpoint.locations import own_path, split
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.restoring import entry_for, load_entries
+from asyncmon.checkpoint.restoring import entry_for, is_scope, load_entries
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.saveable_session import RESERVED, SaverMembers, raw_session, state_spec
@@ -177,6 +177,8 @@ async def init_from_checkpoint(
     sess: Any,
     ckpt_dir_or_file: str | os.PathLike[str],
     assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
+    *,
+    ignore_mismatched: bool = False,
 ) -> list[str]:
     """Load the variables in a map from a checkpoint into a session, all or none.
 
@@ -187,13 +189,16 @@ async def init_from_checkpoint(
         sess: the session.
         ckpt_dir_or_file: a checkpoint, or a directory for its newest one; may be TensorFlow's.
         assignment_map: names in the checkpoint to variables in the session or their names, or a list
-            of such pairs. Names that end with ``/`` are scopes; ``"/"`` is the root scope.
+            of such pairs. Names that end with ``/`` or ``.`` are scopes; ``"/"`` is the root scope.
+        ignore_mismatched: keep the values of variables that the checkpoint lacks or has with another
+            shape or dtype, such as those of a new head. One warning names them.
 
     Returns:
         The names of the loaded variables.
 
     Raises:
-        ValueError: the map has no variable, the checkpoint lacks some, or shapes or dtypes differ.
+        ValueError: the map has no variable; or the checkpoint lacks some, or shapes or dtypes differ,
+            without ``ignore_mismatched``.
 
     Example::
 
@@ -203,13 +208,13 @@ async def init_from_checkpoint(
     raw = raw_session(sess)
     given = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
     pairs = [
-        (entry, target if isinstance(target, str) and target.endswith("/") else name_of(target))
+        (entry, target if isinstance(target, str) and is_scope(target) else name_of(target))
         for entry, target in given
     ]
     spec = await state_spec(raw)
     entries = {name: entry_for(name, pairs) for name in spec.known}
     targets = {name: (entry, spec.known[name]) for name, entry in entries.items() if entry}
-    unmatched = [target for _, target in pairs if not target.endswith("/") and target not in spec.known]
+    unmatched = [target for _, target in pairs if not is_scope(target) and target not in spec.known]
     if unmatched or (pairs and not targets):
         raise ValueError(
             f"assignment_map {pairs!r} names {unmatched or 'no variable of the session'}; the"
@@ -220,13 +225,12 @@ async def init_from_checkpoint(
         missing = sorted(
             f"{name} ({entry!r})" for name, (entry, _) in targets.items() if entry not in shapes
         )
-        if missing:
+        if missing and not ignore_mismatched:
             raise ValueError(f"{', '.join(missing)} is not found in {reader.path!r} checkpoint")
         try:
-            await load_entries(raw, reader, targets, ignore_missing=False, reshape=False)
+            return await load_entries(raw, reader, targets, ignore_mismatched=ignore_mismatched)
         except InvalidArgumentError as error:
             raise ValueError(error.message) from error
-    return list(targets)
 
 
 class Inspected(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -24,6 +25,10 @@ from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError
 from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import assembled
+
+_AVERAGE = re.compile(f"{ARRAY_PREFIX}hooks/[^/]+/averages/(.+)")
+AVERAGE = "/ExponentialMovingAverage"
+"""The end of the name of a moving average, after that of the entry that it is of. As in TF1."""
 
 
 def read_manifest(store: Store, basename: str, path: str) -> Manifest:
@@ -61,6 +66,10 @@ class ManifestContents(Contents):
             for name, entry in everything.items()
             if name not in pieces and not name.startswith(ARRAY_PREFIX)
         }
+        matches = [match for name in tensors if (match := _AVERAGE.fullmatch(name))]
+        averages = {match[1] + AVERAGE: match[0] for match in matches}
+        averages = {name: one for name, one in averages.items() if name not in everything}
+        entries |= {name: everything[one] for name, one in averages.items()}
         dtypes = {name: kinds[entry.dtype] for name, entry in entries.items()}
         for name, whole in manifest.sharded.items():
             dtypes[name] = kinds[tensors[next(iter(whole.pieces))].dtype]
@@ -73,6 +82,7 @@ class ManifestContents(Contents):
             wall_time=manifest.wall_time,
             program=manifest.program,
             metrics=manifest.metrics,
+            averages=averages,
         )
 
     @classmethod
@@ -110,7 +120,8 @@ class ManifestContents(Contents):
         problems: list[str] = []
         found: dict[str, Array] = {}
         tensors, sharded = self.manifest.tensors, self.manifest.sharded
-        asked = names
+        stored = {name: self.facts.averages.get(name, name) for name in names}
+        asked = list(stored.values())
         names = [n for name in asked for n in (sharded[name].pieces if name in sharded else (name,))]
         for name in names:
             if name in self.manifest.texts:
@@ -128,7 +139,7 @@ class ManifestContents(Contents):
             raise DataLossError(f"Checkpoint {self._path!r} is damaged: {'; '.join(problems)}.")
         for name in sharded.keys() & set(asked):
             found[name] = await in_thread(self._whole, name, found)
-        return {name: found[name] for name in asked}
+        return {name: found[one] for name, one in stored.items()}
 
     def _whole(self, name: str, found: Mapping[str, Array]) -> Array:
         entry = self.manifest.sharded[name]

@@ -14,11 +14,10 @@ from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.manifest_reader import ManifestContents
 from asyncmon.checkpoint.os_errors import read_errors
-from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
+from asyncmon.checkpoint.safetensors_file import PlainFiles, is_plain
 from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name
 from asyncmon.errors import NotFoundError
 from asyncmon.system.files import in_thread
-from asyncmon.system.urls import is_url
 
 
 class CheckpointReader:
@@ -42,7 +41,7 @@ class CheckpointReader:
     async def open(cls, path: str | os.PathLike[str]) -> CheckpointReader:
         """Open a checkpoint by its prefix, ``dir/model.ckpt-10``; asyncmon's or TensorFlow's.
 
-        The path of any safetensors file works, too.
+        The path of any safetensors file works, too, and that of an index of several.
 
         Raises:
             NotFoundError: there is no such checkpoint.
@@ -60,8 +59,7 @@ class CheckpointReader:
                 if index_name(basename) in names:
                     return cls(path, await BundleContents.open(store, basename, path))
                 if is_plain(basename) and basename in names:
-                    data = await in_thread(store.content, basename) if is_url(path) else None
-                    return cls(path, await in_thread(PlainContents.open, path, basename, data))
+                    return cls(path, await PlainFiles.open(store, basename, path))
                 raise
 
     @property

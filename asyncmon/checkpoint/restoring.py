@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,8 +14,10 @@ from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec
 from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import InvalidArgumentError, NotFoundError, OpError
-from asyncmon.system.error_text import add_note
+from asyncmon.system.error_text import add_note, some
 from asyncmon.system.files import in_thread
+
+logger = logging.getLogger(__name__)
 
 Target = Mapping[str, tuple[str, Any]]
 """Names in the session to entry names and objects with ``shape`` and ``dtype``."""
@@ -34,9 +37,12 @@ def find_targets(
     }
     if not spec.complete and selection.names is None:
         taken = {entry for entry, _ in targets.values()}
-        for entry in reader.get_variable_to_shape_map().keys() - taken:
-            if not entry.startswith(RESERVED):
-                targets[name_for(entry, rename.items())] = entry, ArraySpec()
+        others = reader.facts.shapes.keys() - taken - reader.facts.averages.keys()
+        named = {name_for(e, rename.items()): e for e in others if not e.startswith(RESERVED)}
+        for name in spec.chosen(named).intersection(named):
+            targets[name] = named[name], ArraySpec()
+        if left := sorted(entry for name, entry in named.items() if name not in targets):
+            logger.info("Leaving out what the program lacks of %s: %s", reader.path, some(left))
     return targets
 
 
@@ -45,18 +51,33 @@ def _part_of(whole: tuple[str, Any], name: str, place: Any) -> tuple[str, Any]:
 
 
 async def load_entries(
-    raw: Any, reader: CheckpointReader, targets: Target, *, ignore_missing: bool, reshape: bool
-) -> None:
-    """Load entries of a checkpoint into a session, all or none. Raises as :meth:`Saver.restore`."""
-    found = await in_thread(_matched, reader, targets, ignore_missing, reshape)
+    raw: Any,
+    reader: CheckpointReader,
+    targets: Target,
+    *,
+    ignore_missing: bool = False,
+    ignore_mismatched: bool = False,
+    reshape: bool = False,
+) -> list[str]:
+    """Load entries of a checkpoint into a session, all or none. Raises as :meth:`Saver.restore`.
+
+    Returns:
+        The names in the session that were loaded.
+    """
+    found, missing, problems = await in_thread(_matched, reader, targets, reshape)
+    if ignore_mismatched and (left := [*missing, *problems]):
+        logger.warning("Keeping the values of %d variables: %s", len(left), "; ".join(left))
+    elif problems or (missing and not ignore_missing):
+        raise _mismatch_error(reader.path, [] if ignore_missing else missing, problems)
     arrays = await reader.get_tensors(dict.fromkeys(found.values()))
     await raw.load({name: _shaped(arrays[entry], targets[name][1]) for name, entry in found.items()})
+    return list(found)
 
 
 def _matched(
-    reader: CheckpointReader, targets: Target, ignore_missing: bool, reshape: bool
-) -> dict[str, str]:
-    """Return names in the session to entry names. Raises an error that names all mismatches."""
+    reader: CheckpointReader, targets: Target, reshape: bool
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return names in the session to entry names, and why others do not match."""
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
     missing: list[str] = []
@@ -64,16 +85,15 @@ def _matched(
     found: dict[str, str] = {}
     for name, (entry, spec) in targets.items():
         if entry not in shapes:
-            if not ignore_missing and not name.startswith(RESERVED):
+            if not name.startswith(RESERVED):
                 missing.append(f"{entry!r} is not in the checkpoint")
             continue
-        found[name] = entry
         problem = _mismatch(shapes[entry], dtypes[entry], spec, reshape=reshape)
-        if problem is not None:
+        if problem is None:
+            found[name] = entry
+        else:
             problems.append(f"{entry!r} {problem}")
-    if missing or problems:
-        raise _mismatch_error(reader.path, missing, problems)
-    return found
+    return found, missing, problems
 
 
 def _shaped(array: Array, spec: Any) -> Array:
@@ -120,18 +140,23 @@ def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:
 
     Args:
         name: the name of the variable in the session.
-        rename: pairs of an entry name and a name in the session. Names that end with ``/`` are scopes;
-            ``"/"`` is the root scope. Full names take precedence, then longer scopes.
+        rename: pairs of an entry name and a name in the session. Names that end with ``/`` or ``.`` are
+            scopes; ``"/"`` is the root scope. Full names take precedence, then longer scopes.
     """
     for entry, target in rename:
-        if target == name and not target.endswith("/"):
+        if target == name and not is_scope(target):
             return entry
-    scopes = [(entry, target) for entry, target in rename if target.endswith("/")]
+    scopes = [(entry, target) for entry, target in rename if is_scope(target)]
     for entry, target in sorted(scopes, key=lambda pair: -len(pair[1])):
         scope = "" if target == "/" else target
         if name.startswith(scope):
             return ("" if entry == "/" else entry) + name[len(scope) :]
     return None
+
+
+def is_scope(name: str) -> bool:
+    """Return whether a name stands for all the names that begin with it."""
+    return name.endswith(("/", "."))
 
 
 def name_for(entry: str, rename: Collection[tuple[str, str]]) -> str:

@@ -1,34 +1,119 @@
 """Read safetensors files without a manifest, with the safetensors library.
 
-Local files are mapped and read entry by entry. Objects in an object store are read whole, and so are
-files with types that the library cannot convert to numpy (float8, and bfloat16 without ``ml_dtypes``).
-These files have no checksums: the library only checks that header and size match.
+A checkpoint of Hugging Face in several files has an index, ``model.safetensors.index.json``, with the
+file of each entry. Local files are mapped and read entry by entry. Objects in an object store are read
+whole, and so are files with types that the library cannot convert to numpy (float8, and bfloat16
+without ``ml_dtypes``). These files have no checksums: the library only checks that header and size
+match.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors
 
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.contents import Contents, Facts
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
+from asyncmon.checkpoint.manifest import FORMAT
+from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError
-from asyncmon.system.files import FileCalls, in_thread
+from asyncmon.system.files import FileCalls, in_thread, is_file_name
+from asyncmon.system.urls import is_url
 
 logger = logging.getLogger(__name__)
 
 Entry = tuple[Element, tuple[int, ...]]
 
 
+INDEX = ".safetensors.index.json"
+
+
 def is_plain(path: str) -> bool:
-    """Return whether a path is that of a safetensors file instead of a checkpoint's prefix."""
-    return path.endswith(".safetensors")
+    """Return whether a path is that of a safetensors file or index, and no checkpoint's prefix."""
+    return path.endswith((".safetensors", INDEX))
+
+
+def plain_files(store: Store, basename: str) -> list[str]:
+    """Return the names of the files with the entries of a file or an index. Blocking.
+
+    Raises:
+        DataLossError: the index is damaged.
+    """
+    if not basename.endswith(INDEX):
+        return [basename]
+    try:
+        names = set(json.loads(store.content(basename))["weight_map"].values())
+        if not all(is_file_name(name) and is_plain(name) for name in names):
+            raise ValueError(f"it names {sorted(names)!r}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataLossError(f"{basename!r} is no index of safetensors files: {error}.") from error
+    return sorted(names)
+
+
+def main_plain_file(directory: str, names: Iterable[str]) -> str | None:
+    """Return the index among the files of a directory, or else its only safetensors file. Blocking.
+
+    The file of a save that was never committed is none: it may be incomplete.
+    """
+    plain = sorted(filter(is_plain, names))
+    for name in plain:
+        if name.endswith(INDEX):
+            return name
+    if len(plain) != 1 or is_url(directory):
+        return None
+    path = os.path.join(directory, plain[0])
+    with _whole(path), safetensors.safe_open(path, framework="np") as file:
+        return None if (file.metadata() or {}).get("format") == FORMAT else plain[0]
+
+
+@contextlib.contextmanager
+def _whole(path: str) -> Iterator[None]:
+    try:
+        yield
+    except safetensors.SafetensorError as error:
+        raise DataLossError(f"{path!r} is no whole safetensors file: {error}.") from error
+
+
+class PlainFiles(Contents):
+    """The entries of one or several safetensors files."""
+
+    def __init__(self, parts: Sequence[PlainContents]) -> None:
+        self._parts = parts
+        self.facts = Facts(
+            file_names=tuple(name for one in parts for name in one.facts.file_names),
+            nbytes=sum(one.facts.nbytes for one in parts),
+            shapes={name: shape for one in parts for name, shape in one.facts.shapes.items()},
+            dtypes={name: dtype for one in parts for name, dtype in one.facts.dtypes.items()},
+        )
+
+    @classmethod
+    async def open(cls, store: Store, basename: str, path: str) -> PlainFiles:
+        """Open a file, or the files of an index."""
+        directory, parts = locations.split(path)[0], []
+        for name in await in_thread(plain_files, store, basename):
+            data = await in_thread(store.content, name) if is_url(path) else None
+            at = locations.join(directory, name)
+            parts.append(await in_thread(PlainContents.open, at, name, data))
+        return cls(parts)
+
+    async def read(self, names: Collection[str]) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        for one in self._parts:
+            found |= await one.read([name for name in names if name in one.facts.shapes])
+        return found
+
+    def close(self) -> None:
+        for one in self._parts:
+            one.close()
 
 
 class PlainContents(Contents):
@@ -50,7 +135,7 @@ class PlainContents(Contents):
     @classmethod
     def open(cls, path: str, name: str, data: bytes | None) -> PlainContents:
         """Open a local file, or the content of an object. Blocking."""
-        try:
+        with _whole(path):
             if data is None:
                 os.close(FileCalls().open_regular(Path(path)))  # the library would wait for a pipe
             else:
@@ -60,8 +145,6 @@ class PlainContents(Contents):
                 slices = {key: file.get_slice(key) for key in file.offset_keys()}
                 found = {key: (one.get_dtype(), one.get_shape()) for key, one in slices.items()}
             return cls(path, name, os.stat(path).st_size, _entries(found, path), None)
-        except safetensors.SafetensorError as error:
-            raise DataLossError(f"{path!r} is no whole safetensors file: {error}.") from error
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         try:

@@ -6,7 +6,7 @@ runtime's contract, :mod:`asyncmon.runtime.protocols`, extends these classes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from asyncmon.system.members import members_of
@@ -42,6 +42,10 @@ class SaveableSessionMembers:
     all variables that the session can load, initialised or not. Called by each save and restore; must
     not block. A restore then skips other entries, and reports missing ones. None: all entries of the
     checkpoint are loaded, and those of a snapshot must be among them."""
+    owns: Callable[[str], bool] | None = None
+    """Return whether an entry of a checkpoint belongs to the state, of which parts may be made later,
+    such as that of an optimizer. Called by each restore without a ``state_spec``; others are skipped.
+    None: all entries do."""
     snapshot_to_write: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
     """Order a snapshot for a save, like ``snapshot()``, but large arrays may stay in the process that
     runs the session. The ``holder`` of the snapshot writes them. None: ``snapshot()`` is used."""
@@ -138,11 +142,22 @@ def order_snapshot(raw: Any) -> Awaitable[Any]:
 class StateSpec(NamedTuple):
     """The variables that a session can load: names to objects with ``shape`` and ``dtype``.
 
-    ``complete`` is false if only initialized variables are known.
+    ``complete`` is false if only initialized variables are known; further entries of a checkpoint that
+    the session ``owns`` are then loaded, too.
     """
 
     known: Mapping[str, Any]
     complete: bool
+    owns: Callable[[str], bool] = lambda _: True
+
+    def chosen(self, entries: Iterable[str]) -> set[str]:
+        """Return the variables that are known, and of the entries those that are loaded, too."""
+        if self.complete:
+            return set(self.known)
+        return {
+            *self.known,
+            *(one for one in entries if not one.startswith(RESERVED) and self.owns(one)),
+        }
 
 
 class ArraySpec(NamedTuple):
@@ -162,7 +177,8 @@ async def state_spec(raw: Any) -> StateSpec:
         known = {name: ArraySpec(array.shape, array.dtype) for name, array in snapshot.items()}
     finally:
         release(snapshot)
-    return StateSpec(known, complete=False)
+    owns = members_of(SaveableSessionMembers, raw).owns
+    return StateSpec(known, complete=False, owns=owns or (lambda _: True))
 
 
 def known_names(raw: Any) -> set[str]:

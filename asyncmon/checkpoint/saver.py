@@ -378,7 +378,7 @@ class Saver:
             save_path: the prefix of a checkpoint, which may be TensorFlow's.
             ignore_missing: keep the values of variables that are not in the checkpoint.
             rename: names in the checkpoint to names in the session, if they differ. Names that end with
-                ``/`` are scopes; ``"/"`` is the root scope.
+                ``/`` or ``.`` are scopes; ``"/"`` is the root scope.
 
         Raises:
             ValueError: there is no such checkpoint.
@@ -390,7 +390,8 @@ class Saver:
             raise no_checkpoint("Can't load save_path when it is None.")
         self.build()
         chosen, raw, path = self._selection, raw_session(sess), os.fspath(save_path)
-        if chosen.is_empty or (chosen.allow_empty and await state_spec(raw) == ({}, True)):
+        spec = await state_spec(raw) if chosen.allow_empty else None
+        if chosen.is_empty or (spec is not None and spec.complete and not spec.known):
             return
         try:
             reader = await CheckpointReader.open(path)

@@ -170,8 +170,7 @@ class Evaluator:
         graph = members_of(ProgramMembers, self._program).graph
         if graph is not None:
             return {*map(name_of, graph.get_collection(GraphKeys.GLOBAL_VARIABLES))}
-        spec = await state_spec(session)
-        return set(spec.known) if spec.complete or spec.known else set(state)
+        return (await state_spec(session)).chosen(state)
 
     async def _open(self) -> Session:
         self.prepare()
@@ -220,7 +219,8 @@ async def evaluate_checkpoints(
         async for path in paths:
             logger.info("Starting evaluation of %s", path)
             async with await CheckpointReader.open(path) as reader:
-                result = await evaluator.evaluate(await reader.get_tensors())
+                names = reader.facts.shapes.keys() - reader.facts.averages.keys()
+                result = await evaluator.evaluate(await reader.get_tensors(names))
                 step = reader.facts.step
             logger.info("Finished evaluation of %s", path)
             yield step, result

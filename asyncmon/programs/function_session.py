@@ -184,6 +184,10 @@ class FunctionSession(SteppedSession):
             await self._outside.set(tree, self._workers, self)
         self._tree, self._step = tree, step
 
+    def owns(self, entry: str) -> bool:
+        """Return whether an entry is in the declared state."""
+        return entry == GLOBAL_STEP or entry in flatten(self._declared)
+
     def snapshot(self) -> Awaitable[Snapshot]:
         """Take a snapshot now, at no cost: a step never writes into an array of the state."""
         self._check_open()

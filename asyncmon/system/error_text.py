@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -53,6 +53,12 @@ def phrase(error: BaseException) -> str:
     """Return the type and the text of an exception."""
     text = text_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def some(names: Iterable[str]) -> str:
+    """Return the first ones of names, and the number of the others."""
+    names = list(names)
+    return f"{names[:8]}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def forget_frames(error: BaseException | None) -> None:

@@ -200,6 +200,10 @@ class JaxSession(SteppedSession):
         ]
         self._state = jax.block_until_ready(jax.tree_util.tree_unflatten(self._structure, arrays))
 
+    def owns(self, entry: str) -> bool:
+        """Return whether an entry is in the declared state."""
+        return entry == GLOBAL_STEP or any(entry == leaf.name for leaf in self._leaves)
+
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot; where steps donate, the next one waits until it is copied on the device."""
         self._check_open()
