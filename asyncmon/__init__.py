@@ -63,6 +63,7 @@ from asyncmon.runtime import (
     Scaffold, SessionManager, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues,
     StepContext, Supervisor, WorkerSessionCreator, add_queue_runner, run, start_queue_runners,
 )
+from asyncmon.programs import export, load_model
 from asyncmon.training import MonitoredTrainingSession
 
 # Names of TF1 that few programs need: not in __all__, and documented as those of tf.train.
@@ -98,9 +99,9 @@ __all__ = [
     "SessionRunValues", "StepContext", "StepCounterHook", "StopAtStepHook", "SummarySaverHook",
     "Supervisor", "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator",
     "add_queue_runner", "checkpoint", "checkpoints_iterator", "data", "distributed", "errors",
-    "evaluate", "evaluate_checkpoints", "every", "get_checkpoint_state", "get_global_step",
+    "evaluate", "evaluate_checkpoints", "every", "export", "get_checkpoint_state", "get_global_step",
     "get_or_create_global_step", "graph", "hooks", "latest_checkpoint", "list_variables",
-    "load_checkpoint", "monitor", "programs", "replica_device_setter", "run", "runtime",
+    "load_checkpoint", "load_model", "monitor", "programs", "replica_device_setter", "run", "runtime",
     "start_queue_runners", "stop_if", "summary", "testing",
 ]
 # fmt: on

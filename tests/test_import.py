@@ -110,9 +110,9 @@ NAMES = """
     SessionRunArgs SessionRunContext SessionRunHook SessionRunValues StepContext StepCounterHook
     StopAtStepHook SummarySaverHook Supervisor TensorBoardLogger
     TrainingMetricsHook WandbLogger WorkerSessionCreator add_queue_runner checkpoint
-    checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every
+    checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every export
     get_checkpoint_state get_global_step get_or_create_global_step graph hooks latest_checkpoint
-    list_variables load_checkpoint monitor programs replica_device_setter run runtime
+    list_variables load_checkpoint load_model monitor programs replica_device_setter run runtime
     start_queue_runners stop_if summary testing
 """
 """What a newcomer needs. Each further name makes the others harder to find."""

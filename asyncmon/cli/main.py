@@ -20,6 +20,7 @@ from asyncmon.system.wings import wings
 COMMANDS = {
     "run": ("asyncmon.cli.run", "train until done or until a signal"),
     "inspect": ("asyncmon.cli.inspect", "list the contents of a checkpoint"),
+    "export": ("asyncmon.cli.export", "write a model for other tools"),
     "verify": ("asyncmon.cli.verify", "verify every byte of checkpoints"),
     "prune": ("asyncmon.cli.prune", "delete older checkpoints"),
     "events": ("asyncmon.cli.events", "print or export scalars"),

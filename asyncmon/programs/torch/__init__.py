@@ -20,9 +20,9 @@ except ImportError as error:
 
 # fmt: off
 # isort: off
+from asyncmon.programs.torch.model_files import import_state_dict
 from asyncmon.programs.torch.program import TorchProgram
 from asyncmon.programs.torch.session import TorchSession
-from asyncmon.programs.torch.state import import_state_dict
 from asyncmon.programs.torch.training import MixedPrecision
 
 __all__ = [

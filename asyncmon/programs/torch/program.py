@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar, final, overload
+from typing import Any, Literal, TypeVar, final, overload
 
 import torch
 
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.steps import Step
+from asyncmon.programs.torch.loading import Optimizers
 from asyncmon.programs.torch.ranks import RanksHook, is_first_rank, ranks_hook
 from asyncmon.programs.torch.session import TorchSession
 from asyncmon.programs.torch.state import Objects, check_object
@@ -65,10 +66,19 @@ class TorchProgram(NamedProgram):
         read_only: names of steps that change no state: they can be peeked at and do not count. Plain
             ones run under ``torch.no_grad``. One that changes a tensor of the state fails; the default
             generators are as before after it.
+        load_optimizer: whether an optimizer or scheduler of another class, or an optimizer with other
+            groups of parameters, than the one in the checkpoint is an error. If not, its state is left
+            out with a warning, and the one of the program begins anew. The state of the same one is
+            always loaded, so that a restart continues.
+        hyperparameters: whose learning rate, momentum and so on an optimizer has after a restore:
+            those in the ``"checkpoint"``, as after ``load_state_dict``; or those of the ``"code"``,
+            where a training begins, and not in a recovery. A scheduler in the state goes on from the
+            checkpoint in both cases. None: the learning rate and the weight decay of the checkpoint; it
+            is an error if others differ. A log line names all that differ.
 
     Raises:
         TypeError: an object without state.
-        ValueError: a name that entries cannot have.
+        ValueError: a name that entries cannot have, or another choice of hyperparameters.
     """
 
     def __init__(
@@ -77,8 +87,15 @@ class TorchProgram(NamedProgram):
         steps: Mapping[str, Callable[..., Any]] | None = None,
         *,
         read_only: Collection[str] = (),
+        load_optimizer: bool = True,
+        hyperparameters: Literal["checkpoint", "code"] | None = None,
     ) -> None:
         super().__init__()
+        if hyperparameters not in ("checkpoint", "code", None):
+            raise ValueError(
+                f"hyperparameters must be 'checkpoint', 'code' or None, got {hyperparameters!r}."
+            )
+        self.optimizers = Optimizers(load_optimizer, hyperparameters)
         for name, obj in state.items():
             check_object(name, obj)
         self._entries = self.state = Objects(state)

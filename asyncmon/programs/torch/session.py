@@ -19,18 +19,18 @@ from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.changes import Changes, Mark, set_random_states
 from asyncmon.programs.torch.copies import copied, detached, evaluation_copies, wait_for
+from asyncmon.programs.torch.loading import Loading, own_pieces
 from asyncmon.programs.torch.sharded_snapshot import Pieces, take_pieces
 from asyncmon.programs.torch.sharding import Shard, is_sharded
 from asyncmon.programs.torch.state import (
     RANDOM,
     RANK,
-    Loading,
     Objects,
     as_tensor,
     entries_of,
     flat_state,
     host_value,
-    own_pieces,
+    owner_of,
 )
 from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.session_config import SessionConfig
@@ -254,6 +254,10 @@ class TorchSession(SteppedSession):
         """Return what copies this rank's pieces of whole entries. See :func:`.own_pieces`."""
         return own_pieces(self._objects)
 
+    def owns(self, entry: str) -> bool:
+        """Return whether an entry is of one of the objects. The state of an optimizer is made later."""
+        return owner_of(entry) in self._objects
+
     def take_given(self) -> dict[str, Any]:
         """Return and drop the values loaded into a sharded state before the other ranks joined."""
         given, self._given = self._given, {}
@@ -273,7 +277,8 @@ class TorchSession(SteppedSession):
         values = {name: value for name, value in values.items() if not name.startswith(RANK)}
         if problems:
             raise InvalidArgumentError(f"Nothing was loaded: {problems[0]}.")
-        loading = Loading(self._objects, values)
+        begins = not self._touched and not self._program._touched
+        loading = Loading(self._objects, values, self._program.optimizers, begins=begins)
         self._touched = True
         try:
             loading.apply()

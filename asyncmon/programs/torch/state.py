@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from asyncmon.checkpoint.dtypes import element_named, numpy_dtype
-from asyncmon.checkpoint.saveable_session import raw_session
-from asyncmon.checkpoint.stateful import pack, unpack
-from asyncmon.errors import InvalidArgumentError, NotFoundError
-from asyncmon.programs.torch.sharding import Shard, as_dtensor, is_dtensor, is_sharded, local, own_shard
-from asyncmon.system.files import in_thread
+from asyncmon.checkpoint.stateful import pack
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.programs.torch.sharding import is_sharded, local
 
 Tensors = dict[str, torch.Tensor]
 
@@ -31,7 +26,12 @@ RANDOM = "__random__/"
 RANK = "random@"
 """Entries ``random@<rank>/<device>`` are those of the other ranks of a sharded state."""
 
-_TENSOR, _ARRAY = "__tensor__", "__numpy__"
+KINDS = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
+"""Objects whose state means nothing to another class. The structure has their class by :data:`KIND`."""
+
+KIND = "class"
+
+TENSOR, ARRAY = "__tensor__", "__numpy__"
 _FOREIGN = {
     torch.bfloat16: ("bfloat16", torch.uint16),
     torch.float8_e4m3fn: ("float8_e4m3fn", torch.uint8),
@@ -99,12 +99,34 @@ def flat_state(name: str, obj: Any) -> Flat:
         return Flat({name: obj.detach()}, None)
     if isinstance(obj, torch.Generator):
         return Flat({name: obj.get_state()}, None)
-    return flatten(name, unwrapped(obj).state_dict())
+    state = unwrapped(obj).state_dict()
+    if isinstance(obj, torch.nn.Module):
+        state = {plain_key(key): value for key, value in state.items()}
+    flat = flatten(name, state)
+    if isinstance(obj, KINDS) and flat.structure is not None:
+        flat.structure[KIND] = type(obj).__name__
+    return flat
 
 
 def unwrapped(obj: Any) -> Any:
-    """Return the module inside a wrapper for DDP; anything else as it is."""
-    return obj.module if isinstance(obj, torch.nn.parallel.DistributedDataParallel) else obj
+    """Return the module inside wrappers for DDP and of ``torch.compile``; anything else as it is."""
+    while isinstance(obj, torch.nn.Module):
+        inner = obj.module if isinstance(obj, torch.nn.parallel.DistributedDataParallel) else None
+        inner = getattr(obj, "_orig_mod", inner)  # of a compiled one
+        if inner is None:
+            break
+        obj = inner
+    return obj
+
+
+def plain_key(key: str) -> str:
+    """Return a key of a module's state dict as it is without ``torch.compile`` of inner modules."""
+    return key.replace("_orig_mod.", "")
+
+
+def owner_of(entry: str) -> str:
+    """Return the name of the object that an entry belongs to."""
+    return entry.partition("/")[0].removesuffix(STRUCTURE)
 
 
 def flatten(name: str, state: Mapping[str, Any]) -> Flat:
@@ -120,10 +142,10 @@ def _without_tensors(value: Any, place: str, tensors: Tensors) -> Any:
     match value:
         case torch.Tensor():
             tensors[place] = value.detach()
-            return {_TENSOR: place}
+            return {TENSOR: place}
         case np.ndarray():
             tensors[place] = torch.from_numpy(value)
-            return {_ARRAY: place}
+            return {ARRAY: place}
         case np.generic():
             return value.item()
         case Mapping():
@@ -131,35 +153,6 @@ def _without_tensors(value: Any, place: str, tensors: Tensors) -> Any:
         case list() | tuple():
             items = [_without_tensors(item, f"{place}/{i}", tensors) for i, item in enumerate(value)]
             return tuple(items) if isinstance(value, tuple) else items
-    return value
-
-
-def _places(packed: Any) -> Iterable[str]:
-    """Yield the entries that a structure refers to."""
-    if isinstance(packed, list):
-        for item in packed:
-            yield from _places(item)
-    elif isinstance(packed, dict):
-        for key, item in packed.items():
-            if key == "__items__" and len(item) == 1 and item[0][0] in (_TENSOR, _ARRAY):
-                yield item[0][1]
-            else:
-                yield from _places(item)
-
-
-def _with_tensors(value: Any, now: Any, tensors: Tensors) -> Any:
-    """Return a state dict with the tensors in their places, its counters as in the present one."""
-    if isinstance(value, dict) and len(value) == 1 and (key := next(iter(value))) in (_TENSOR, _ARRAY):
-        tensor = tensors[value[key]]
-        return tensor if key == _TENSOR else tensor.numpy()
-    if isinstance(value, dict):
-        inside = now if isinstance(now, Mapping) else {}
-        made = {key: _with_tensors(item, inside.get(key), tensors) for key, item in value.items()}
-        return Counter(made) if isinstance(now, Counter) else made
-    if isinstance(value, list | tuple):
-        inner = now if isinstance(now, list | tuple) and len(now) == len(value) else [None] * len(value)
-        items = [_with_tensors(item, was, tensors) for item, was in zip(value, inner, strict=True)]
-        return tuple(items) if isinstance(value, tuple) else items
     return value
 
 
@@ -236,212 +229,3 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
         events.append(stream.record_event())
         torch.get_device_module(device).current_stream(device).wait_event(events[-1])
     return {name: as_array(tensor) for name, tensor in copies.items()}, events
-
-
-# -- loading
-
-
-class Loading:
-    """Values to be loaded into named objects: checked as a whole first, then applied.
-
-    Args:
-        objects: by name.
-        values: arrays by entry name; entries that are not given keep their present values. Of a sharded
-            tensor, a whole array or this rank's :class:`.Shard`.
-
-    Raises:
-        InvalidArgumentError: entries do not fit; the error lists all of them with the expected and the
-            given shapes and dtypes.
-    """
-
-    def __init__(self, objects: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        self._objects = objects
-        self._ready: dict[str, Any] = {}
-        owners = {key: key.partition("/")[0].removesuffix(STRUCTURE) for key in values}
-        problems = [
-            f"{key!r} is not an entry of the state, which has the objects {list(objects)}"
-            for key, name in owners.items()
-            if name not in objects
-        ]
-        for name, obj in objects.items():
-            given = {key: values[key] for key, owner in owners.items() if owner == name}
-            if given:
-                self._prepare(name, obj, given, problems)
-        if problems:
-            raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
-
-    def apply(self) -> None:
-        """Set the states. Gradients are dropped."""
-        for name, state in self._ready.items():
-            obj = unwrapped(self._objects[name])
-            if isinstance(obj, torch.Generator):
-                obj.set_state(state)
-            elif isinstance(obj, torch.Tensor):
-                with torch.no_grad():
-                    obj.copy_(state)
-            else:
-                obj.load_state_dict(state)
-            if isinstance(obj, torch.nn.Module):
-                obj.zero_grad(set_to_none=True)
-
-    def _prepare(self, name: str, obj: Any, given: dict[str, Any], problems: list[str]) -> None:
-        now = flat_state(name, obj)
-        text = given.pop(name + STRUCTURE, None)
-        structure = now.structure if text is None else json.loads(str(np.asarray(text).item()))
-        places = list(_places(structure)) if structure is not None else list(now.tensors)
-        before = len(problems)
-        problems += [
-            f"{entry!r} is not an entry of {name!r}, which has {_some(places)}"
-            for entry in given
-            if entry not in places
-        ]
-        problems += [
-            f"{place!r} is missing: expected for the state of {name!r}, found {_some(given)}"
-            for place in places
-            if place not in given and place not in now.tensors
-        ]
-        for entry in filter(now.tensors.__contains__, given):
-            problems += _misfit(entry, given[entry], now.tensors[entry])
-        like = {
-            **_like_parameters(
-                name, obj, {e: v for e, v in given.items() if e not in now.tensors}, problems
-            ),
-            **now.tensors,
-        }
-        if text is not None:
-            problems += _other_groups(name, structure, now.structure)
-        if len(problems) > before:
-            return
-        tensors = {
-            place: _as_loaded(given[place], like.get(place)) if place in given else now.tensors[place]
-            for place in places
-        }
-        if isinstance(obj, torch.Tensor | torch.Generator):
-            self._ready[name] = tensors[name]
-        elif structure is None:
-            self._ready[name] = {key[len(name) + 1 :]: tensor for key, tensor in tensors.items()}
-        else:
-            self._ready[name] = _with_tensors(unpack(structure, {}), obj.state_dict(), tensors)
-
-
-def own_pieces(objects: Mapping[str, Any]) -> Callable[[str, Any], Any]:
-    """Return a function of an entry and its whole value that copies this rank's piece of it.
-
-    Values that are not sharded here, or have another shape, are returned unchanged.
-    """
-    tensors, _ = entries_of(objects)
-
-    def own_piece(entry: str, value: Any) -> Any:
-        name, like = entry.partition("/")[0], tensors.get(entry)
-        if like is None and name in objects:
-            like = _like_parameters(name, objects[name], {entry: value}, []).get(entry)
-        if like is None or not is_sharded(like) or np.shape(value) != tuple(like.shape):
-            return value
-        shard = own_shard(value, like)
-        return Shard(shard.array.copy(), shard.shape)
-
-    return own_piece
-
-
-def _like_parameters(
-    name: str, obj: Any, given: Mapping[str, Any], problems: list[str]
-) -> dict[str, Any]:
-    """Return the sharded parameters of an optimizer by the entries that are sharded as they are."""
-    if not isinstance(obj, torch.optim.Optimizer):
-        return {}
-    parameters = [one for group in obj.param_groups for one in group["params"]]
-    found = {}
-    for entry, value in given.items():
-        number = entry.removeprefix(f"{name}/state/").partition("/")[0]
-        if not number.isdigit() or int(number) >= len(parameters):
-            continue
-        parameter = parameters[int(number)]
-        if not np.ndim(value) or not is_dtensor(parameter):
-            continue
-        found[entry] = parameter
-        if np.shape(value) != tuple(parameter.shape):
-            problems.append(
-                f"{entry!r}: expected shape {tuple(parameter.shape)}, that of its sharded parameter, "
-                f"found {np.shape(value)}"
-            )
-    return found
-
-
-def _as_loaded(value: Any, like: torch.Tensor | None) -> torch.Tensor:
-    if like is None or not is_dtensor(like):
-        return as_tensor(value)
-    return as_dtensor(value, like, as_tensor)
-
-
-def _misfit(entry: str, value: Any, now: torch.Tensor) -> list[str]:
-    array = value if isinstance(value, Shard) else np.asarray(value)
-    shape, dtype = tuple(now.shape), str(now.dtype).removeprefix("torch.")
-    if array.shape != shape:
-        return [f"{entry!r}: expected shape {shape}, found {array.shape}"]
-    if array.dtype.name != dtype:
-        return [f"{entry!r}: expected dtype {dtype}, found {array.dtype.name}"]
-    return []
-
-
-def _other_groups(name: str, structure: Any, now: Any) -> list[str]:
-    """Compare the numbers of parameters in each group, of an optimizer."""
-    found, expected = (
-        [len(group["params"]) for group in one["param_groups"]]
-        if isinstance(one, dict) and "param_groups" in one
-        else None
-        for one in (structure, now)
-    )
-    if found == expected:
-        return []
-    return [f"{name!r}: expected groups of {expected} parameters, found {found}"]
-
-
-def _some(names: Iterable[str]) -> str:
-    names = list(names)
-    return f"{names[:8]}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-async def import_state_dict(
-    sess: Any, path: str | os.PathLike[str], into: str | Mapping[str, str]
-) -> None:
-    """Load a file of ``torch.save`` into objects of a session, all of them or none.
-
-    The file is read with ``weights_only=True``: nothing in it is executed. Use it as, or in, the
-    ``init_fn`` of a scaffold, which runs where no checkpoint was restored.
-
-    Args:
-        sess: a session of a :class:`TorchProgram`, or a monitored one.
-        path: the file, ``.pt``.
-        into: the object that the file is the state dict of; or, where the file is a dict of state
-            dicts, its keys to names of objects.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        NotFoundError: the file lacks a key.
-        InvalidArgumentError: something does not fit; everything that does not is named.
-        pickle.UnpicklingError: the file has more than tensors and plain values.
-
-    Example::
-
-        await import_state_dict(sess, "old.pt", {"model_state_dict": "model", "optim": "optimizer"})
-    """
-    await raw_session(sess).load(await in_thread(partial(_read, path, into)))
-
-
-def _read(path: str | os.PathLike[str], into: str | Mapping[str, str]) -> dict[str, Any]:
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    states = {into: content} if isinstance(into, str) else {}
-    for key, name in () if isinstance(into, str) else into.items():
-        if key not in content:
-            raise NotFoundError(f"{path!s} has no {key!r}; expected one of its keys {list(content)}.")
-        states[name] = content[key]
-    values: dict[str, Any] = {}
-    for name, state in states.items():
-        if isinstance(state, torch.Tensor):
-            values[name] = as_array(state)
-            continue
-        flat = flatten(name, state)
-        values |= {entry: as_array(tensor.contiguous()) for entry, tensor in flat.tensors.items()}
-        if flat.structure is not None:
-            values[name + STRUCTURE] = json.dumps(flat.structure)
-    return values

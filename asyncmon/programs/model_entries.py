@@ -1,0 +1,57 @@
+"""The state dict of one module in a checkpoint of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.manifest_reader import AVERAGE
+from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.saveable_session import RESERVED
+from asyncmon.errors import NotFoundError
+
+
+async def read_model(reader: CheckpointReader, name: str | None, *, ema: bool) -> dict[str, Array]:
+    """Return the state dict of a module in a checkpoint, see :func:`export`."""
+    facts = reader.facts
+    program = facts.program if isinstance(facts.program, Mapping) else {}
+    modules = _modules(facts.shapes, program.get("state", ()))
+    found = {
+        entry: entry
+        for entry, dtype in facts.dtypes.items()
+        if not (entry.startswith(RESERVED) or entry in facts.averages or dtype.hasobject)
+        and entry != "global_step"
+    }
+    if name is None and len(modules) > 1:
+        raise ValueError(f"The checkpoint {reader.path!r} has the modules {modules}: give one by name.")
+    if name is not None or modules:
+        chosen = modules[0] if name is None else name
+        prefix = f"{chosen}/"
+        found = {one.removeprefix(prefix): one for one in found if one.startswith(prefix)}
+        if not found:
+            raise NotFoundError(
+                f"The checkpoint {reader.path!r} has no module {chosen!r}; it has {modules}."
+            )
+    read = found
+    if ema:
+        averaged = {key for key, one in found.items() if one + AVERAGE in facts.shapes}
+        if not averaged:
+            raise NotFoundError(
+                f"The checkpoint {reader.path!r} has no moving averages of {sorted(found)[:8]}: they "
+                "come from a MovingAverageHook."
+            )
+        read = {key: one + AVERAGE if key in averaged else one for key, one in found.items()}
+    arrays = await reader.get_tensors(read.values())
+    return {
+        key: arrays[entry].astype(facts.dtypes[found[key]], copy=False) for key, entry in read.items()
+    }
+
+
+def _modules(entries: Iterable[str], state: Collection[str]) -> list[str]:
+    """Return the objects that have tensors, and nothing else, as entries."""
+    entries = set(entries)
+    return [
+        name
+        for name in state
+        if f"{name}.json" not in entries and any(one.startswith(f"{name}/") for one in entries)
+    ]
