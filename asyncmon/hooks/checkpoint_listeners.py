@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from asyncmon.runtime import Session
+from asyncmon.runtime.hook import AnySession
 from asyncmon.runtime.hook_check import check_methods
 
 _METHODS: dict[str, tuple[str, ...]] = {
@@ -38,13 +38,13 @@ class CheckpointSaverListener:
     async def begin(self) -> None:
         """Add operations to the program, in ``begin`` of the hook."""
 
-    async def before_save(self, session: Session, global_step_value: int) -> None:
+    async def before_save(self, session: AnySession, global_step_value: int) -> None:
         """Called before a save at this step. An error prevents the save."""
 
-    async def after_save(self, session: Session, global_step_value: int) -> bool | None:
+    async def after_save(self, session: AnySession, global_step_value: int) -> bool | None:
         """Called after the commit of the checkpoint of this step. Return True to stop training."""
 
-    async def end(self, session: Session, global_step_value: int) -> None:
+    async def end(self, session: AnySession, global_step_value: int) -> None:
         """Called at a successful end at this step, after the commit of the last checkpoint."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from asyncmon.checkpoint.stateful import StatefulMembers
 from asyncmon.runtime.coordinator import Coordinator
@@ -12,6 +12,10 @@ from asyncmon.runtime.protocols import Session
 from asyncmon.summary.logged import Log, logged_values
 from asyncmon.system.functions import function_of
 from asyncmon.system.members import members_of
+
+AnySession: TypeAlias = Any
+"""The raw session in a hook's methods, a :class:`Session`. A hook may annotate it by that protocol, by
+``am.Session``, which is TF1's class of graphs, or by the class of its program's sessions."""
 
 
 class SessionRunArgs(NamedTuple):
@@ -148,7 +152,7 @@ class SessionRunHook:
     async def begin(self) -> None:
         """Prepare, once, before the program is finalized, so that operations can still be added."""
 
-    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+    async def after_create_session(self, session: AnySession, coord: Coordinator) -> None:
         """A raw session was created, initialised or restored: at the start and at each recovery.
 
         Args:
@@ -162,10 +166,10 @@ class SessionRunHook:
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """After each successful run, when its writes are committed."""
 
-    async def end(self, session: Session) -> None:
+    async def end(self, session: AnySession) -> None:
         """The session ends successfully; ``session`` is still open. Not called at other ends."""
 
-    async def background(self, session: Session, coord: Coordinator) -> None:
+    async def background(self, session: AnySession, coord: Coordinator) -> None:
         """Run as a task beside each created session, which is cancelled at its end.
 
         An error in it interrupts the current run and ends the session.
@@ -189,7 +193,7 @@ class HookMembers(SessionRunHook, StatefulMembers):
 
     name: str | None = None
     """How log lines, errors and checkpoints name the hook. None: by its class."""
-    save_now: Callable[[Session], Awaitable[str]] | None = None
+    save_now: Callable[[Any], Awaitable[str]] | None = None
     """Save a checkpoint now, and return its prefix once it is committed. Called by
     :meth:`MonitoredSession.save`. None: the hook does not save."""
     output_dir: str | None = None

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from asyncmon.runtime.hook import HookMembers, SessionRunHook, hook_name, in_order
+from asyncmon.runtime.hook import GUARD, SAVER, HookMembers, SessionRunHook, hook_name, in_order
 from asyncmon.system.functions import code_of, function_of, is_coroutine_function
 from asyncmon.system.members import members_of, warn_of_misspelled
 
@@ -134,6 +134,19 @@ def _check_attributes(name: str, hook: Any) -> None:
     until: object = members.idle_until_step
     if until is not None and not isinstance(until, int | float):
         raise ValueError(f"{name}.idle_until_step must be a global step or None, got {until!r}.")
+    priority: object = members.priority
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:
+        raise ValueError(
+            f"{name}.priority must be a number, got {priority!r}: lower ones come earlier; guards "
+            f"have {GUARD}, savers {SAVER}."
+        )
+    states = {"state_dict": members.state_dict, "load_state_dict": members.load_state_dict}
+    for method, found in states.items():
+        if is_coroutine_function(found):
+            raise TypeError(
+                f"{name}.{method} is a coroutine function{_where(found)}; it is called between two "
+                f"steps and not awaited. Write `def {method}`."
+            )
     if callable(members.state_dict) is not callable(members.load_state_dict):
         raise TypeError(f"{name} has only one of state_dict and load_state_dict; its state needs both.")
 

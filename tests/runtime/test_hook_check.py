@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import pydoc
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,7 @@ from asyncmon.runtime.hook_check import check_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Duck:
@@ -116,7 +119,16 @@ def test_a_class_in_place_of_an_object_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("deadline", 0), ("deadline", -1.0), ("on_error", "ignore")]
+    ("name", "value"),
+    [
+        ("deadline", 0),
+        ("deadline", -1.0),
+        ("on_error", "ignore"),
+        ("priority", "high"),
+        ("priority", None),
+        ("priority", float("nan")),
+        ("priority", True),
+    ],
 )
 def test_wrong_attributes_are_refused(name: str, value: Any) -> None:
     hook = SessionRunHook()
@@ -132,6 +144,49 @@ def test_half_a_state_is_refused() -> None:
 
     with pytest.raises(TypeError, match="only one of state_dict and load_state_dict"):
         check_hooks([Half()])
+
+
+@pytest.mark.parametrize("method", ["state_dict", "load_state_dict"])
+def test_a_state_that_would_have_to_be_awaited_is_refused(method: str) -> None:
+    with pytest.raises(TypeError, match=rf"Hook.{method} is a coroutine function \(.*Write `def"):
+
+    hook: Any = SessionRunHook()
+    hook.state_dict = hook.load_state_dict = lambda state=None: {}
+    setattr(hook, method, wrong)
+    with pytest.raises(
+        TypeError, match=rf"SessionRunHook.{method} is a coroutine function \(.*Write `def"
+    ):
+        check_hooks([hook])
+
+
+TYPED = """
+import asyncmon as am
+
+class ByTF1(am.SessionRunHook):
+    async def after_create_session(self, session: am.Session, coord: am.Coordinator) -> None: ...
+    async def end(self, session: am.Session) -> None: ...
+
+class ByTheProtocol(am.SessionRunHook):
+    async def background(self, session: am.runtime.Session, coord: am.Coordinator) -> None: ...
+
+class Listener(am.CheckpointSaverListener):
+    async def after_save(self, session: am.Session, global_step_value: int) -> bool | None: ...
+
+@am.every(secs=3)
+async def tick(session: am.Session) -> None: ...
+
+hooks: list[am.SessionRunHook] = [ByTF1(), ByTheProtocol(), tick]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_hook_may_annotate_its_session_by_any_class(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    (tmp_path / "hooks.py").write_text(TYPED)
+    checks = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "hooks.py"]
+    found = subprocess.run(checks, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.stdout.startswith("Success"), found.stdout + found.stderr
 
 
 def test_priorities_order_the_hooks_stably() -> None:
