@@ -53,14 +53,19 @@ class FunctionProgram(NamedProgram):
             steps, on no copy, can be peeked at, and do not count. One that writes to the state fails.
         get_state: for objects that have the state inside, such as a model of another library: returns
             it, of the form of ``state``. Called here and after each step; its result is
-            copied. Such steps get no parameter for the state. Only one session at a time may be open.
+            copied. Such steps get no parameter for the state. One session trains. Others that are open
+            beside it evaluate: each of their steps has the objects between two steps of the other one,
+            with its own state set into them, unless there is a ``copy``.
         set_state: takes such a state, whose arrays are read-only. Called before the first step, after
             ``init_op`` and ``load``, and with the previous state when a step failed or was cancelled.
             Both are called as a plain step is; ``set_state`` may be ``async def``.
+        copy: returns a program with the same steps over objects of its own, for an evaluation beside
+            the training, which neither waits for its steps nor delays them. Called for each session
+            while another one is open.
 
     Raises:
         ValueError: ``state`` is given beside ``get_state``, or one of the two functions without the
-            other.
+            other, or ``copy`` without them.
 
     Example::
 
@@ -81,14 +86,18 @@ class FunctionProgram(NamedProgram):
         read_only: Collection[str] = (),
         get_state: Callable[[], Any] | None = None,
         set_state: Callable[[Any], Any] | None = None,
+        copy: Callable[[], FunctionProgram] | None = None,
     ) -> None:
         super().__init__()
         self._outside: OutsideState | None = None
+        self._copy = copy
         if get_state is not None and set_state is not None and state is None:
             self._outside = OutsideState(get_state, set_state)
             state = self._outside.first()
         elif get_state is not None or set_state is not None:
             raise ValueError("Give the state, or get_state and set_state, which go together.")
+        elif copy is not None:
+            raise ValueError("copy is for objects with get_state and set_state; a state is copied.")
         self.state: Tree = declare(state or {})
         self._entries = flatten(self.state)
         _check_global_step(self.state.get(GLOBAL_STEP, 0))
@@ -157,6 +166,8 @@ class FunctionProgram(NamedProgram):
             NotFoundError: a target that is not "".
         """
         self._check_target(target)
+        if self._copy is not None and self._outside is not None and self._outside.owner_beside(None):
+            return self._copy().create_session(target, config)
         return FunctionSession(self, self.state, self.steps, config, self._outside)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, ItemsView, Iterator, Mapping, ValuesView
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -85,12 +86,11 @@ class FunctionSession(SteppedSession):
         if not read_only:
             return await self._transact(fetches, steps, feeds)
         tree, step = self._tree, self._step  # another step may commit while this one waits
-        given = tree
-        if self._outside is not None:
-            given = None
-            if steps:
-                await self._outside.own(tree, self._workers, self)
-        results = {one.name: await self._run_read_only(one, given, feeds) for one in steps}
+        if self._outside is not None and steps:
+            async with self._outside.borrowed(tree, self._workers, self):
+                results = {one.name: await self._run_read_only(one, None, feeds) for one in steps}
+        else:
+            results = {one.name: await self._run_read_only(one, tree, feeds) for one in steps}
         return self._fetched(fetches, results, tree, step if self._counts else None)
 
     async def _transact(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
@@ -180,9 +180,23 @@ class FunctionSession(SteppedSession):
         await self._put(self._declared, 0)
 
     async def _put(self, tree: Tree, step: int) -> None:
-        if self._outside is not None:
+        if self._outside is not None and self._outside.owner_beside(self) is None:
             await self._outside.set(tree, self._workers, self)
         self._tree, self._step = tree, step
+
+    @property
+    def tree(self) -> Tree:
+        """The present state."""
+        return self._tree
+
+    def between_steps(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that lets no step run inside the block.
+
+        Raises:
+            RuntimeError: a step asks for it, and would wait for itself.
+        """
+        self._check_not_inside("an evaluation")
+        return self._between_steps()
 
     def owns(self, entry: str) -> bool:
         """Return whether an entry is in the declared state."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.programs.state_tree import Tree, adopt, unwritable
 from asyncmon.programs.workers import Workers
+from asyncmon.system.cancellation import shielded
 from asyncmon.system.cost import CostModel
 from asyncmon.system.functions import is_coroutine_function
 
@@ -55,22 +57,49 @@ class OutsideState:
             )
         return tree
 
+    def owner_beside(self, session: Any) -> Any:
+        """Return another open session whose state the objects have, or None."""
+        owner = None if self._owner is None else self._owner()
+        return None if owner is None or owner is session or owner.closed else owner
+
     async def set(self, tree: Tree, workers: Workers, session: Any) -> None:
-        """Set the state, for a session.
+        """Set the state, for a session that trains.
 
         Raises:
             FailedPreconditionError: another session is open.
         """
-        owner = None if self._owner is None else self._owner()
-        if owner is not None and owner is not session and not owner._closed:
+        if self.owner_beside(session) is not None:
             raise FailedPreconditionError(
-                "Another session of this program is open, and its state is in the same objects. Close "
-                "that one first, or make a program with objects of its own."
+                "Another session of this program is open, and trains: this one evaluates, as its state "
+                "is in the same objects. Close that one first, or make a program with objects of its "
+                "own."
             )
         self._owner = weakref.ref(session)
+        await self._put(tree, workers)
+
+    async def _put(self, tree: Tree, workers: Workers) -> None:
         result = await workers.call(partial(self._set, unwritable(tree)), self._costs[1])
         if isinstance(result, Awaitable):
             await result
+
+    @contextlib.asynccontextmanager
+    async def borrowed(self, tree: Tree, workers: Workers, session: Any) -> AsyncIterator[None]:
+        """Set a state inside the block, between two steps of the session whose state this is not.
+
+        Raises:
+            RuntimeError: a step of that session asks for it, and would wait for itself.
+        """
+        owner = self.owner_beside(session)
+        if owner is None:
+            await self.own(tree, workers, session)
+            yield
+            return
+        async with owner.between_steps():
+            try:
+                await self._put(tree, workers)
+                yield
+            finally:
+                await shielded(self._put, owner.tree, workers, name="setting the state back")
 
     async def own(self, tree: Tree, workers: Workers, session: Any) -> None:
         """Set the state where it is not that of this session yet."""

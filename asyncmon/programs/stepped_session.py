@@ -71,6 +71,11 @@ class SteppedSession(ABC):
         """The number of completed steps."""
         return self._step
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
     def run(
         self,
         fetches: Any,
