@@ -64,6 +64,7 @@ from asyncmon.runtime import (
     StepContext, Supervisor, WorkerSessionCreator, add_queue_runner, run, start_queue_runners,
 )
 from asyncmon.programs import export, load_model
+from asyncmon.runtime.run_record import run_record, runs
 from asyncmon.training import MonitoredTrainingSession
 
 # Names of TF1 that few programs need: not in __all__, and documented as those of tf.train.
@@ -78,6 +79,7 @@ from asyncmon.graph import (
     assert_global_step as assert_global_step, create_global_step as create_global_step,
     global_step as global_step,
 )
+from asyncmon.runtime.run_record import RunRecord as RunRecord
 from asyncmon.runtime import (
     SecondOrStepTimer as SecondOrStepTimer, SessionCreator as SessionCreator,
     SingularMonitoredSession as SingularMonitoredSession, basic_train_loop as basic_train_loop,
@@ -88,20 +90,20 @@ from asyncmon.system.missing_names import search_rooms as _search_rooms
 from asyncmon.system.wings import wings as _wings
 
 __all__ = [
-    "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator",
-    "ClusterHook", "ClusterSpec", "Coordinator", "CsvLogger", "CurvesHook", "EarlyStoppingHook",
-    "EvalHook", "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "JsonlWriter", "KeepBest",
-    "LoggersHook", "LoggingTensorHook", "LoopLagHook", "LooperTask", "MlflowLogger",
-    "ModelSummaryHook", "MonitoredSession", "MonitoredTrainingSession", "MovingAverageHook",
-    "NanLossDuringTrainingError", "NanTensorHook", "ProfilerHook", "ProgressHook", "QueueRunner",
-    "Recovery", "RestoreBestHook", "SaveHandle", "Saver", "Scaffold", "Server", "Session",
-    "SessionConfig", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
-    "SessionRunValues", "StepContext", "StepCounterHook", "StopAtStepHook", "SummarySaverHook",
-    "Supervisor", "TensorBoardLogger", "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator",
-    "add_queue_runner", "checkpoint", "checkpoints_iterator", "data", "distributed", "errors",
-    "evaluate", "evaluate_checkpoints", "every", "export", "get_checkpoint_state", "get_global_step",
-    "get_or_create_global_step", "graph", "hooks", "latest_checkpoint", "list_variables",
-    "load_checkpoint", "load_model", "monitor", "programs", "replica_device_setter", "run", "runtime",
+    "Channel", "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator", "ClusterHook",
+    "ClusterSpec", "Coordinator", "CsvLogger", "CurvesHook", "EarlyStoppingHook", "EvalHook",
+    "FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "JsonlWriter", "KeepBest", "LoggersHook",
+    "LoggingTensorHook", "LoopLagHook", "LooperTask", "MlflowLogger", "ModelSummaryHook",
+    "MonitoredSession", "MonitoredTrainingSession", "MovingAverageHook", "NanLossDuringTrainingError",
+    "NanTensorHook", "ProfilerHook", "ProgressHook", "QueueRunner", "Recovery", "RestoreBestHook",
+    "SaveHandle", "Saver", "Scaffold", "Server", "Session", "SessionConfig", "SessionManager",
+    "SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues", "StepContext",
+    "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "Supervisor", "TensorBoardLogger",
+    "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator", "add_queue_runner", "checkpoint",
+    "checkpoints_iterator", "data", "distributed", "errors", "evaluate", "evaluate_checkpoints",
+    "every", "export", "get_checkpoint_state", "get_global_step", "get_or_create_global_step",
+    "graph", "hooks", "latest_checkpoint", "list_variables", "load_checkpoint", "load_model",
+    "monitor", "programs", "replica_device_setter", "run", "run_record", "runs", "runtime",
     "start_queue_runners", "stop_if", "summary", "testing",
 ]
 # fmt: on

@@ -124,7 +124,7 @@ class ObjectStore:
                 self.delete(name)
             raise
 
-    def put(self, files: Mapping[str, bytes]) -> None:
+    def put(self, files: Mapping[str, bytes], *, durable: bool = True) -> None:
         for name, data in files.items():
             self._put(name, data)
 

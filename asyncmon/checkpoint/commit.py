@@ -33,7 +33,7 @@ import msgspec
 from asyncmon.checkpoint import tensor_file
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
-from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile, manifest_name
+from asyncmon.checkpoint.manifest import RECORD_NAME, Manifest, TensorEntry, TensorFile, manifest_name
 from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.state_file import is_state
 from asyncmon.checkpoint.store import Store, replace_files
@@ -80,6 +80,11 @@ def write(store: Store, lock: DirectoryLock, draft: Draft) -> Manifest:
         CancelledError: the save was stopped.
     """
     name = manifest_name(draft.basename)
+    if name == RECORD_NAME:
+        raise RuntimeError(
+            f"Save path '{draft.path}' conflicts with path used for the run record. "
+            "Please use a different save path."
+        )
     journal = beside(name)
     parts = tensor_file.plan(draft.arrays, draft.basename)
     draft.control.left = sum(part.nbytes for part in parts if not part.is_held)

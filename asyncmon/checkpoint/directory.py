@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -35,7 +35,6 @@ from asyncmon.checkpoint.state_file import (
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError, OpError
 from asyncmon.system import portable
-from asyncmon.system.cancellation import running_loop
 from asyncmon.system.files import FileCalls, in_thread, system_calls
 from asyncmon.system.process import ProcessLocal
 from asyncmon.system.urls import is_url
@@ -68,8 +67,6 @@ class Directory:
         self.path = path
         self.given: str | None = None
         self._lock = DirectoryLock(path)
-        self._owner: Callable[[], object] = lambda: None
-        self._loop: asyncio.AbstractEventLoop | None = None  # of the owner
         self._lists: dict[str, CheckpointList] = {}  # by the name of the state file
         self._contents: dict[str, bytes | None] = {}  # of the state files, for the next journal
         # What the last restore has read, with the fingerprint before it, until the next commit.
@@ -125,33 +122,17 @@ class Directory:
 
     # --- the saving process
 
-    def own(self, owner: object) -> bool:
-        """Register the one object of this process that decides when to save into the directory.
+    def claim(
+        self, holder: object, calls: FileCalls, loop: asyncio.AbstractEventLoop | None = None
+    ) -> Store:
+        """Make and lock the directory, and clean up after a crash. Raises OpError.
 
-        A weak reference to it is kept. It owns the directory in the running event loop only: once that
-        is closed, another object can.
-
-        Returns:
-            Whether it is registered; False if another object is.
+        With a ``loop``, raises ValueError if another session trains here, see :class:`DirectoryLock`.
         """
-        with self._registry:
-            current = None if self._loop is not None and self._loop.is_closed() else self._owner()
-            if current is None:
-                self._owner, self._loop = weakref.ref(owner), running_loop()
-        return current is None or current is owner
-
-    def disown(self, owner: object) -> None:
-        """Unregister an object. One that is not registered is ignored."""
-        with self._registry:
-            if self._owner() is owner:
-                self._owner = lambda: None
-
-    def claim(self, holder: object, calls: FileCalls) -> Store:
-        """Make and lock the directory, and clean up after a crash. Raises OpError."""
         store = self.open(calls)
         with op_errors(f"Checkpoints cannot be saved into {self.path!r}", store.describe):
             store.make()
-            self._lock.acquire(holder, calls, lambda: self._take(store))
+            self._lock.acquire(holder, calls, lambda: self._take(store), loop)
         return store
 
     def release(self, holder: object) -> None:
@@ -371,9 +352,9 @@ class Claims:
         """Return whether other local processes can write the files of a directory, too."""
         return not is_url(directory) and type(self._calls) is FileCalls
 
-    def claim(self, directory: Directory) -> Store:
-        """Make and lock a directory, and clean up after a crash. Blocking. Raises OpError."""
-        store = directory.claim(self._holder, self._calls)
+    def claim(self, directory: Directory, loop: asyncio.AbstractEventLoop | None = None) -> Store:
+        """Make and lock a directory, see :meth:`Directory.claim`. Blocking."""
+        store = directory.claim(self._holder, self._calls, loop)
         self._directories.add(directory)
         return store
 

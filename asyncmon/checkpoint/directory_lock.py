@@ -1,12 +1,14 @@
 """The lock of a directory, so that only one process saves into it.
 
-The process holds a file lock on ``.asyncmon.lock`` from its first save until its last saver releases
-the directory. The savers of one process share the lock. The system drops it when the process dies. An
-object store has no locks: a process holds a lease there, which expires.
+The process holds a file lock on ``.asyncmon.lock`` from the opening of a session that saves there, or
+its first save, until its last saver releases the directory. The savers of one process share the lock,
+but only one session may train there. The system drops the lock when the process dies. An object store
+has no locks: a process holds a lease there, which expires.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import importlib
@@ -22,10 +24,13 @@ from typing import Any
 
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
-from asyncmon.system.files import FileCalls, patiently
+from asyncmon.system.files import FileCalls, patiently, system_calls
 from asyncmon.system.urls import is_url
 
 LOCK_NAME = ".asyncmon.lock"
+
+_TRIES, _PAUSE_SECS = 20, 0.01
+"""A reader that looks whether the lock is free holds it for some microseconds, so it is tried again."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,20 +52,31 @@ class DirectoryLock:
         self._descriptor: int | None = None
         self._calls = FileCalls()  # that opened it
         self._holders: set[object] = set()
+        self._trainer: tuple[object, asyncio.AbstractEventLoop] | None = None  # one of the holders
         self._changing = threading.Lock()
 
-    def acquire(self, holder: object, calls: FileCalls, clean_up: Callable[[], None]) -> None:
-        """Acquire or share the lock. Blocking, but does not wait for another process.
+    def acquire(
+        self,
+        holder: object,
+        calls: FileCalls,
+        clean_up: Callable[[], None],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Acquire or share the lock. Blocking, but waits for another process 0.2 s at most.
 
         Args:
             holder: holds the lock until :meth:`release`, even if it acquires it repeatedly.
             calls: the system calls to use.
             clean_up: called before the first holder of this process gets the lock.
+            loop: the event loop of a session that is to be the only one here, until it is closed.
 
         Raises:
             FailedPreconditionError: another process holds the lock.
+            ValueError: another session of this process does.
         """
         with self._changing:
+            if loop is not None and self._trainer is not None and not self._trainer[1].is_closed():
+                raise two_trainers(self._directory)
             if not self._is_held():
                 self.drop()
                 self._calls = calls
@@ -75,6 +91,8 @@ class DirectoryLock:
                     self.drop()
                     raise
             self._holders.add(holder)
+            if loop is not None:
+                self._trainer = holder, loop
 
     def check(self) -> None:
         """Raise FailedPreconditionError if another process has taken a prefix of a store over."""
@@ -92,6 +110,8 @@ class DirectoryLock:
         """Remove a holder. After the last one, other processes can acquire the lock."""
         with self._changing:
             self._holders.discard(holder)
+            if self._trainer is not None and self._trainer[0] is holder:
+                self._trainer = None
             if not self._holders:
                 self.drop()
 
@@ -119,6 +139,40 @@ class DirectoryLock:
             self._descriptor = None
 
 
+def two_trainers(directory: str) -> ValueError:
+    """Return the error of a second hook, of one session or of two, that saves into a directory."""
+    return ValueError(
+        f"Two CheckpointSaverHooks save to {directory!r}: each would write, and delete, "
+        "the other's checkpoints. Close the session of the first one where it is still open; "
+        "else leave one out: MonitoredTrainingSession adds one of its own "
+        "unless save_checkpoint_secs and save_checkpoint_steps are None."
+    )
+
+
+def is_held(directory: str) -> bool | None:
+    """Return whether a process holds the lock of a local directory; None if that is unknown. Blocking.
+
+    The lock is taken for some microseconds, for which :meth:`DirectoryLock.acquire` waits.
+    """
+    calls, shared = system_calls.get(), os.name != "nt"  # Windows has no shared locks
+    flags = (os.O_RDONLY if shared else os.O_RDWR) | portable.NO_FOLLOW | portable.NO_WAIT
+    try:
+        descriptor = calls.open(Path(directory, LOCK_NAME), flags)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        calls.lock(descriptor, shared=shared)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        calls.close_read(descriptor)
+    return False
+
+
 def _take(path: Path, calls: FileCalls) -> int:
     # A link could make this overwrite another file, and a pipe could make it wait.
     flags = os.O_RDWR | os.O_CREAT | portable.NO_FOLLOW | portable.NO_WAIT
@@ -139,6 +193,10 @@ def _take(path: Path, calls: FileCalls) -> int:
 
 def _lock(descriptor: int, path: Path, calls: FileCalls) -> None:
     try:
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(BlockingIOError):
+                return calls.lock(descriptor)
+            portable.pause(_PAUSE_SECS)
         calls.lock(descriptor)
     except BlockingIOError:
         holder = calls.read(descriptor, 0, 4096).decode(errors="replace").strip()

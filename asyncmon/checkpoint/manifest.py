@@ -68,6 +68,10 @@ _CLOSING = b'", '
 _BODY = len(OPENING) + 8 + len(_CLOSING)
 
 
+RECORD_NAME = "run.json"
+"""The file with the record of the run that saves into a directory, and no manifest."""
+
+
 def manifest_name(basename: str) -> str:
     """Return the name of the file that makes a checkpoint of this base name exist."""
     return f"{basename}.json"

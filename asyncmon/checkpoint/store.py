@@ -80,11 +80,11 @@ class Store(Protocol):
     def write(self, name: str, data: bytes | Iterable[bytes | memoryview]) -> None:
         """Write a new file and flush it, but not the directory. On an error it is removed."""
 
-    def put(self, files: Mapping[str, bytes]) -> None:
+    def put(self, files: Mapping[str, bytes], *, durable: bool = True) -> None:
         """Replace small files atomically and durably, one after another.
 
         Files written before become durable before the first replacement. An error may leave some
-        replaced.
+        replaced. Not ``durable``: a crash of the machine may lose them.
         """
 
     def rename(self, name: str, new: str) -> None:
@@ -176,8 +176,9 @@ class LocalFiles:
     def write(self, name: str, data: bytes | Iterable[bytes | memoryview]) -> None:
         self._calls.write_file(self._at(name), data)
 
-    def put(self, files: Mapping[str, bytes]) -> None:
-        self._calls.put_files(self._path, {self._at(name).name: data for name, data in files.items()})
+    def put(self, files: Mapping[str, bytes], *, durable: bool = True) -> None:
+        named = {self._at(name).name: data for name, data in files.items()}
+        self._calls.put_files(self._path, named, durable=durable)
 
     def rename(self, name: str, new: str) -> None:
         self._calls.replace(self._at(name), self._at(new))

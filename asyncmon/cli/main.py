@@ -19,6 +19,7 @@ from asyncmon.system.wings import wings
 
 COMMANDS = {
     "run": ("asyncmon.cli.run", "train until done or until a signal"),
+    "runs": ("asyncmon.cli.runs", "list runs, their states and ends"),
     "inspect": ("asyncmon.cli.inspect", "list the contents of a checkpoint"),
     "export": ("asyncmon.cli.export", "write a model for other tools"),
     "verify": ("asyncmon.cli.verify", "verify every byte of checkpoints"),

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from asyncmon.checkpoint import Saver, locations
 from asyncmon.checkpoint.captured_state import CapturedState
-from asyncmon.checkpoint.directory import Claims, Directory
+from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.saver import WhenBusy
-from asyncmon.errors import PREEMPTION, FailedPreconditionError, OpError
+from asyncmon.errors import PREEMPTION
 from asyncmon.graph import Graph
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, check_listeners
 from asyncmon.hooks.eval_hook import Evaluations, Metrics
@@ -33,6 +33,7 @@ from asyncmon.runtime import (
 from asyncmon.runtime.graph_program import saver_of
 from asyncmon.runtime.program import default_saver, program_scope
 from asyncmon.runtime.protocols import Program
+from asyncmon.runtime.record_keeper import DirectoryClaim, claim_of_caller
 from asyncmon.runtime.saves import Order, SaveOrders, Saves, StateTaker
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop.interrupt import CallScope
@@ -122,7 +123,7 @@ class CheckpointSaverHook(SessionRunHook):
         self.checkpoint_dir = os.fspath(checkpoint_dir)
         self._basename = checkpoint_basename
         self._place: Directory | None = None  # of the checkpoint_dir while the session is open
-        self._claims = Claims(None)
+        self._claim: DirectoryClaim  # of the session
         self._directory = self.checkpoint_dir  # absolute in an open session, and so is the prefix
         self._prefix = locations.join(self._directory, checkpoint_basename)
         self._given_saver = saver
@@ -159,19 +160,10 @@ class CheckpointSaverHook(SessionRunHook):
         self._place = await in_thread(Directory.bind, self.checkpoint_dir)
         self._directory = self._place.path
         self._prefix = locations.join(self._directory, self._basename)
-        if not self._place.own(self):
-            raise ValueError(
-                f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
-                "the other's checkpoints. Close the session of the first one where it is still open; "
-                "else leave one out: MonitoredTrainingSession adds one of its own "
-                "unless save_checkpoint_secs and save_checkpoint_steps are None."
-            )
+        self._claim = claim_of_caller()
         self._at_loop_end = AtLoopEnd(self._unlock)
-        try:  # before a second process writes a START, which hides events of the first one
-            await in_thread(self._claims.claim, self._place)
-        except OpError as error:
-            if isinstance(error, FailedPreconditionError):
-                raise  # any other one comes back with the first save
+        # Before a second process writes a START, which hides events of the first one.
+        await self._claim.claim(self._place, self)
         for listener in self._listeners:
             with marked("listener", f"{type(listener).__name__}.begin"):
                 await listener.begin()
@@ -283,14 +275,11 @@ class CheckpointSaverHook(SessionRunHook):
             if hasattr(self, "_orders"):
                 self._orders.end()
                 self._saves.forget(self)
-            if self._place is not None:
-                self._place.disown(self)
             if self._at_loop_end is not None:
                 self._at_loop_end.cancel()
-            try:
-                await in_thread(self._claims.release)
-            finally:
-                await self._output.close()
+            if self._place is not None:
+                await self._claim.leave(self._place, self)
+            await self._output.close()
 
     async def _wait_for_saves(self) -> None:
         # Once, within the grace period: a store or a disk may hang.
@@ -307,9 +296,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _unlock(self) -> None:
         """Release the directory at the end of the event loop, as the session was not closed."""
-        assert self._place is not None, "set in begin"
-        self._place.disown(self)
-        self._claims.release()
+        self._claim.release()
         if hasattr(self, "_saver"):
             self._saver.unlock()
 

@@ -179,7 +179,8 @@ class ClusterHook(SessionRunHook):
             if stop is not None and stop.preempted and run.may_leave and not self._is_chief:
                 logger.info("This worker leaves the run: %s.", stop.text)
             elif stop is not None:
-                sent = Stop(Cause.CLUSTER, stop.text or NO_REASON, self._name, stop.preempted)
+                of = stop.of or stop.cause
+                sent = Stop(Cause.CLUSTER, stop.text or NO_REASON, self._name, stop.preempted, of)
                 await run.stop(sent, members.global_step)
             if self._is_chief:
                 await self._wait_for_others(run)

@@ -126,6 +126,7 @@ class Evaluations(SessionRunHook):
         except EvaluationEndedError as error:
             logger.info("Evaluation %r at step %s: %s", self.name, state.step, error)
             return False
+        self._saves.observers.record.evaluated(metrics)
         await self._publish(state.step or 0, metrics)
         return True
 

@@ -15,6 +15,7 @@ from asyncmon.runtime.failures import Failures
 from asyncmon.runtime.hook import HookMembers, hook_name
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.runtime.session_coordinator import SessionCoordinator
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system import clock
 from asyncmon.system.members import members_of
 
@@ -81,6 +82,11 @@ def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:
         if (directory := members.output_dir) is not None:
             (events if members.save_now is None else checkpoints).append(directory)
     return events, checkpoints
+
+
+def request_stop(coord: Coordinator, hook: Any, reason: str) -> None:
+    """Request a stop that comes from a hook, as ``run_context.request_stop`` does in a run."""
+    created_session(coord).request(Stop(Cause.HOOK, reason, hook_name(hook)))
 
 
 def veto_saving(coord: Coordinator, reason: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.hooks.eval_hook import Evaluations
-from asyncmon.hooks.hook_support import named_tensor, veto_saving, whole_number
+from asyncmon.hooks.hook_support import named_tensor, request_stop, veto_saving, whole_number
 from asyncmon.hooks.step_schedule import (
     global_step_of,
     idle_until,
@@ -79,7 +79,7 @@ class StopAtStepHook(SessionRunHook):
             self.last_step = self.stops_at_step = step + self._num_steps
         idle_until(self, self.last_step)
         if step >= self.last_step:
-            coord.request_stop(reason=self._reason(step))
+            request_stop(coord, self, self._reason(step))
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         # An earlier hook may have waited for an update, or another replica may have made one.
@@ -224,7 +224,7 @@ class EarlyStoppingHook(SessionRunHook):
             )
         self._coord = coord
         if self._reason is not None:
-            coord.request_stop(reason=self._reason)
+            request_stop(coord, self, self._reason)
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Listen no more."""
@@ -256,7 +256,7 @@ class EarlyStoppingHook(SessionRunHook):
         if reason is not None and self._reason is None:
             self._reason = reason
             if self._coord is not None:
-                self._coord.request_stop(reason=reason)
+                request_stop(self._coord, self, reason)
 
 
 def stop_if(

@@ -21,6 +21,8 @@ from asyncmon.runtime.observation import Observer
 from asyncmon.runtime.parts import Parts
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
+from asyncmon.runtime.record_keeper import RecordKeeper
+from asyncmon.runtime.run_record import RunRecord
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     QueueStatistics,
@@ -52,6 +54,7 @@ class _MonitoredSession:
         self._hooks, self._stops, self._gate, self._stateful = parts[:4]
         self._opening, self._sessions, self._frontiers = parts[4:7]
         self._watch, self._closing = parts[7:]
+        self._record: RecordKeeper = self._hooks.observers.record
         self._forgotten = ForgottenAwait()
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
@@ -427,6 +430,11 @@ class _MonitoredSession:
         Unique among the open sessions of the process, from the opening on.
         """
         return self._hooks.observers.name or "session"
+
+    @property
+    def outcome(self) -> RunRecord | None:
+        """The record of the run: as it is now, or as it was at the close; None before the opening."""
+        return self._record.now()
 
     @property
     def state(self) -> SessionState:

@@ -15,6 +15,7 @@ from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.protocols import step_of
+from asyncmon.runtime.record_keeper import RecordKeeper
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_state import CLOSES_ITSELF, LOOP_IS_GONE, OTHER_LOOP, SessionState
@@ -26,6 +27,7 @@ from asyncmon.runtime.stop.origin import is_end_of_data
 from asyncmon.runtime.stop.outcome import (
     Outcome,
     decide_outcome,
+    end_state,
     is_clean,
     is_exit,
     stop_by,
@@ -60,6 +62,7 @@ class Closing:
         sources: the data that is still read.
         undo: takes back what the opening has changed outside of the session.
         is_chief: whether the state of the session is in this process.
+        record: gets the outcome.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Closing:
         sources: OpenSources,
         undo: ExitStack,
         is_chief: bool,
+        record: RecordKeeper,
     ) -> None:
         self.on_close: list[Callable[[], None]] = []
         """Called at the start of the close."""
@@ -83,6 +87,7 @@ class Closing:
         self._sources = sources
         self._undo = undo
         self._is_chief = is_chief
+        self._record = record
         self._phase = Phase()
         self._outcome: Outcome | None = None  # set once the session has ended
         self._errors: list[BaseException] = []  # that leave the session
@@ -143,6 +148,7 @@ class Closing:
         if self._gate.state is not SessionState.CLOSED:
             for call in self.on_close:
                 call()
+            self._record.abandon()
             self._leave(None)
 
     async def end(self, body: BaseException | None) -> Outcome:
@@ -212,6 +218,8 @@ class Closing:
             "Session ended%s: %s.",
             "" if step is None else f" at step {step}", (outcome.stop.text or "").rstrip("."),
         )  # fmt: skip
+        over = self._stops.is_preempted() and process_shutdown.get().ended
+        await self._part("the run record", self._record.end(outcome, end_state(outcome, over)))
         return outcome
 
     async def _close_all(self) -> Outcome:

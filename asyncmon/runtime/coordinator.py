@@ -98,6 +98,10 @@ class Coordinator:
         else:
             self._set_stop(Stop(Cause.TASK, reason or describe(error, source), source or ""))
 
+    def request(self, stop: Stop) -> None:
+        """Request a stop with another cause than :meth:`request_stop` gives it."""
+        self._set_stop(stop)
+
     def _set_stop(self, stop: Stop) -> None:
         self._stop.set(stop)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
 
@@ -38,6 +39,8 @@ class Gate:
         self.budget: LoopBudget
         self.gated = False
         """Whether runs are refused or held: after a hook's stop, and in a pause."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when the session is open, and at a pause and its end."""
         self._stops = stops
         self._resumed: asyncio.Event | None = None  # set during a pause only
 
@@ -53,6 +56,11 @@ class Gate:
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
         self.started = clock.wall()
         self.budget = LoopBudget.of_running_loop()
+
+    def open(self) -> None:
+        """Let runs begin."""
+        self.state = SessionState.OPEN
+        self.on_change()
 
     def close(self) -> None:
         """Refuse all calls from now on."""
@@ -119,6 +127,7 @@ class Gate:
         if self._resumed is None:
             logger.info("Paused: %s.", reason or "a pause was requested")
             self._resumed, self.gated = asyncio.Event(), True
+            self.on_change()
 
     def resume(self) -> None:
         """Release held runs. See ``MonitoredSession.resume``."""
@@ -127,6 +136,7 @@ class Gate:
             logger.info("Resumed.")
             resumed.set()
             self.gated = self._stops.stopped_by_hook
+            self.on_change()
 
     async def acquire(self) -> None:
         """Take the run lock after all earlier runs, outside a pause."""

@@ -350,7 +350,8 @@ class HookSet:
         self.hooks = in_order((*self.hooks, hook))
         self.running = hook
         try:
-            await self._begin(hook)
+            with self.observers.as_current():
+                await self._begin(hook)
             if (call := self._call(hook, "after_create_session")) is not None:
                 await call(session, coord)
         except BaseException as error:

@@ -95,6 +95,8 @@ class Observers:
     def __init__(self) -> None:
         self.name = ""
         """The name of the session, unique once it is open. "" if its opening is to number it."""
+        self.record: Any = None
+        """The ``RecordKeeper`` of the session."""
         self.raw: Any = None
         """The latest raw session, from its creation on."""
         self.under_way: list[Span] = []
@@ -140,6 +142,15 @@ class Observers:
         if started is None:
             started = clock.monotonic()
         return _Scope(self, Span(kind, name, self._step(), started, attributes))
+
+    @contextlib.contextmanager
+    def as_current(self) -> Iterator[None]:
+        """Make these the observers of the code inside the block."""
+        token = current_observers.set(self)
+        try:
+            yield
+        finally:
+            current_observers.reset(token)
 
     @property
     def step(self) -> int | None:

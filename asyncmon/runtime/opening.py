@@ -79,7 +79,7 @@ class Opening:
         scope = CallScope(scopes, "opening")
         with observers.span("opening", "start"), scope, scopes.current.phase():
             await scope.leavable(create())
-        self._gate.state = SessionState.OPEN
+        self._gate.open()
 
     async def _prepare(self) -> None:
         """Act on stops and signals, call ``begin`` of the hooks, and finalize the program."""
@@ -111,6 +111,7 @@ class Opening:
         with observers.span("creation", type(self._creator).__name__):
             raw = observers.raw = await self._creator.create_session()
         warn_of_misspelled("session", raw, Session, SessionMembers)
+        observers.record.created(raw)
         self._adopt(raw)
         coord = SessionCoordinator(
             raw, stops, lambda: hooks.hooks, observers, hooks.recorder, self._saves

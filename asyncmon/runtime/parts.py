@@ -15,6 +15,7 @@ from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.opening import Opening
 from asyncmon.runtime.protocols import CreatorMembers
+from asyncmon.runtime.record_keeper import RecordKeeper
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.reports import describe_call
@@ -65,7 +66,8 @@ def session_parts(
     frontiers = Frontiers(stateful, sessions, stops, sources)
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
-    closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief)
-    closing.on_close.append(watch.end)
+    observers.record = record = RecordKeeper(observers, gate, stops, saves)
+    closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief, record)
+    closing.on_close += [watch.end, record.changed]
     stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs
     return Parts(found, stops, gate, stateful, opening, sessions, frontiers, watch, closing)

@@ -21,6 +21,7 @@ from asyncmon.runtime.observation import Observers, Span
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
 from asyncmon.runtime.stop.origin import marked
+from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.summary.events import SessionLog
 from asyncmon.system import clock
 from asyncmon.system.error_groups import is_only
@@ -33,7 +34,7 @@ class Tasks(Protocol):
     """The part of a coordinator that saves use."""
 
     def create_task(self, fn: Callable[..., Awaitable[Any]], *args: Any, name: str) -> Any: ...
-    def request_stop(self, ex: Any = None, reason: str | None = None) -> None: ...
+    def request(self, stop: Stop) -> None: ...
     def should_stop(self) -> bool: ...
 
 
@@ -67,6 +68,8 @@ class Saves:
         self.raw: Any = None
         """The present raw session. Commits of an earlier one save no state of it."""
         self.coord: Tasks
+        self.on_commit: Callable[[], None] = lambda: None
+        """Called at each commit of the state of the present raw session."""
         self._stateful = stateful
         stateful.on_commit = self.committed
         self.first_step: int | None = None
@@ -102,6 +105,7 @@ class Saves:
         self._secs.append(secs)
         if raw is self.raw and step is not None:  # an evaluated state may be older than the last one
             self.step = step if self.step is None else max(step, self.step)
+            self.on_commit()
 
     def expect(self, secs: float) -> None:
         """Reserve time for the last save of a hook that saves by other means, after a signal."""
@@ -402,7 +406,7 @@ class SaveOrders:
                 if await listener.after_save(saves.raw, step):
                     line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
                     logger.info(line, listener)
-                    saves.coord.request_stop(reason=line % (listener,))
+                    saves.coord.request(Stop(Cause.HOOK, line % (listener,), what))
 
     def _tolerated(self, what: str) -> AbstractContextManager[None]:
         return nullcontext() if self._policy is None else self._policy(what)

@@ -58,10 +58,6 @@ class SessionCoordinator(Coordinator):
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         self.recorder.log(values, value, step=step)
 
-    def request(self, stop: Stop) -> None:
-        """Request a stop with another cause than ``request_stop`` gives it."""
-        self._set_stop(stop)
-
     def _set_stop(self, stop: Stop) -> None:
         super()._set_stop(stop)
         self.stops.coordinator_stopped(self._stop)

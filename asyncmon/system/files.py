@@ -369,14 +369,17 @@ class FileCalls:
         """Release the lock of an open file."""
         portable.unlock(descriptor)
 
-    def write_file(self, path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
+    def write_file(
+        self, path: Path, data: bytes | Iterable[bytes | memoryview], durable: bool = True
+    ) -> None:
         """Write a new file durably, except for its directory entry. An error removes the file."""
         descriptor = self.open_patiently(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             try:
                 for chunk in [data] if isinstance(data, bytes) else data:
                     self.write_all(descriptor, chunk)
-                self.fsync(descriptor)
+                if durable:
+                    self.fsync(descriptor)
             except BaseException:
                 with contextlib.suppress(OSError):
                     self.close(descriptor)
@@ -387,21 +390,23 @@ class FileCalls:
                 self.unlink(path)
             raise
 
-    def put_files(self, directory: Path, files: Mapping[str, bytes]) -> None:
+    def put_files(self, directory: Path, files: Mapping[str, bytes], *, durable: bool = True) -> None:
         """Write small files durably, each replaced atomically, one after another.
 
         Earlier entries of the directory are durable before the first file is replaced. An error may
         leave some of the files replaced. Relies on atomic renames within a directory, which POSIX
-        guarantees for local file systems.
+        guarantees for local file systems. Not ``durable``: a crash of the machine may lose them.
         """
         written = {name: directory / f"{beside(name)}.new" for name in files}
         try:
             for name, data in files.items():
-                self.write_file(written[name], data)
-            self.sync_directory(directory)
+                self.write_file(written[name], data, durable)
+            if durable:
+                self.sync_directory(directory)
             for name, path in written.items():
                 self.replace(path, directory / name)
-                self.sync_directory(directory)
+                if durable:
+                    self.sync_directory(directory)
         except BaseException:
             for path in written.values():
                 with contextlib.suppress(OSError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeGuard
 
-from asyncmon.errors import EXITS
+from asyncmon.errors import EXITS, CancelledError
 from asyncmon.runtime.stop.origin import BODY, Origin, is_end_of_data, origin_of
-from asyncmon.runtime.stop.stop import Cause, RefusedRunError, Stop, StopEvent
+from asyncmon.runtime.stop.stop import Cause, RefusedRunError, RunState, Stop, StopEvent
 from asyncmon.system.error_text import add_note, phrase
 
 
@@ -80,6 +80,29 @@ def decide_outcome(
         if other is not primary:
             add_note(primary, f"{what} {phrase(other)}")
     return Outcome(stop_by(primary), primary)
+
+
+def end_state(outcome: Outcome, is_over: Callable[[BaseException], bool] | Literal[False]) -> RunState:
+    """Return the state of a run that has ended so: the one table of it, see docs/cancellation.md.
+
+    Args:
+        outcome: of the session.
+        is_over: of a session that is preempted, whether an error only means that its time is over.
+    """
+    stop, error = outcome
+    if stop.preempted or (is_over and (error is None or is_over(error))):
+        return "preempted"
+    if error is not None:
+        return "cancelled" if _is_cancellation(error) else "failed"
+    return "stopped" if (stop.of or stop.cause) is Cause.REQUEST else "completed"
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_cancellation, error.exceptions))
+    if isinstance(error, SystemExit):
+        return not error.code
+    return not isinstance(error, Exception) or isinstance(error, CancelledError)
 
 
 def with_failure(outcome: Outcome, what: str, error: BaseException) -> Outcome:

@@ -6,10 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 AFTER_STOP = "Run called even after should_stop requested."
 """TF1's text."""
+
+
+RunState = Literal[
+    "opening", "running", "paused", "completed", "stopped", "preempted", "cancelled", "failed",
+    "lost", "unknown",
+]  # fmt: skip
+"""The states of a run, see ``RunRecord.state``."""
 
 
 class Cause(StrEnum):
@@ -44,15 +51,18 @@ class Stop(NamedTuple):
     preempted: bool = False
     """Whether the program is to be started again: its machine or its time is taken away, and training
     is not complete."""
+    of: Cause | None = None
+    """Of a stop by the cluster: its cause in the session that has sent it."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return it as values of JSON."""
-        return {**self._asdict(), "cause": str(self.cause)}
+        return {**self._asdict(), "cause": str(self.cause), "of": self.of and str(self.of)}
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> Stop:
         """Return the stop of :meth:`to_wire`."""
-        return cls(**{**values, "cause": Cause(values["cause"])})
+        of = values.get("of")
+        return cls(**{**values, "cause": Cause(values["cause"]), "of": of and Cause(of)})
 
 
 class StopEvent:
