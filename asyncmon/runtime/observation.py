@@ -96,7 +96,8 @@ class Observers:
         self.name = ""
         """The name of the session, unique once it is open. "" if its opening is to number it."""
         self.raw: Any = None
-        """The latest raw session, from its creation on."""
+        """The latest raw session, from its creation to the close."""
+        self._last_step: int | None = None
         self.under_way: list[Span] = []
         """The spans that have not ended, observed or not, but those of runs and hooks."""
         self.epochs = EpochListeners()
@@ -144,7 +145,11 @@ class Observers:
     @property
     def step(self) -> int | None:
         """The global step of the raw session; the last known one of a closed session."""
-        return step_of(self.raw)
+        return self._last_step if self.raw is None else step_of(self.raw)
+
+    def release(self) -> None:
+        """Let the raw session go: the session is closed."""
+        self._last_step, self.raw = self.step, None
 
     def _step(self) -> int | None:
         return self.step if self._observers else None  # it may be a program's own code
