@@ -169,11 +169,6 @@ class Save:
             name_of(global_step)  # raises TypeError here and not in the background
         self.state = capture()
 
-    @property
-    def is_listed(self) -> bool:
-        """Whether the save is neither dropped nor done."""
-        return not (self.dropped or self.task.done())
-
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
         """Return the checkpoint to write, or None if it may be empty and is. Blocking."""
         options, captured = self._options, self.state
@@ -256,7 +251,14 @@ class SaveQueue:
             if pending is not None and self._drop(pending):
                 pending.handle.supersede(save.handle)
         save.task = asyncio.create_task(self._run(save), name=f"save {save.handle.path}")
-        self._saves = [*(one for one in self._saves if one.is_listed), save]
+        self._saves.append(save)
+        save.task.add_done_callback(lambda _: self._forget(save))
+
+    def _forget(self, save: Save) -> None:
+        """Let a save go that is done: its session may be closed, and the saver may be kept."""
+        self._saves.remove(save)
+        if self._replaceable is save:
+            self._replaceable = None
 
     async def cancel(self, save: Save) -> None:
         """Cancel a save and wait for the end of its task."""

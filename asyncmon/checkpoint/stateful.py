@@ -325,8 +325,9 @@ class StatefulObjects:
                 restart(step)
 
     def release(self) -> None:
-        """End the registration with all sessions, which are closed."""
+        """End the registration with all sessions, which are closed, and let the objects go."""
         _of_sessions.drop(self)
+        self._registered, self._pending, self.boundary = {}, {}, None
 
 
 class _ByIdentity:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import operator
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 from asyncmon.checkpoint.saveable_session import FetchMembers
 from asyncmon.graph import Graph
 from asyncmon.runtime import Coordinator, SessionRunHook, current_program
 from asyncmon.runtime.failures import Failures
-from asyncmon.runtime.hook import HookMembers, hook_name
+from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.protocols import ProgramMembers
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.stop.stop import Cause, Stop
@@ -71,17 +71,6 @@ def created_session(coord: Coordinator) -> SessionCoordinator:
     """Return a hook's coordinator as that of its created session."""
     assert isinstance(coord, SessionCoordinator), "hooks have the coordinator of a created session"
     return coord
-
-
-def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:
-    """Return the local directories of the hooks' event files, and those of their checkpoints."""
-    events: list[str] = []
-    checkpoints: list[str] = []
-    for hook in hooks:
-        members = members_of(HookMembers, hook)
-        if (directory := members.output_dir) is not None:
-            (events if members.save_now is None else checkpoints).append(directory)
-    return events, checkpoints
 
 
 def request_stop(coord: Coordinator, hook: Any, reason: str) -> None:

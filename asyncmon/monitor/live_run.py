@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from asyncmon.hooks.hook_support import output_directories
 from asyncmon.hooks.loop_lag import lag_percentiles, loop_lags
 from asyncmon.monitor.media import Media
 from asyncmon.monitor.run import (
@@ -29,13 +28,11 @@ from asyncmon.monitor.run import (
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Scalars
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
-from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.session_statistics import HookStatistics, SessionStatistics
 from asyncmon.runtime.stop.stop import Cause
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
-from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
 
@@ -154,13 +151,13 @@ class LiveRun:
         if labels == self._labels:
             return
         self._labels = labels
-        events, checkpoints = output_directories(one.hook for one in hooks)
-        paths = [os.path.realpath(path) for path in (*events, *checkpoints)]
+        written = [one.output_dir for one in hooks if one.output_dir is not None and not one.saves]
+        checkpoints = [one.output_dir for one in hooks if one.output_dir is not None and one.saves]
+        paths = [os.path.realpath(path) for path in (*written, *checkpoints)]
         main = paths[0] if paths else ""
         for path in paths:
             if path not in self._directories:
-                written = path in paths[: len(events)]
-                prefix = _prefix(path, main) if written else ""
+                prefix = _prefix(path, main) if path in paths[: len(written)] else ""
                 self._directories[path] = RunDirectory(
                     path, scalars=self.scalars, media=self.media, prefix=prefix, live=True
                 )
@@ -304,8 +301,8 @@ class _HookTimes:
             secs_per_step=times.total_secs / self._runs if self._runs else None,
             total_secs=times.total_secs,
             failures=one.failures,
-            last_error=None if one.last_error is None else phrase(one.last_error),
-            priority=members_of(HookMembers, one.hook).priority,
+            last_error=one.last_error,
+            priority=one.priority,
         )
 
 

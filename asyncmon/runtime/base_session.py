@@ -27,9 +27,7 @@ from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
 from asyncmon.runtime.session_statistics import (
     QueueStatistics,
     SessionStatistics,
-    last_step,
     queue_statistics,
-    session_statistics,
 )
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
@@ -53,7 +51,7 @@ class _MonitoredSession:
     def __init__(self, parts: Parts) -> None:
         self._hooks, self._stops, self._gate, self._stateful = parts[:4]
         self._opening, self._sessions, self._frontiers = parts[4:7]
-        self._watch, self._closing = parts[7:]
+        self._watch, self._closing, self._statistics = parts[7:]
         self._record: RecordKeeper = self._hooks.observers.record
         self._forgotten = ForgottenAwait()
         self.last_results: Any = None
@@ -449,11 +447,11 @@ class _MonitoredSession:
     @property
     def last_step(self) -> int | None:
         """The lowest step at which a hook is going to stop the session, or None."""
-        return last_step(self._hooks.hooks)
+        return self._statistics.last_step()
 
     def statistics(self) -> SessionStatistics:
         """Return hooks, tasks, timers, pending saves and so on, in any phase of the session."""
-        return session_statistics(self._gate, self._hooks, self._sessions, self._stops, self._watch)
+        return self._statistics.now()
 
     async def queues(self) -> tuple[QueueStatistics, ...]:
         """Return the queues of the program's session, and the channels of its coordinator.

@@ -261,6 +261,10 @@ class Channels:
             self._stop.when_set(self._begin_to_close)
         return channel
 
+    def release(self) -> None:
+        """Let the channels go, with their items, and the tasks: the session is closed."""
+        self._channels, self._left = [], set()
+
     def _begin_to_close(self) -> None:
         self._watching = False  # a channel made from now on is for the next stop
         task = asyncio.get_running_loop().create_task(self._close_in_order(), name="closing channels")

@@ -79,6 +79,9 @@ class Closing:
     ) -> None:
         self.on_close: list[Callable[[], None]] = []
         """Called at the start of the close."""
+        self.on_release: list[Callable[[], None]] = []
+        """Called once the session is closed: its parts let the program go, as the monitor, a metric or
+        a user may keep the session for long."""
         self._gate = gate
         self._hooks = hooks
         self._sessions = sessions
@@ -88,7 +91,7 @@ class Closing:
         self._undo = undo
         self._is_chief = is_chief
         self._record = record
-        self._phase = Phase()
+        self._phase = Phase(stops.scopes.current)
         self._outcome: Outcome | None = None  # set once the session has ended
         self._errors: list[BaseException] = []  # that leave the session
         self._body: BaseException | None = None
@@ -189,9 +192,11 @@ class Closing:
         self._stops.shutdown.leave(stop)
         self._stops.scopes.current.leave()
         self._body = self._caller = self._outcome = None
-        self._sessions.current = None
+        self._errors = []
         self._undo.close()
         self._gate.close()
+        for call in self.on_release:
+            call()
         run_names.closed(self._hooks.observers)
 
     async def _run(self) -> Outcome:
@@ -241,7 +246,7 @@ class Closing:
         )
         # The lock is ours for ever. From here on the tasks that `end` of hooks starts are part of the
         # close, so that one that runs something is refused and does not wait for it.
-        stops.scopes.current.run = self._phase
+        stops.scopes.current.become(self._phase)
         session = self._sessions.current
         if session is None:
             return self._decide(body, ())

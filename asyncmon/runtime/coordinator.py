@@ -135,7 +135,10 @@ class Coordinator:
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
-        """All reported errors in order, including those of clean types."""
+        """All reported errors in order, including those of clean types.
+
+        That of a monitored session has none any more once the session is closed.
+        """
         return tuple(self._errors.all)
 
     @property
@@ -367,7 +370,7 @@ class Coordinator:
 
     def _task_of_caller(self) -> asyncio.Task[Any] | None:
         """Return the task of this coordinator that the calling code is part of, or None."""
-        task = background_task.get()
+        task = background_task()
         return task if task in self._tasks.running else None
 
     async def _shut_down(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from asyncmon.system.error_text import forget_frames, phrase
+from asyncmon.system.error_text import phrase
 
 logger = logging.getLogger(__name__)
 
@@ -18,14 +18,15 @@ class Failures:
         self.count = 0
         self.in_a_row = 0
         """How many of the last ones had the same type and text."""
-        self.last: BaseException | None = None
+        self.last: str | None = None
+        """The last one in words: its frames would keep the data of the hook and of its session."""
 
     def add(self, error: BaseException) -> None:
         """Count an error."""
-        is_same = self.last is not None and phrase(self.last) == phrase(error)
-        self.in_a_row = self.in_a_row + 1 if is_same else 1
+        text = phrase(error)
+        self.in_a_row = self.in_a_row + 1 if text == self.last else 1
         self.count += 1
-        self.last = error
+        self.last = text
 
     def log(self, error: BaseException, message: str, *args: object) -> None:
         """Count an error and log it: with its traceback, or only its count if it repeats itself."""
@@ -35,4 +36,3 @@ class Failures:
         elif self.in_a_row in (10, 100) or self.in_a_row % 1000 == 0:
             again = f"{message} %d times in a row, the same error: %s"
             logger.error(again, *args, self.in_a_row, phrase(error))
-        forget_frames(error)  # it is kept for statistics

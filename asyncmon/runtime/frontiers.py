@@ -45,6 +45,12 @@ class Frontiers:
         self.all: list[Frontier] = []
         """Read in each run."""
 
+    def release(self) -> None:
+        """Let the sources go: the session is closed."""
+        self._unnamed.clear()
+        self._named.clear()
+        self.all.clear()
+
     def iterate(
         self,
         source: Any,

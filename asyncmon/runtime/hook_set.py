@@ -342,6 +342,13 @@ class HookSet:
             "checkpoint_dir to MonitoredTrainingSession."
         )
 
+    def release(self) -> None:
+        """Let the hooks go, which refer to the program: the session is closed."""
+        self.hooks, self.begun, self.running = (), [], None
+        self._backgrounds.clear()
+        self._labels.clear()
+        self._bind()
+
     # -- changes while the session runs -------------------------------------------------------------
 
     async def attach(self, hook: Any, session: Session, coord: Coordinator) -> None:

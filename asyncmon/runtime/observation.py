@@ -98,7 +98,8 @@ class Observers:
         self.record: Any = None
         """The ``RecordKeeper`` of the session."""
         self.raw: Any = None
-        """The latest raw session, from its creation on."""
+        """The latest raw session, from its creation to the close."""
+        self._last_step: int | None = None
         self.under_way: list[Span] = []
         """The spans that have not ended, observed or not, but those of runs and hooks."""
         self.epochs = EpochListeners()
@@ -155,7 +156,11 @@ class Observers:
     @property
     def step(self) -> int | None:
         """The global step of the raw session; the last known one of a closed session."""
-        return step_of(self.raw)
+        return self._last_step if self.raw is None else step_of(self.raw)
+
+    def release(self) -> None:
+        """Let the raw session go: the session is closed."""
+        self._last_step, self.raw = self.step, None
 
     def _step(self) -> int | None:
         return self.step if self._observers else None  # it may be a program's own code

@@ -99,6 +99,10 @@ class Opening:
         self.undo.callback(self._stateful.release)
         self.save_states_of(self._hooks.hooks)
 
+    def release(self) -> None:
+        """Let the creator go, with its program: the session is closed."""
+        self._creator = None
+
     def save_states_of(self, hooks: Iterable[Any]) -> None:
         """Save the states of hooks in checkpoints: ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
         for hook in hooks:
@@ -125,10 +129,12 @@ class Opening:
             await hooks.created(raw, coord)
         except BaseException:
             await shielded(session.close, 0.0, name="closing a session that did not open")
+            coord.release()
             raise
         # Creators and hooks are user code: one that ignores its interruption returns after the close.
         if gate.state not in (SessionState.OPENING, SessionState.OPEN):
             await shielded(session.close, 0.0, name="closing a session that came too late")
+            coord.release()
             raise gate.refusal()
         self._stateful.boundary = coord.boundary
         stops.adopt(coord._errors, coord._stop)

@@ -21,6 +21,7 @@ from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.reports import describe_call
 from asyncmon.runtime.run_names import name_for
 from asyncmon.runtime.saves import Saves
+from asyncmon.runtime.session_statistics import Statistics
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.watch import RunWatch
 from asyncmon.system.members import members_of
@@ -40,6 +41,7 @@ class Parts(NamedTuple):
     frontiers: Frontiers
     watch: RunWatch
     closing: Closing
+    statistics: Statistics
 
 
 def session_parts(
@@ -58,6 +60,7 @@ def session_parts(
     observers = found.observers
     observers.name = name_for(name, found.hooks)
     stops = StopControl(grace, getattr(recovery, "errors", ()), interrupt, step_secs)
+    stops.scopes.current.owner = observers
     stops.describe = partial(describe_call, stops.scopes, found)
     gate, sources = Gate(stops), OpenSources(stops)
     saves = Saves(observers, stops.scopes, stateful)
@@ -70,4 +73,9 @@ def session_parts(
     closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief, record)
     closing.on_close += [watch.end, record.changed]
     stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs
-    return Parts(found, stops, gate, stateful, opening, sessions, frontiers, watch, closing)
+    statistics = Statistics(gate, found, sessions, stops, watch)
+    closing.on_release += [  # the statistics first: they are those of the end
+        one.release
+        for one in (statistics, observers, found, saves, sessions, stops, opening, frontiers)
+    ]
+    return Parts(found, stops, gate, stateful, opening, sessions, frontiers, watch, closing, statistics)

@@ -78,6 +78,12 @@ class Recoverable:
             raise RuntimeError(RECOVERING)
         return self.current
 
+    def release(self) -> None:
+        """Let the last raw session go: the session is closed."""
+        self.current = self.repeated = None
+        if self.coord is not None:
+            self.coord.release()
+
     def step_of_data(self) -> int | None:
         """Return the global step; during a recovery, that before the interrupted run."""
         return self._observers.step if self.step_before is None else self.step_before
@@ -206,6 +212,7 @@ class Recoverable:
         error = old.coord.error
         if error is not None and is_only(error, self.policy.errors):
             log_failed_close(error)
+        old.coord.release()
 
     async def open(self) -> Coordinated:
         """Create a session, with the attempts that the policy allows, and log the lost steps.

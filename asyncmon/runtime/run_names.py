@@ -15,7 +15,7 @@ from weakref import ref
 
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.observation import current_observers
-from asyncmon.runtime.stop.current_run import session_of_caller
+from asyncmon.runtime.stop.current_run import owner_of_caller
 from asyncmon.system.members import members_of
 from asyncmon.system.urls import is_url
 
@@ -65,10 +65,15 @@ def closed(observers: Any) -> None:
 
 def observers_of_caller() -> Any:
     """Return the observers of the open session that the calling code is part of, or None."""
-    session, current = session_of_caller(), current_observers.get()
     known = [one() for one in list(_open)]  # a thread may log while another session is opened
-    inside = [one for one in known if one is not None and session is not None and one.raw is session]
-    return next(iter(inside), current if current in known else None)
+    return next(
+        (
+            one
+            for one in (owner_of_caller(), current_observers.get())
+            if one is not None and one in known
+        ),
+        None,
+    )
 
 
 def _loggers() -> list[logging.Logger]:

@@ -76,7 +76,7 @@ class Samples:
         sample = Sample(fetches, result, task)
         self.waiting.append(sample)
         # A stop interrupts a request as it does a run. Tasks of the coordinator are refused at its end.
-        scope = nullcontext() if background_task.get() else CallScope(self._scopes, "sample")
+        scope = nullcontext() if background_task() else CallScope(self._scopes, "sample")
         try:
             with scope:
                 return await result
@@ -116,6 +116,10 @@ class Samples:
         for sample in self.waiting:
             if sample.task in tasks and not sample.result.done():
                 sample.result.set_exception(SessionClosedError(_NO_RUN, stop))
+
+    def release(self) -> None:
+        """Let the raw session go: it is closed."""
+        self._check, self._refused = None, ()
 
     def close(self, reason: str) -> None:
         """Raise an error in all requests: there are no more runs."""

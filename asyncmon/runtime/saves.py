@@ -90,6 +90,12 @@ class Saves:
         self.first_step = step_of(raw)
         self.step = None if self.restored is None else self.first_step
 
+    def release(self) -> None:
+        """Let the raw session and the orders go: the session is closed."""
+        self.raw = None
+        self._orders.clear()
+        self._takers.clear()
+
     @property
     def restored(self) -> str | None:
         """The checkpoint that the present raw session has loaded, or None."""
@@ -347,6 +353,7 @@ class SaveOrders:
                     _describe(order.handle, span)
                 self._record(order)
         self._pending.clear()
+        self.last = self.saver = None
 
     async def _finish_in_task(self, order: Order, before: asyncio.Task[Any] | None) -> None:
         step, coord = order.handle.step, self._saves.coord

@@ -39,7 +39,8 @@ class SessionCoordinator(Coordinator):
         saves: Saves,
     ) -> None:
         super().__init__(clean_stop_exception_types=())
-        self.raw = raw
+        self.raw: Any = raw
+        """The raw session; None once it is closed, so that nothing keeps the program by this."""
         self.stops = stops
         self.hooks = hooks
         self.observers = observers
@@ -57,6 +58,14 @@ class SessionCoordinator(Coordinator):
 
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         self.recorder.log(values, value, step=step)
+
+    def release(self) -> None:
+        """Let the raw session go, and tasks and errors, whose frames refer to it: it is closed."""
+        self.raw = None
+        self.boundary.release()
+        self.samples.release()
+        self._channels.release()
+        self._errors.clear()
 
     def _set_stop(self, stop: Stop) -> None:
         super()._set_stop(stop)

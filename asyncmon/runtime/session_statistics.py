@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from asyncmon.runtime.coordinated import Coordinated
@@ -28,9 +28,16 @@ class HookStatistics(NamedTuple):
 
     label: str
     hook: Any
+    """None once the session is closed, which then keeps no hook."""
+    priority: int
+    output_dir: str | None
+    """The directory of its files, see ``HookMembers.output_dir``."""
+    saves: bool
+    """Whether these are checkpoints."""
     failures: int
     """The number of its errors in runs, and of errors that ``on_error`` tolerates."""
-    last_error: BaseException | None
+    last_error: str | None
+    """The last of these errors, in words."""
 
 
 class TaskStatistics(NamedTuple):
@@ -101,25 +108,53 @@ class SessionStatistics:
         )
 
 
-def session_statistics(
-    gate: Gate, hooks: HookSet, sessions: Recoverable, stops: StopControl, watch: RunWatch
-) -> SessionStatistics:
-    """Return hooks, tasks, timers and so on of a session."""
-    coord, observers = sessions.coord, hooks.observers
-    return SessionStatistics(
-        state=gate.state,
-        step=observers.step,
-        last_step=last_step(hooks.hooks),
-        paused=gate.paused,
-        stop=stops.stop,
-        recoveries=sessions.recoveries,
-        hooks=hook_statistics(hooks),
-        tasks=() if coord is None else task_statistics(coord),
-        timers=() if coord is None else timer_statistics(coord),
-        under_way=tuple(observers.under_way),
-        last_error=watch.last_error,
-        failure=stops.failure,
-    )
+class Statistics:
+    """The statistics of one session. Those of its end stay, and refer to nothing of it."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        hooks: HookSet,
+        sessions: Recoverable,
+        stops: StopControl,
+        watch: RunWatch,
+    ) -> None:
+        self._gate = gate
+        self._hooks = hooks
+        self._sessions = sessions
+        self._stops = stops
+        self._watch = watch
+        self._last: SessionStatistics | None = None  # of a session that is closed
+
+    def now(self) -> SessionStatistics:
+        """Return hooks, tasks, timers and so on."""
+        if self._last is not None:
+            return self._last
+        coord, observers = self._sessions.coord, self._hooks.observers
+        return SessionStatistics(
+            state=self._gate.state,
+            step=observers.step,
+            last_step=self.last_step(),
+            paused=self._gate.paused,
+            stop=self._stops.stop,
+            recoveries=self._sessions.recoveries,
+            hooks=hook_statistics(self._hooks),
+            tasks=() if coord is None else task_statistics(coord),
+            timers=() if coord is None else timer_statistics(coord),
+            under_way=tuple(observers.under_way),
+            last_error=self._watch.last_error,
+            failure=self._stops.failure,
+        )
+
+    def last_step(self) -> int | None:
+        """Return the lowest step at which one of the hooks is going to stop the session."""
+        return last_step(self._hooks.hooks) if self._last is None else self._last.last_step
+
+    def release(self) -> None:
+        """Keep the present statistics, without the objects that they refer to: it is closed."""
+        now = self.now()
+        hooks = tuple(one._replace(hook=None) for one in now.hooks)
+        self._last = replace(now, hooks=hooks, tasks=(), timers=(), under_way=(), last_error=None)
 
 
 def last_step(hooks: tuple[Any, ...]) -> int | None:
@@ -132,13 +167,14 @@ def hook_statistics(hooks: HookSet) -> tuple[HookStatistics, ...]:
     """Return the hooks of a session in their order."""
     found = []
     for hook in hooks.hooks:
-        label = hooks.label(hook)
-        raised, logged = hooks.failures.get(label, Failures()), members_of(HookMembers, hook)._logged
-        if logged is None:
-            found.append(HookStatistics(label, hook, raised.count, raised.last))
-        else:
-            count = raised.count + logged.count
-            found.append(HookStatistics(label, hook, count, logged.last or raised.last))
+        label, members = hooks.label(hook), members_of(HookMembers, hook)
+        raised, logged = hooks.failures.get(label, Failures()), members._logged or Failures()
+        found.append(
+            HookStatistics(
+                label, hook, members.priority, members.output_dir, members.save_now is not None,
+                raised.count + logged.count, logged.last or raised.last,
+            )
+        )  # fmt: skip
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ class StepBoundary:
     __slots__ = ("_current", "_raw", "_waiting", "began_at", "failed_at", "vetoed")
 
     def __init__(self, raw: Session, current: CurrentRun) -> None:
-        self._raw = raw
+        self._raw: Session | None = raw
         self._current = current
         self.began_at: int | None = None
         """The global step before the current run, as the hooks have seen it. None outside of a run with
@@ -42,6 +42,10 @@ class StepBoundary:
             for call in waiting:
                 call()
 
+    def release(self) -> None:
+        """Let the raw session go: it is closed."""
+        self._raw, self._waiting = None, []
+
     def veto(self, reason: str) -> None:
         """Prevent saves of this session. A recovery makes a new session, with a new boundary."""
         self.vetoed = self.vetoed or reason
@@ -53,6 +57,7 @@ class StepBoundary:
         """
         return (
             self.began_at is not None
+            and self._raw is not None
             and self._raw.global_step != self.began_at
             and not self._current.has_caller()
         )

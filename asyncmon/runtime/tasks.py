@@ -11,7 +11,7 @@ from typing import Any
 
 from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
 from asyncmon.runtime.stop.current_run import leave_phase
-from asyncmon.runtime.stop.interrupt import background_task
+from asyncmon.runtime.stop.interrupt import enter_background
 from asyncmon.runtime.stop.origin import own_generator_exit
 from asyncmon.runtime.stop.stop import SessionClosedError, StopEvent
 from asyncmon.system.cancellation import CANCEL_ROUNDS, current_task, is_unrequested
@@ -57,7 +57,8 @@ class TaskSet:
 
     async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str) -> Any:
         task = current_task()
-        background_task.set(task)
+        assert task is not None, "this is one"
+        enter_background(task)
         leave_phase()
         try:
             return await _awaitable(fn, args)

@@ -59,7 +59,7 @@ class RunWatch:
         """The calls that the last look has found: their number, and when it was found first."""
         self._warned: set[tuple[CallScope, int]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._said_dead = False
+        self._said_dead = self._has_ended = False
 
     def start(self) -> None:
         """Look from now on, in the running loop."""
@@ -67,6 +67,7 @@ class RunWatch:
 
     def end(self) -> None:
         """Stop to look: the session closes."""
+        self._has_ended = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -127,6 +128,8 @@ class RunWatch:
 
     def failed(self, error: Exception) -> None:
         """Note that a run has raised an error to its caller."""
+        if self._has_ended:  # the close has interrupted the run
+            return
         self.last_error = error
         if not self._said_dead:
             self._later("dead", DEAD_SECS, self._look_for_end, error, self._progress())

@@ -27,4 +27,4 @@ def test_another_error_is_logged_whole(caplog: Any) -> None:
     assert failures.in_a_row == 1
     assert failures.count == len(caplog.records) == 3
     assert all(record.exc_info for record in caplog.records)
-    assert str(failures.last) == "one"
+    assert failures.last == "ValueError: one"

@@ -105,6 +105,12 @@ class StopControl:
                 scope.timer.cancel()
         self.interrupt_firmly(StopAsyncIteration(), "data", "pause", "retry")
 
+    def release(self) -> None:
+        """Let the raw session go, and errors, whose frames refer to it: the session is closed."""
+        self.scopes.inside_step = self.scopes.abandon = None
+        self.ended = self.given_up = self._errors = None
+        self.late_errors = []
+
     def adopt(self, errors: ErrorLog, stop: StopEvent) -> None:
         """Use a new coordinator. A stop of the session or of the coordinator holds for both."""
         stop.bind()

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_inside: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
+_inside: ContextVar[Phase | tuple[CurrentRun] | None] = ContextVar("asyncmon_inside_run", default=None)
+# A mark of the run or phase, and not the run: a context stays as long as a timer that was cancelled in
+# it, minutes after the close, and would keep the session and the feeds.
 # Tasks inherit it. One that a hook starts, and that waits for the run that waits for it, is then an
 # error and not a deadlock. A task may outlive its run: the value counts only while this is the current
 # one.
@@ -18,32 +20,44 @@ class Phase:
     """An opening, a recovery or a close, in the place of a run.
 
     The tasks of a coordinator that are started in it are not part of it: it does not wait for them.
+
+    Args:
+        current: of the session.
     """
+
+    __slots__ = ("current",)
+
+    def __init__(self, current: CurrentRun) -> None:
+        self.current = current
 
 
 class CurrentRun:
     """The current run with hooks, step function, opening, recovery or close of one session."""
 
-    __slots__ = ("run",)
+    __slots__ = ("_mark", "owner", "run")
 
     def __init__(self) -> None:
+        self.owner: object = None
+        """What stands for the session."""
         self.run: object = None
         """The context of a run or of a step function, a :class:`Phase`, or None."""
+        self._mark: Phase | tuple[CurrentRun] | None = None
 
-    def begin(self, run: object) -> tuple[object, object]:
+    def begin(self, run: object) -> _Outer:
         """Make a run the current one, inside of an outer one maybe. Return what :meth:`end` takes."""
-        outer = _get_inside(), self.run
-        _set_inside(run)
-        self.run = run
+        outer = _get_inside(), self.run, self._mark
+        mark = run if isinstance(run, Phase) else (self,)  # each tuple is another one
+        _set_inside(mark)
+        self.run, self._mark = run, mark
         return outer
 
-    def end(self, run: object, outer: tuple[object, object]) -> bool:
+    def end(self, run: object, outer: _Outer) -> bool:
         """Continue the outer run. Return False for a run that was left behind before."""
         # Not by a token: a coroutine that was left behind ends in another context.
         _set_inside(outer[0])
         if self.run is not run:  # another one has begun since
             return False
-        self.run = outer[1]
+        _, self.run, self._mark = outer
         return True
 
     @property
@@ -53,17 +67,21 @@ class CurrentRun:
 
     def leave(self) -> None:
         """End the current run, the coroutine of which was left behind."""
-        self.run = None
+        self.run = self._mark = None
+
+    def become(self, phase: Phase) -> None:
+        """Make a phase the current run for good, in which other tasks may be already."""
+        self.run = self._mark = phase
 
     def has_caller(self) -> bool:
         """Return whether the calling code is part of the current run."""
-        run = self.run
-        return run is not None and _inside.get() is run
+        mark = self._mark
+        return mark is not None and _inside.get() is mark
 
     @contextmanager
     def phase(self) -> Iterator[None]:
         """Make an opening or a recovery the current run inside the block."""
-        phase = Phase()
+        phase = Phase(self)
         outer = self.begin(phase)
         try:
             yield
@@ -82,6 +100,11 @@ def leave_phase() -> None:
         _inside.set(None)
 
 
-def session_of_caller() -> object:
-    """Return the raw session of the run that the calling code is part of, or None."""
-    return getattr(_inside.get(), "session", None)
+def owner_of_caller() -> object:
+    """Return the owner of the run or phase that the calling code was begun in, or None."""
+    mark = _inside.get()
+    current = mark.current if isinstance(mark, Phase) else mark and mark[0]
+    return current and current.owner
+
+
+_Outer = tuple[Phase | tuple[CurrentRun] | None, object, Phase | tuple[CurrentRun] | None]

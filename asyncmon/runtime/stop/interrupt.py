@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Literal, Self
+from weakref import ref
 
 from asyncmon.runtime.stop.current_run import CurrentRun
 from asyncmon.system.cancellation import current_task
@@ -18,10 +19,23 @@ Kind = Literal[
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")
 
-background_task: ContextVar[asyncio.Task[Any] | None] = ContextVar(
+_background_task: ContextVar[ref[asyncio.Task[Any]] | None] = ContextVar(
     "asyncmon_background_task", default=None
-)
-"""The task of a coordinator that this code is part of. Tasks that it starts inherit it."""
+)  # weak: a timer that was cancelled keeps its context, which would keep the task and its error
+
+
+def background_task() -> asyncio.Task[Any] | None:
+    """Return the task of a coordinator that the calling code is part of, or None.
+
+    Tasks that it starts inherit it.
+    """
+    task = _background_task.get()
+    return None if task is None else task()
+
+
+def enter_background(task: asyncio.Task[Any]) -> None:
+    """Make the calling code part of a task of a coordinator."""
+    _background_task.set(ref(task))
 
 
 _MESSAGE = "asyncmon: this call is interrupted, its error follows"
@@ -173,7 +187,7 @@ class CallScopes:
 
     def listens(self, *kinds: Kind) -> bool:
         """Return whether the calling code is part of a listener, and so of the task that awaits it."""
-        tasks = current_task(), background_task.get()
+        tasks = current_task(), background_task()
         return any(scope.kind in kinds and scope.task in tasks for scope in self.open)
 
     def is_awaited(self) -> bool:
