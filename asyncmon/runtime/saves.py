@@ -69,6 +69,8 @@ class Saves:
         self.coord: Tasks
         self._stateful = stateful
         stateful.on_commit = self.committed
+        self.on_committed: list[Callable[[int], None]] = []
+        """Called with the step of each commit of the present raw session."""
         self.first_step: int | None = None
         """The global step of the present raw session when it was created."""
         self.step: int | None = None
@@ -102,6 +104,8 @@ class Saves:
         self._secs.append(secs)
         if raw is self.raw and step is not None:  # an evaluated state may be older than the last one
             self.step = step if self.step is None else max(step, self.step)
+            for call in self.on_committed:
+                call(step)
 
     def expect(self, secs: float) -> None:
         """Reserve time for the last save of a hook that saves by other means, after a signal."""
