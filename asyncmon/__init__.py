@@ -30,6 +30,7 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
 #   L5  monitor     a live page for runs and its API; imported at its first use
 #       testing     the public test bench
+#       jobs        a queue of many runs in one service, on the monitor's access control; likewise
 #   L6  cli         the command line, one module a command
 #
 # Beside the house stands a wing, which nothing here imports and which can be deleted with its folder;
@@ -101,9 +102,9 @@ __all__ = [
     "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "Supervisor", "TensorBoardLogger",
     "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator", "add_queue_runner", "checkpoint",
     "checkpoints_iterator", "data", "distributed", "errors", "evaluate", "evaluate_checkpoints",
-    "every", "export", "get_checkpoint_state", "get_global_step", "get_or_create_global_step",
-    "graph", "hooks", "latest_checkpoint", "list_variables", "load_checkpoint", "load_model",
-    "monitor", "programs", "replica_device_setter", "run", "run_record", "runs", "runtime",
+    "every", "export", "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "graph",
+    "hooks", "jobs", "latest_checkpoint", "list_variables", "load_checkpoint", "load_model", "monitor",
+    "programs", "replica_device_setter", "run", "run_record", "runs", "runtime",
     "start_queue_runners", "stop_if", "summary", "testing",
 ]
 # fmt: on
@@ -117,11 +118,16 @@ _search_rooms(
 )  # fmt: skip
 
 if _typing.TYPE_CHECKING:
-    from asyncmon import monitor, testing
+    from asyncmon import jobs, monitor, testing
 else:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> _typing.Any:
-        if name in ("monitor", "testing", *[wing.name for wing in _wings()]):  # at their first use
+        if name in (
+            "jobs",
+            "monitor",
+            "testing",
+            *[wing.name for wing in _wings()],
+        ):  # at their first use
             return _importlib.import_module(f"asyncmon.{name}")
         raise _missing_name(__name__, name, ["train.", ""], __all__)
 

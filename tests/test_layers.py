@@ -31,6 +31,7 @@ LAYER = {
             ["hooks", "programs", "distributed"],
             ["training"],
             ["tf1", "monitor", "testing"],
+            ["jobs"],
             ["__init__"],
             ["port", "cli"],
             ["__main__"],

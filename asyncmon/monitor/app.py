@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,6 +24,7 @@ from asyncmon.monitor.feed import Feed
 from asyncmon.monitor.guard import Authenticate, Credentials, Failure, Guard, require_login
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
+from asyncmon.system.signals import server_is_stopping
 
 
 def create_app(
@@ -63,7 +63,7 @@ def create_app(
     table = Runs(runs)
     credentials = Credentials(token)
     log = LogLines(loggers)
-    feed = Feed(table, log, _server_is_stopping)
+    feed = Feed(table, log, server_is_stopping)
     api = Api(table, feed, log, credentials, registry)
 
     @asynccontextmanager
@@ -123,15 +123,3 @@ async def _explain(request: Request, error: Exception) -> Response:
 
 async def _fail(request: Request, error: Exception) -> Response:
     return Failure(500, "The monitor has failed to answer; its log says why.").response()
-
-
-def _server_is_stopping() -> bool:
-    """Return whether uvicorn, which ends no response on its own, is stopping.
-
-    Its signal handlers are methods of the server; a server in another thread has none.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        server = getattr(signal.getsignal(number), "__self__", None)
-        if getattr(server, "should_exit", False) is True:
-            return True
-    return False

@@ -12,6 +12,7 @@ from asyncmon.runtime.frontiers import Frontiers
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.hook_set import HookSet
+from asyncmon.runtime.job_link import current_job
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.opening import Opening
 from asyncmon.runtime.protocols import CreatorMembers
@@ -56,11 +57,15 @@ def session_parts(
 ) -> Parts:
     """Return the parts of a new session. Arguments are those of ``MonitoredSession``."""
     recovery = Recovery() if recovery is None else recovery
-    found, stateful = HookSet(check_hooks(hooks)), StatefulObjects()
+    checked, job = check_hooks(hooks), current_job.get()
+    if job is not None:
+        checked, signals = (*checked, *job.hooks()), None
+    found, stateful = HookSet(checked), StatefulObjects()
     observers = found.observers
     observers.name = name_for(name, found.hooks)
     stops = StopControl(grace, getattr(recovery, "errors", ()), interrupt, step_secs)
     stops.scopes.current.owner = observers
+    stops.shutdown.is_counted = job is None
     stops.describe = partial(describe_call, stops.scopes, found)
     gate, sources = Gate(stops), OpenSources(stops)
     saves = Saves(observers, stops.scopes, stateful)

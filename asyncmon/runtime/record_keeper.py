@@ -105,7 +105,8 @@ class RecordKeeper(DirectoryClaim):
         self._is_due = False
         self._writing: asyncio.Task[None] | None = None
         self._has_failed = False
-        gate.on_change = saves.on_commit = self.changed
+        gate.on_change = self.changed
+        saves.on_committed.append(lambda _step: self.changed())
         self._process: Mapping[str, Any] = {}
 
     # -- what it says

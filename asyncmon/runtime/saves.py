@@ -68,10 +68,10 @@ class Saves:
         self.raw: Any = None
         """The present raw session. Commits of an earlier one save no state of it."""
         self.coord: Tasks
-        self.on_commit: Callable[[], None] = lambda: None
-        """Called at each commit of the state of the present raw session."""
         self._stateful = stateful
         stateful.on_commit = self.committed
+        self.on_committed: list[Callable[[int], None]] = []
+        """Called with the step of each commit of the present raw session."""
         self.first_step: int | None = None
         """The global step of the present raw session when it was created."""
         self.step: int | None = None
@@ -111,7 +111,8 @@ class Saves:
         self._secs.append(secs)
         if raw is self.raw and step is not None:  # an evaluated state may be older than the last one
             self.step = step if self.step is None else max(step, self.step)
-            self.on_commit()
+            for call in self.on_committed:
+                call(step)
 
     def expect(self, secs: float) -> None:
         """Reserve time for the last save of a hook that saves by other means, after a signal."""

@@ -151,6 +151,26 @@ def disk_of(path: Path) -> str:
     return text
 
 
+def file_system_of(path: Path) -> str | None:
+    """Return the type of a path's file system, ``"ext4"`` or ``"nfs4"``; None: unknown. Linux only."""
+    with contextlib.suppress(OSError):
+        return _file_system_in(Path("/proc/self/mountinfo").read_text(), path.resolve())
+    return None
+
+
+def _file_system_in(mounts: str, path: Path) -> str | None:
+    """Return the type of the innermost mount of an absolute path, of the lines of ``mountinfo``."""
+    found: tuple[int, str] | None = None
+    for line in mounts.splitlines():
+        fields, _, kind = line.partition(" - ")
+        # Spaces and backslashes of a path are octal escapes.
+        place = Path(fields.split(" ")[4].encode().decode("unicode_escape"))
+        # The last one of several mounts on one directory is the visible one.
+        if path.is_relative_to(place) and (found is None or len(place.parts) >= found[0]):
+            found = len(place.parts), kind.split(" ")[0]
+    return None if found is None else found[1]
+
+
 def machine_id() -> str | None:
     """Return a text that two processes share if they see each other's process ids; None: unknown.
 

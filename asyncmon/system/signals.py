@@ -62,3 +62,15 @@ def is_default(handler: Any) -> bool:
     if inspect.ismethod(handler):
         return isinstance(handler.__self__, asyncio.Runner)
     return handler in (signal.SIG_DFL, signal.default_int_handler)
+
+
+def server_is_stopping() -> bool:
+    """Return whether uvicorn, which ends no response on its own, is stopping.
+
+    Its signal handlers are methods of the server; a server in another thread has none.
+    """
+    for number in SIGNALS:
+        server = getattr(signal.getsignal(number), "__self__", None)
+        if getattr(server, "should_exit", False) is True:
+            return True
+    return False

@@ -98,6 +98,8 @@ class SessionShutdown:
         self.close: Callable[[BaseException | None], Coroutine[Any, Any, Any]] | None = None
         """Closes the session, with the error of ``main``, if the program has not closed it."""
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.is_counted = True
+        """Whether the exit status of the process counts the end of the session."""
         self._pid = os.getpid()
         self._process = process
         self._own_grace = grace
@@ -114,7 +116,7 @@ class SessionShutdown:
     def leave(self, stop: Stop | None) -> None:
         """Remove it. With a stop that preempted the session, its loss is kept for the exit status."""
         self._process.sessions.pop(self, None)
-        self._process.left(self, stop)
+        self._process.left(self, stop if self.is_counted else None)
 
     @property
     def is_alive(self) -> bool:

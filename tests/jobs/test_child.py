@@ -1,0 +1,228 @@
+"""Jobs in child processes: messages, stops, deaths, and parents that die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import asyncmon as am
+from asyncmon.jobs.kinds import uses_torch
+from tests.jobs import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+
+
+def queue_of(root: Path, *names: str, **options: Any) -> am.jobs.JobQueue:
+    queue = am.jobs.JobQueue(root, executor="process", **options)
+    for name in names:
+        queue.kind(name)(getattr(kinds, name))
+    return queue
+
+
+@pytest.mark.asyncio
+async def test_a_child_runs_a_job_and_reports_all_that_an_inline_one_does(root: Path) -> None:
+    async with queue_of(root, "count") as queue:
+        job = await (await queue.submit("count", {"steps": 4, "report": [2]}, name="x")).wait()
+        events = [event async for event in job.events()]
+    assert (job.state, job.step) == ("completed", 4)
+    states = [event.data["state"] for event in events if event.type == "state"]
+    assert states == ["queued", "opening", "running", "completed"]
+    assert [event.data["metrics"] for event in events if event.type == "metrics"] == [{"loss": 1.0}]
+    log = (root / "runs" / "x" / "job.log").read_text()
+    assert "Session ended at step 4" in log
+    assert not list((root / "leases").iterdir())
+
+
+@pytest.mark.asyncio
+async def test_a_child_is_paused_resumed_and_cancelled_in_order(root: Path) -> None:
+    async with queue_of(root, "count") as queue:
+        job = await queue.submit("count", {"steps": 10_000, "pause": 0.001}, name="x")
+        await job.wait("running")
+        await job.pause()
+        step = (await job.wait("paused")).step
+        await job.resume()
+        await job.wait("running")
+        await job.cancel()
+        assert (await job.wait()).state == "cancelled"
+        began = [
+            event.data["step"] async for event in job.events() if event.data.get("state") == "running"
+        ]
+    assert began == [0, step]
+    assert not (root / "runs" / "x" / "after.txt").exists()
+
+
+@pytest.mark.asyncio
+async def test_a_job_that_spins_holds_up_no_other_one(root: Path) -> None:
+    async with queue_of(root, "spin") as queue:
+        job = await queue.submit("spin", {"secs": 1.0})
+        await job.wait("opening")
+        worst = 0.0
+        while (await job.refresh()).state == "opening":
+            start = time.perf_counter()
+            await asyncio.sleep(0.001)
+            worst = max(worst, time.perf_counter() - start)
+    assert job.state == "completed"
+    assert worst < 0.5  # inline it is the whole second
+
+
+@pytest.mark.asyncio
+async def test_a_job_that_kills_its_process_fails_after_five_deaths_and_others_end(root: Path) -> None:
+    async with queue_of(root, "die", "count", max_running=2) as queue:
+        poison = await queue.submit("die", name="poison")
+        others = [await queue.submit("count", {"steps": 2}) for _ in range(3)]
+        for job in others:
+            assert (await job.wait()).state == "completed"
+        await poison.wait()
+        outcome = poison.outcome
+        assert outcome is not None
+        assert (outcome.state, poison.attempt) == ("failed", 5)
+        assert (
+            outcome.error == "Its process died 5 times at step 0 (its process was killed by SIGKILL)."
+        )
+
+
+@pytest.mark.asyncio
+async def test_a_kind_that_cannot_be_imported_fails_with_the_reason(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone_kind.py").write_text("async def train(job):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import gone_kind  # type: ignore[import-not-found]
+
+    queue = am.jobs.JobQueue(root)
+    queue.kind("gone", executor="process")(gone_kind.train)
+    (tmp_path / "gone_kind.py").write_text("raise OSError('no weights')\n")
+    async with queue:
+        job = await (await queue.submit("gone")).wait()
+    assert job.outcome is not None
+    assert job.outcome.error == "The kind cannot be imported: OSError('no weights')"
+
+
+@pytest.mark.parametrize("how", ["closure", "lambda"])
+def test_a_kind_that_a_child_cannot_import_is_refused(root: Path, how: str) -> None:
+    async def inside(job: Any) -> None:
+        pass
+
+    queue = am.jobs.JobQueue(root)
+    with pytest.raises(ValueError, match="is inside of a function, and a child process cannot"):
+        queue.kind("x", executor="process")(inside)
+    queue.kind("x", executor="inline")(inside)
+    with pytest.raises(ValueError, match="The kind 'x' is registered already"):
+        queue.kind("x")
+    with pytest.raises(TypeError, match="A kind is an `async def` function of one argument"):
+        queue.kind("y")(lambda job: None)  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import torch", True),
+        ("from torch import nn", True),
+        ("import torch.nn.functional as F", True),
+        ("from torch.nn import Linear", True),
+        ("import numpy as np; torch_like = 1", False),
+    ],
+)
+def test_kinds_of_modules_with_torch_run_in_processes(source: str, found: bool) -> None:
+    if found:
+        pytest.importorskip("torch", reason="the extra torch is not installed")
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    assert uses_torch(namespace) is found
+
+
+SERVICE = """
+import asyncio, sys
+import asyncmon as am
+from tests.jobs import kinds
+
+async def main():
+    queue = am.jobs.JobQueue(sys.argv[1], executor=sys.argv[2], grace=float(sys.argv[3]))
+    queue.kind("count")(kinds.count)
+    async with queue:
+        print("open", flush=True)
+        await asyncio.sleep(100)
+
+am.run(main)
+"""
+
+
+def service(root: Path, executor: str, grace: float = 10.0) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVICE, str(root), executor, str(grace)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+async def submitted(root: Path, steps: int = 100_000) -> am.jobs.Job:
+    """Queue a job in a process that does not run it, and wait until another one does."""
+    queue = am.jobs.JobQueue(root)
+    queue.kind("count")(kinds.count)
+    queue.max_running = 0
+    async with queue:
+        job = await queue.submit("count", {"steps": steps, "pause": 0.01}, name="x")
+        await job.wait("running")
+        while not (await job.refresh()).step:
+            await asyncio.sleep(0.02)
+        return job
+
+
+async def seen(root: Path, until: Callable[[am.jobs.Job], bool]) -> am.jobs.Job:
+    async with am.jobs.JobQueue(root) as queue:
+        job = await queue.get("x")
+        while not until(await job.refresh()):
+            await asyncio.sleep(0.05)
+        return job
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("executor", ["inline", "process"])
+async def test_a_signal_preempts_and_the_exit_status_says_to_start_again(
+    root: Path, executor: str
+) -> None:
+    with service(root, executor) as process:
+        await submitted(root)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 75, process.communicate()
+    job = await seen(root, lambda job: True)
+    assert (job.state, job.attempt) == ("preempted", 1)
+
+
+@pytest.mark.asyncio
+async def test_the_job_of_a_dead_process_is_lost_and_of_a_stopped_one_is_not(root: Path) -> None:
+    with service(root, "inline") as process:
+        await submitted(root)
+        process.send_signal(signal.SIGSTOP)
+        async with am.jobs.JobQueue(root) as queue:
+            await asyncio.sleep(1.5)
+            assert (await queue.get("x")).state == "running"
+            process.kill()
+            process.wait()
+            assert (await queue.get("x")).state == "lost"  # at once, also before it is written
+    job = await seen(root, lambda job: job._row["owner"] is None)
+    assert (job.state, job._row["lost"]) == ("lost", 1)
+
+
+@pytest.mark.asyncio
+async def test_a_child_whose_parent_died_saves_ends_and_is_preempted(root: Path) -> None:
+    with service(root, "process", grace=5.0) as process:
+        job = await submitted(root)
+        process.kill()
+    found = await seen(root, lambda job: job.state not in ("opening", "running"))
+    assert found.state in ("preempted", "lost")
+    assert (found.step or 0) >= (job.step or 0)
