@@ -172,7 +172,7 @@ async def test_mt_11_mt_24_a_worker_takes_only_hooks_and_writes_nothing(tmp_path
     )
     async with session as sess:
         await train(sess, op, 2)
-    assert hooks_of(session) == ["LoggersHook", "RecordingHook"]
+        assert hooks_of(session) == ["LoggersHook", "RecordingHook"]
     assert hook.steps("after_run") == [1, 2]
     assert _files(tmp_path) == []
 
