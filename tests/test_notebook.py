@@ -92,6 +92,56 @@ def test_progress_and_curves_are_shown_without_widgets(tmp_path: Path) -> None:
     assert "<polyline" in shown.outputs[0].data["text/html"]
 
 
+MODEL = [
+    "import asyncio, asyncmon as am\nfrom asyncmon import graph as g",
+    """
+w = g.get_variable("w", initializer=0.0)
+v = g.Variable(0.0, name="v")
+op = g.group(w.assign_add(1.0), am.get_or_create_global_step().assign_add(1))
+async with am.MonitoredTrainingSession(checkpoint_dir="run", hooks=[am.StopAtStepHook(3)]) as sess:
+    while not sess.should_stop():
+        await sess.run(op)
+""",
+    """
+async with am.MonitoredTrainingSession(checkpoint_dir="run") as sess:
+    print("goes on at", sess.global_step, await sess.peek(w), w.graph is g.get_default_graph())
+""",
+    "am.summary.scalar('w', w); print('sync', w.graph is g.get_default_graph())",
+    """
+async def other():
+    g.reset_default_graph()
+    return g.get_default_graph()
+print("a task has its own", await asyncio.create_task(other()) is not g.get_default_graph())
+""",
+    "g.get_variable('w', initializer=0.0)",
+    """
+g.Variable(0.0, name="v")
+async with am.MonitoredTrainingSession(checkpoint_dir="run") as sess: pass
+""",
+    "g.reset_default_graph()\nnew = g.Variable(2.0, name='new')\nawait asyncio.sleep(0)",
+    "print('reset', [one.op.name for one in g.global_variables()], new.graph is g.get_default_graph())",
+]
+
+
+def test_cells_have_one_default_graph_whether_they_await_or_not(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in MODEL])
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the packages that talk to kernels
+        client.execute()
+    _, trained, goes_on, sync, task, again, renamed, _, reset = notebook.cells
+    assert not [one for one in trained.outputs if one.output_type == "error"]
+    assert text_of(goes_on).splitlines()[-1] == "goes on at 3 3.0 True"
+    assert text_of(sync) == "sync True\n"
+    assert text_of(task) == "a task has its own True\n"
+    for cell in (again, renamed):
+        error = next(one for one in cell.outputs if one.output_type == "error")
+        assert "am.graph.reset_default_graph()" in "".join(error.traceback)
+    assert text_of(reset) == "reset ['new'] True\n"
+
+
 def test_it_is_stored_without_outputs() -> None:
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
     nbformat.validate(notebook)

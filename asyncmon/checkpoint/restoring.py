@@ -16,6 +16,7 @@ from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.errors import InvalidArgumentError, NotFoundError, OpError
 from asyncmon.system.error_text import add_note, some
 from asyncmon.system.files import in_thread
+from asyncmon.system.notebook import explained
 
 logger = logging.getLogger(__name__)
 
@@ -127,12 +128,13 @@ def _mismatch_error(path: str, missing: list[str], problems: list[str]) -> OpErr
         what = "a Variable name or other graph key that is missing from the checkpoint"
         cls = NotFoundError
     listed = "\n  ".join([*missing, *problems])
-    return cls(
+    error: OpError = cls(
         f"Restoring from checkpoint failed. This is most likely due to {what}. Nothing was changed. In"
         f" {path!r}:\n  {listed}\nPass ignore_missing=True to restore() to keep the values of missing "
         "variables, or rename={...} where names have changed. A training session begins in another "
         "checkpoint_dir, and init_from_checkpoint() takes over values."
     )
+    return explained(error, " ".join(missing))
 
 
 def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:

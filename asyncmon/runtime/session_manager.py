@@ -22,6 +22,7 @@ from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.forgotten_await import called_once
 from asyncmon.system.members import members_of
+from asyncmon.system.notebook import explained
 
 logger = logging.getLogger(__name__)
 
@@ -148,16 +149,18 @@ class SessionManager:
                 await self._was_set(session, restored, before)
             error = await self._try_local_init(session)
             if error is not None:
-                raise RuntimeError(
+                unready = RuntimeError(
                     "Init operations did not make model ready for local_init.  Init op: "
                     f"{_name(init_op)}, init fn: {init_fn}, error: {error}"
                 )
+                raise explained(unready, error)
             error = await _not_ready_reason(self._ready_op, session)
             if error is not None:
-                raise RuntimeError(
+                unready = RuntimeError(
                     f"Init operations did not make model ready.  Init op: {_name(init_op)}, init fn: "
                     f"{init_fn}, local_init_op: {_name(self._local_init_op)}, error: {error}"
                 )
+                raise explained(unready, error)
             self._is_recovery = True
             return session
 

@@ -4,16 +4,52 @@ from __future__ import annotations
 
 import html
 import importlib
+import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound=Exception)
+
+
+def _shell() -> Any:
+    """Return the shell of IPython that runs this program, or None."""
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
+def in_shell() -> bool:
+    """Return whether the program is typed into IPython or the cells of a notebook."""
+    return _shell() is not None
+
+
+def program_arguments() -> list[str]:
+    """Return ``sys.argv``; without arguments in a notebook, where these are the kernel's."""
+    return sys.argv[:1] if in_notebook() else sys.argv
+
+
+def explained(error: E, name: str) -> E:
+    """Return an error about a variable, with a note if a cell has built its model twice in one graph."""
+    if in_shell() and (re.search(r"_\d+\b", name) or "already exists" in str(error)):
+        error.add_note(
+            "asyncmon: before the cell of a model runs again, call `am.graph.reset_default_graph()`. "
+            "Sessions of an earlier model take `program=w.graph`, where w is one of its variables."
+        )
+    return error
 
 
 def in_notebook() -> bool:
     """Return whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None
+    return getattr(_shell(), "kernel", None) is not None
+
+
+def call_in_each_cell(call: Callable[[], None]) -> None:
+    """Call a function at the start of each later cell, in its task, as cells do not share a context."""
+
+    def before(info: object = None) -> None:
+        call()
+
+    _shell().events.register("pre_run_cell", before)
 
 
 class Cell:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmon.system.cancellation import running_loop
+from asyncmon.system.notebook import program_arguments
 from asyncmon.tf1 import flags as flags
 from asyncmon.tf1.logging import get_logger, leave_out
 
@@ -28,13 +29,13 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
     Args:
         main: called with the program's name and the arguments that are no flags. By default the
             function ``main`` of the program.
-        argv: the command line, by default ``sys.argv``.
+        argv: the command line, by default ``sys.argv``; the name alone in a notebook.
 
     Raises:
         SystemExit: always, with the result of ``main`` (None for success), or 1 for wrong flags.
         RuntimeError: ``main`` is async, and an event loop is running already.
     """
-    given = list(sys.argv if argv is None else argv)
+    given = list(program_arguments() if argv is None else argv)
     chosen = main or sys.modules["__main__"].main
     if inspect.iscoroutinefunction(chosen) and running_loop() is not None:
         raise RuntimeError("An event loop is running already: await main(argv) in it.")

@@ -8,12 +8,12 @@ ImportError.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from asyncmon.system.missing_names import missing_name
+from asyncmon.system.notebook import program_arguments
 from asyncmon.tf1.names import ROOMS
 
 _RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"}
@@ -23,8 +23,8 @@ _RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"
 class _Flags:
     """``tf.flags.FLAGS``: the values of all flags, by name.
 
-    The first access to a value parses ``sys.argv``, unless ``tf.app.run`` did. absl.flags.Error for
-    undefined flags or wrong values.
+    The first access to a value parses ``sys.argv``, unless ``tf.app.run`` did; not in a notebook, whose
+    arguments are the kernel's. absl.flags.Error for undefined flags or wrong values.
     """
 
     def __init__(self, values: Any) -> None:
@@ -32,7 +32,7 @@ class _Flags:
 
     def _parse_flags(self) -> None:
         """Parse ``sys.argv``. Programs of TF1 before 1.5 call it."""
-        self._values(sys.argv)
+        self._values(program_arguments())
 
     def __getattr__(self, name: str) -> Any:
         if name in self._values and not self._values.is_parsed():

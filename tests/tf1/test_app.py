@@ -269,3 +269,23 @@ def test_flags_are_parsed_when_the_first_one_is_read(
     monkeypatch.setattr(sys, "argv", ["program", "--count=6"])
     flags._parse_flags()
     assert flags.count == 6
+
+
+KERNEL = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+InteractiveShell.instance().kernel = object()  # as that of a notebook
+sys.argv = ["ipykernel_launcher.py", "-f", "kernel.json"]
+import asyncmon.tf1 as tf
+tf.flags.DEFINE_integer("n", 3, "")
+print(tf.flags.FLAGS.n)
+tf.app.run(print)
+"""
+
+
+def test_a_notebook_has_no_arguments_but_the_kernels(tmp_path: Path) -> None:
+    pytest.importorskip("IPython", reason="IPython is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", KERNEL], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "3\n['ipykernel_launcher.py']\n", done.stderr

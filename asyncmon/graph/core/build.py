@@ -22,6 +22,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import constant_of
 from asyncmon.graph.core.shape import Dimension
 from asyncmon.system.cancellation import current_task
+from asyncmon.system.notebook import call_in_each_cell, in_shell
 
 _of_thread = local()
 """Its ``graph`` is the default graph of a thread for code outside of tasks."""
@@ -32,8 +33,9 @@ def get_default_graph() -> Graph:
 
     :meth:`Graph.as_default` sets it for the current task and the tasks started inside. Without one, it
     is the graph of an open interactive session, or the default graph of this thread for code outside
-    of tasks (each line of ``python -m asyncio`` has its own context). Otherwise this creates a graph,
-    which in a task is the default graph of that task only.
+    of tasks (each line of ``python -m asyncio`` has its own context). The cells of a notebook have one,
+    though each with an ``await`` is a task. Otherwise this creates a graph, which in a task is the
+    default graph of that task only.
     """
     context = building.get()
     if context is None:
@@ -53,7 +55,32 @@ def _set_default(graph: Graph, shared: bool = True) -> BuildContext:
         _of_thread.graph = graph
     context = BuildContext(graph)
     building.set(context)
+    if shared and in_shell():
+        _cells.keep(context)
     return context
+
+
+class _Cells:
+    """The default graph of IPython's cells, from one to the next."""
+
+    def __init__(self) -> None:
+        self._context: BuildContext | None = None
+        self._task: object = None
+
+    def keep(self, context: BuildContext) -> None:
+        """Keep a context that the code of a cell has set, and not a task that it has started."""
+        if self._context is None:
+            self._task = current_task()
+            call_in_each_cell(self._begin)
+        if self._task is current_task():
+            self._context = context
+
+    def _begin(self) -> None:
+        self._task = current_task()
+        building.set(self._context)
+
+
+_cells = _Cells()
 
 
 def graph_of(values: Iterable[Any]) -> Graph:

@@ -45,6 +45,7 @@ from asyncmon.graph.variables.scope import (
     joined,
 )
 from asyncmon.graph.variables.variable import Variable
+from asyncmon.system.notebook import explained
 
 WHOLE: Final = object()
 """For ``partitioner=``: one variable, whatever the partitioner of the scope is."""
@@ -172,10 +173,11 @@ def find_or_create(
 
 def _shared(found: Variable, name: str, reuse: Reuse, shape: Any, dtype: DType | None) -> Variable:
     if not reuse:
-        raise ValueError(
+        error = ValueError(
             f"Variable {name} already exists, disallowed. "
             "Did you mean to set reuse=True or reuse=AUTO_REUSE in VarScope?"
         )
+        raise explained(error, name)
     if shape is not None and not found.shape.is_compatible_with(shape):
         raise ValueError(
             f"Trying to share variable {name}, but specified shape {TensorShape(as_shape(shape))} "
