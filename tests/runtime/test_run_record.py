@@ -48,7 +48,7 @@ async def read(directory: Path) -> RunRecord:
     return found
 
 
-async def test_record_follows_the_session(tmp_path: Path) -> None:
+async def test_record_follows_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the opening, when it is open, at each commit, pause and resume, and at the end."""
     opening: list[RunRecord] = []
 
@@ -80,6 +80,9 @@ async def test_record_follows_the_session(tmp_path: Path) -> None:
     assert (found.cause, found.text, found.error) == ("body", "the body ended", None)
     assert found.ended is not None
     assert found == sess.outcome
+    assert found.directory == str(tmp_path)
+    monkeypatch.chdir(tmp_path.parent)
+    assert await runs(tmp_path.name) == [found], "absolute, as the session names it"
 
 
 async def body_ends(sess: am.MonitoredSession) -> None:
