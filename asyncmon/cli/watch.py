@@ -127,7 +127,7 @@ async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: 
 
 async def _facts(one: RunDirectory) -> str:
     status, details = one.status(), await one.details()
-    facts = ["", status.state]
+    facts = ["", status.outcome or status.state]
     if status.step is not None:
         facts.append(f"step {status.step:,}")
     if status.rate is not None:

@@ -29,8 +29,7 @@ from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.monitor.scalars import Scalars
 from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
 from asyncmon.runtime.session_state import SessionState
-from asyncmon.runtime.session_statistics import HookStatistics, SessionStatistics
-from asyncmon.runtime.stop.stop import Cause
+from asyncmon.runtime.session_statistics import HookStatistics
 from asyncmon.system import clock
 from asyncmon.system.error_text import phrase
 
@@ -173,7 +172,10 @@ class LiveRun:
         rate, last = self._rate(step), session.last_step
         eta = max(last - step, 0) / rate if rate and last is not None and step is not None else None
         changes = [self._changed, *[one.updated for one in files]]
-        found = session.statistics()
+        found, record = session.statistics(), session.outcome
+        error = None if record is None else record.error
+        if found.last_error is not None:
+            error = phrase(found.last_error)
         return Status(
             state=session.state.value,
             step=step,
@@ -182,8 +184,9 @@ class LiveRun:
             last_step=last,
             stop_reason=session.stop_reason,
             stop_cause=None if found.stop is None else str(found.stop.cause),
-            last_error=found.failure if found.last_error is None else phrase(found.last_error),
-            outcome=_outcome(found),
+            last_error=error,
+            outcome=record.state if record is not None and record.is_final else None,
+            metrics=None if record is None else record.metrics,
             paused=session.paused,
             started=session.started,
             updated=max((time for time in changes if time is not None), default=None),
@@ -304,16 +307,6 @@ class _HookTimes:
             last_error=one.last_error,
             priority=one.priority,
         )
-
-
-def _outcome(found: SessionStatistics) -> str | None:
-    if found.state is not SessionState.CLOSED or found.stop is None:
-        return None
-    if found.stop.preempted:
-        return "preempted"
-    if found.failure is not None:
-        return "failed"
-    return "stopped" if found.stop.cause in (Cause.REQUEST, Cause.CLUSTER) else "finished"
 
 
 def _saving(span: Span) -> Saving:

@@ -1,4 +1,4 @@
-"""A log directory: each folder in it with event files or checkpoints is a run."""
+"""A log directory: each folder in it with event files, checkpoints or a run record is a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 
+from asyncmon.checkpoint.manifest import RECORD_NAME
 from asyncmon.monitor.run_directory import RunDirectory
 from asyncmon.summary.reader import is_event_file
 from asyncmon.system.files import in_thread
@@ -69,7 +70,11 @@ class LogDirectory:
 
 def _shows(entry: os.DirEntry[str]) -> bool:
     name = entry.name
-    wanted = is_event_file(name) or name == "checkpoint" or name.endswith((".safetensors", ".index"))
+    wanted = (
+        is_event_file(name)
+        or name in ("checkpoint", RECORD_NAME)
+        or name.endswith((".safetensors", ".index"))
+    )
     return wanted and entry.is_file(follow_symlinks=False)
 
 

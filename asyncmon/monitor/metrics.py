@@ -41,8 +41,9 @@ class PrometheusMetrics:
     The metrics are ``asyncmon_steps_total``, ``asyncmon_global_step``, ``asyncmon_run_seconds``,
     ``asyncmon_hook_seconds`` (of ``before_run`` and ``after_run``, by ``hook``),
     ``asyncmon_loop_lag_seconds``, ``asyncmon_checkpoint_seconds``, ``asyncmon_checkpoint_bytes`` (of
-    the last one), ``asyncmon_checkpoint_failures_total``, ``asyncmon_recoveries_total`` and
-    ``asyncmon_queue_size`` (by ``queue``).
+    the last one), ``asyncmon_checkpoint_failures_total``, ``asyncmon_recoveries_total``,
+    ``asyncmon_queue_size`` (by ``queue``) and ``asyncmon_run_state`` (1 for the present ``state``, see
+    :class:`~asyncmon.runtime.RunRecord`, and 0 for the earlier ones).
 
     Create it before the session is opened, or while it is open, in its event loop. A task that ends
     with the session measures lag and queues. The sessions of one registry share the metrics; sessions
@@ -75,6 +76,7 @@ class PrometheusMetrics:
         self._labels = labels
         self._hooks: dict[str, Any] = {}  # the summary of each
         self._queues: set[str] = set()
+        self._states: dict[str, Any] = {}  # the gauge of each
         self._task: asyncio.Task[None] | None = None
         self._own = {name: family.labels(**labels) for name, family in families.plain.items()}
         if session.state is SessionState.OPEN:
@@ -108,10 +110,13 @@ class PrometheusMetrics:
         for family in self._families.plain.values():
             with suppress(KeyError):
                 family.remove(*values)
-        for hook in self._hooks:
-            labels = {**self._labels, "hook": hook}
-            with suppress(KeyError):
-                self._families.hook_secs.remove(*[labels[key] for key in self._families.hook_labels])
+        for family, found in (
+            (self._families.hook_secs, self._hooks),
+            (self._families.run_state, self._states),
+        ):
+            for value in found:
+                with suppress(KeyError):
+                    family.remove(*values, value)
 
     async def aclose(self) -> None:
         """Call :meth:`close` and wait for the task that measures lag and queues."""
@@ -126,6 +131,7 @@ class PrometheusMetrics:
         """Start measuring lag and queues when the session opens."""
         if span.kind == "opening":
             self._start()
+            self._show_state()
 
     def ended(self, span: Span) -> None:
         """Count the span and record its duration."""
@@ -143,6 +149,7 @@ class PrometheusMetrics:
             self._own["recoveries"].inc()
         elif span.kind == "closing":
             self._stop()
+            self._show_state()
 
     def _count_steps(self, span: Span) -> None:
         if span.end_step is not None:
@@ -164,7 +171,15 @@ class PrometheusMetrics:
             found = self._hooks[label] = self._families.hook_secs.labels(hook=label, **self._labels)
         return found
 
-    # -- lag and queues
+    # -- state, lag and queues
+
+    def _show_state(self) -> None:
+        record = self._session.outcome
+        if record is not None and record.state not in self._states:
+            labels = {**self._labels, "state": record.state}
+            self._states[record.state] = self._families.run_state.labels(**labels)
+        for state, gauge in self._states.items():
+            gauge.set(record is not None and state == record.state)
 
     def _start(self) -> None:
         if self._task is None:
@@ -182,6 +197,7 @@ class PrometheusMetrics:
         try:
             async for lag in loop_lags(_LAG_SECS):
                 self._own["loop_lag_seconds"].observe(lag)
+                self._show_state()
                 if clock.monotonic() >= due:
                     due = clock.monotonic() + _QUEUE_SECS
                     await self._look_at_queues()
@@ -241,6 +257,10 @@ class _Families:
             "asyncmon_hook_seconds", "Duration of the calls of hooks around runs.",
             labelnames=self.hook_labels, registry=registry,
         )  # fmt: skip
+        self.run_state = prometheus.Gauge(
+            "asyncmon_run_state", "1 for the state of the run, 0 for its earlier ones.",
+            labelnames=(*labels, "state"), registry=registry,
+        )  # fmt: skip
         self.queue_size = prometheus.Gauge(
             "asyncmon_queue_size", "Elements in a queue or a channel.",
             labelnames=self.queue_labels, registry=registry,
@@ -259,7 +279,7 @@ def remove_of(session: Any) -> None:
 
 def _families_of(registry: Any, labels: tuple[str, ...]) -> _Families:
     for name in labels:
-        if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name in ("hook", "queue", "le"):
+        if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name in ("hook", "queue", "state", "le"):
             raise ValueError(f"A label cannot have the name {name!r}; use letters, digits and _.")
     families = _families.get(registry)
     if families is None:

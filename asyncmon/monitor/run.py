@@ -24,8 +24,9 @@ class Status:
     """One row of the list of runs. Times are seconds since 1970.
 
     ``state`` of a live run is its session's: ``new``, ``opening``, ``open``, ``closing`` or ``closed``.
-    Of a directory it is ``running``, ``silent`` (a session began, did not end, and has not written for
-    some minutes), ``stopped``, or ``unknown`` if the event files contain no session.
+    Of a directory it is ``running`` or ``stopped`` by its run record, see
+    :class:`~asyncmon.runtime.RunRecord`. Without a record it is that of the event files, which may also
+    be ``silent`` (a session began, did not end, and has not written for some minutes), or ``unknown``.
     """
 
     state: str = "unknown"
@@ -36,14 +37,16 @@ class Status:
     last_step: int | None = None
     stop_reason: str | None = None
     stop_cause: str | None = None
-    """Of a live run: what asked for the stop, or ended it: see ``asyncmon.runtime.stop.Cause``."""
+    """What asked for the stop, or ended it: see ``asyncmon.runtime.stop.Cause``."""
     last_error: str | None = None
-    """The last error that a run of an open session has raised; of a closed one, that of its end."""
+    """The last error that a run of an open session has raised; or the error that ended the run."""
     outcome: str | None = None
-    """Of a closed session: ``finished``, ``stopped`` (by a request), ``preempted`` or ``failed``."""
+    """Of a run that has ended, the state of its record, such as ``completed`` or ``lost``."""
     paused: bool = False
     started: float | None = None
     updated: float | None = None
+    metrics: Mapping[str, float | str] | None = None
+    """The metrics of the last evaluation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

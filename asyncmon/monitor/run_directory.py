@@ -19,6 +19,7 @@ import numpy as np
 from asyncmon import checkpoint
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.finding import main_files
+from asyncmon.checkpoint.manifest import RECORD_NAME
 from asyncmon.checkpoint.manifest_reader import read_manifest
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
@@ -27,6 +28,7 @@ from asyncmon.errors import OpError
 from asyncmon.monitor.media import Histogram, Media, Picture, config_of, media_of
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
+from asyncmon.runtime.run_record import RunRecord, read_record
 from asyncmon.summary.entries import Entry, as_is, encode_entry, scalar_fields
 from asyncmon.summary.event_log import EventLog, Tap
 from asyncmon.summary.events import Event, SessionLog
@@ -90,11 +92,14 @@ class RunDirectory:
         self._files = _EventFiles(self.path)
         self._checkpoints = CheckpointTable(self.path)
         self._live = live
+        self._record = _Record(self.path)
 
     async def refresh(self) -> None:
         """Read the records appended to the event files. A damaged file is read up to the damage."""
         if self._live:
             self._files.tap()
+        else:
+            await in_thread(self._record.read)
         more = True
         while more:
             self._apply()  # including the records read by a cancelled call
@@ -117,7 +122,9 @@ class RunDirectory:
                 self.media.add(tag, *added)
 
     def status(self) -> Status:
-        files = self._files
+        files, record = self._files, self._record.found
+        if record is not None:
+            return _status_of(record, files)
         state = {None: "unknown", True: "running", False: "stopped"}[files.runs]
         if state == "running" and files.updated and clock.wall() - files.updated > SILENT_SECS:
             state = "silent"
@@ -156,6 +163,41 @@ class RunDirectory:
             f"{self.name!r} is read from its directory, so it is not possible to {what} here. The "
             "process that trains can, through a monitor that shows the session itself."
         )
+
+
+def _status_of(record: RunRecord, files: _EventFiles) -> Status:
+    """Return the row of a run with a record: its events may be newer than that."""
+    is_over = record.is_final or record.state in ("lost", "unknown")
+    steps = [step for step in (record.step, files.step) if step is not None]
+    return Status(
+        state="stopped" if is_over else "running",
+        step=record.step if is_over and record.step is not None else max(steps, default=None),
+        rate=None if is_over else files.rate(),
+        stop_reason=record.text,
+        stop_cause=record.cause,
+        last_error=record.error,
+        outcome=record.state if is_over else None,
+        paused=record.state == "paused",
+        started=record.started,
+        updated=record.ended or max(record.updated, files.updated or 0.0),
+        metrics=record.metrics,
+    )
+
+
+class _Record:
+    """The run record of a directory."""
+
+    def __init__(self, directory: str) -> None:
+        self.found: RunRecord | None = None
+        self._store = locations.open_store(directory)
+        self._read: Any = None
+
+    def read(self) -> None:
+        """Read the record if it has changed, or if its process may have died. Blocking."""
+        now = self._store.fingerprint([RECORD_NAME])
+        if now != self._read or (self.found is not None and not self.found.is_final):
+            self._read = now
+            self.found = None if now is None else read_record(self._store.directory)
 
 
 class _EventFiles:

@@ -182,7 +182,6 @@ class Closing:
             failed = False
             if self._outcome is not None:
                 self._stops.final, failed = self._outcome.stop, self._outcome.error is not None
-                self._stops.failure = phrase(self._outcome.error) if self._outcome.error else None
             # A signal that comes while the session closes for another reason may cost its last save.
             hit = failed and process_shutdown.get().received is not None
             self._leave(self._stops.stop if hit or self._stops.is_preempted() else None)

@@ -35,7 +35,7 @@ from asyncmon.system.files import in_thread, in_thread_abandonable
 logger = logging.getLogger(__name__)
 
 END_SECS = 5.0
-"""The time that the last write may take: a disk or a store may hang."""
+"""The longest time of the last write: a disk or a store may hang. The grace period may be shorter."""
 
 
 class DirectoryClaim:
@@ -208,7 +208,7 @@ class RecordKeeper(DirectoryClaim):
         )  # fmt: skip
         self._is_due = False
         try:
-            async with asyncio.timeout(END_SECS):
+            async with asyncio.timeout(min(max(self._stops.shutdown.grace, 1.0), END_SECS)):
                 if self._writing is not None:
                     await asyncio.wait([self._writing])
                 if self.stores:

@@ -154,7 +154,7 @@ def _read_all(root: str) -> list[RunRecord]:
 
 def read_record(directory: str) -> RunRecord | None:
     """See :func:`run_record`. Blocking."""
-    store = locations.open_store(directory)
+    store = locations.open_store(locations.resolved(directory))
     record = written_record(store)
     if record is None or record.is_final:
         return record

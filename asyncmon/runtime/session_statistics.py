@@ -90,8 +90,6 @@ class SessionStatistics:
     """Saves, restores, recoveries and so on that have not ended, without runs and hooks."""
     last_error: BaseException | None = None
     """The last error that a run has raised, while the session is open."""
-    failure: str | None = None
-    """The error that the session has raised at its end, in words."""
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -143,7 +141,6 @@ class Statistics:
             timers=() if coord is None else timer_statistics(coord),
             under_way=tuple(observers.under_way),
             last_error=self._watch.last_error,
-            failure=self._stops.failure,
         )
 
     def last_step(self) -> int | None:

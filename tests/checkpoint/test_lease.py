@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import tempfile
 import threading
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import obstore
 import obstore.exceptions
@@ -30,6 +32,7 @@ from asyncmon.errors import (
     UnavailableError,
 )
 from asyncmon.programs import FunctionProgram
+from asyncmon.runtime.run_record import run_record
 from asyncmon.system import portable
 from asyncmon.system.files import in_thread
 from asyncmon.training import MonitoredTrainingSession
@@ -266,3 +269,20 @@ async def test_cancelled_session_leaves_a_store_that_does_not_answer_within_its_
         finally:
             answer.set()
     assert await latest_checkpoint(url) == f"{url}/model.ckpt-0"
+
+
+async def test_record_of_a_run_is_unknown_after_an_hour(url: str, tmp_path: Path) -> None:
+    """A store has no lock to look at, so its run is never lost."""
+    program = FunctionProgram({"n": 0})
+    async with MonitoredTrainingSession(
+        program=program, checkpoint_dir=url, summary_dir=tmp_path / "events", name="digits"
+    ) as sess:
+        found = await run_record(url)
+        assert found is not None
+        assert (found.name, found.state, found.directory) == ("digits", "running", url)
+        old = json.loads(msgspec.json.encode(found)) | {"updated": found.updated - 3601}
+        await in_thread(ObjectStore(url).put, {"run.json": json.dumps(old).encode()})
+        found = await run_record(url)
+        assert found is not None
+        assert found.state == "unknown"
+    assert await run_record(url) == sess.outcome

@@ -286,6 +286,28 @@ async def restarted_chief(
     return steps
 
 
+@pytest.mark.parametrize(("by_hook", "state"), [(True, "completed"), (False, "stopped")])
+async def test_record_of_the_chief_has_the_end_of_the_worker_that_stopped_it(
+    cluster: InProcessCluster, tmp_path: Path, by_hook: bool, state: str
+) -> None:
+    chief = session(cluster, 0, add, checkpoint_dir=str(tmp_path))
+    hooks = [am.StopAtStepHook(num_steps=3)] if by_hook else []
+    worker = session(cluster, 1, add, hooks=hooks)
+
+    async def stop() -> None:
+        await asyncio.sleep(0.05)
+        if not by_hook:
+            worker[2].request_stop("enough")
+
+    async def wait() -> None:
+        await asyncio.sleep(0.05)
+
+    await asyncio.wait_for(asyncio.gather(work(*chief, wait), work(*worker, stop)), 20)
+    outcome = chief[2].outcome
+    assert (outcome.cause, outcome.state) == ("cluster", state)
+    assert await am.run_record(tmp_path) == outcome
+
+
 async def test_a_restarted_chief_keeps_newer_live_variables(
     cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

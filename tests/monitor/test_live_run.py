@@ -92,7 +92,7 @@ async def test_outcome_of_a_closed_session_is_named() -> None:
         async with failed:
             await failed.run("a")
     found = [LiveRun("a", sess).status() for sess in (finished, preempted, failed)]
-    assert [one.outcome for one in found] == ["finished", "preempted", "failed"]
+    assert [one.outcome for one in found] == ["completed", "preempted", "failed"]
     assert [one.last_error for one in found] == [None, None, "ValueError: bad data"]
 
 

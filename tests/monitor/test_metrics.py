@@ -112,6 +112,26 @@ async def test_the_monitor_serves_them(registry: prometheus_client.CollectorRegi
     assert 'asyncmon_steps_total{run="session"} 1.0' in served.text.splitlines()
 
 
+async def test_state_of_the_run(registry: prometheus_client.CollectorRegistry) -> None:
+    sess = scripted()
+    metrics = PrometheusMetrics(sess, registry)
+
+    def states() -> dict[str, float]:
+        found = [one for one in Scrape(registry).samples if one.name == "asyncmon_run_state"]
+        return {one.labels["state"]: one.value for one in found}
+
+    async with sess:
+        await asyncio.sleep(0.2)
+        assert states() == {"opening": 0, "running": 1}
+        sess.pause()
+        await asyncio.sleep(0.2)
+        assert states() == {"opening": 0, "running": 0, "paused": 1}
+        sess.request_stop("enough")
+    assert states() == {"opening": 0, "running": 0, "paused": 0, "stopped": 1}
+    metrics.remove()
+    assert states() == {}
+
+
 async def test_recoveries(registry: prometheus_client.CollectorRegistry) -> None:
     raws = [ScriptedSession([1, 2, AbortedError("gone")]), ScriptedSession([2])]
     sess = scripted(raws=raws)

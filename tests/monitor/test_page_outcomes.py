@@ -23,7 +23,7 @@ from tests.monitor.scripted import ScriptedRun
 
 tasks = tuple(TaskStatistics(f"env-{n}", "it waits in play (envs.py:7)", False) for n in range(32))
 runs = [ScriptedRun("open", facts=Details(tasks=(*tasks, TaskStatistics("other", "x", False))))]
-for outcome in ("finished", "preempted", "failed"):
+for outcome in ("completed", "preempted", "failed"):
     error = "ValueError: bad <i>data</i>" if outcome == "failed" else None
     row = Status(state="closed", outcome=outcome, stop_reason="the end", last_error=error)
     runs.append(ScriptedRun(outcome, row=row))
@@ -68,7 +68,7 @@ def colour(page: Page, selector: str) -> str:
 
 def test_outcomes_have_words_and_colours(page: Page, url: str) -> None:
     colours = {}
-    for name in ("finished", "preempted", "failed"):
+    for name in ("completed", "preempted", "failed"):
         focus(page, name)
         assert page.evaluate("document.querySelector('#run-state').innerText") == name
         colours[name] = colour(page, "#run-state")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ import asyncmon as am
 from asyncmon.monitor.log_directory import LogDirectory
 from asyncmon.monitor.run import ActionError
 from asyncmon.monitor.run_directory import SILENT_SECS, RunDirectory
+from asyncmon.programs import FunctionProgram
 from asyncmon.summary import FileWriter, Summary
 from asyncmon.system import clock
 
@@ -156,6 +158,65 @@ async def test_a_silent_session_may_be_dead(tmp_path: Path) -> None:
         run = RunDirectory(tmp_path)
         await run.refresh()
         assert run.status().state == "silent"
+
+
+async def recorded(directory: Path, error: Exception | None = None) -> None:
+    program = FunctionProgram({"n": 0})
+
+    @program.step
+    def train(state: Any) -> None:
+        state["n"] += 1
+
+    @program.step
+    def count(state: Any) -> float:
+        return float(state["n"])
+
+    evaluation = am.EvalHook({"n": "count"}, every_steps=1, concurrent=False)
+    async with am.MonitoredTrainingSession(
+        program=program, checkpoint_dir=directory, hooks=[evaluation]
+    ) as sess:
+        await sess.run("train")
+        run = RunDirectory(directory)
+        await run.refresh()
+        assert (run.status().state, run.status().outcome) == ("running", None)
+        sess.pause()
+        await am.run_record(directory)  # it is written
+        await run.refresh()
+        assert run.status().paused
+        sess.resume()
+        if error is not None:
+            raise error
+
+
+async def test_run_that_has_ended_is_shown_by_its_record(tmp_path: Path) -> None:
+    """Its state, its error and its metrics; one whose process died is lost."""
+    await recorded(tmp_path / "done")
+    with pytest.raises(ValueError, match="bad data"):
+        await recorded(tmp_path / "failed", ValueError("bad data"))
+    shutil.copytree(tmp_path / "done", tmp_path / "lost")
+    record = json.loads((tmp_path / "lost" / "run.json").read_text())
+    died = {**record, "state": "running", "ended": None, "cause": None, "text": None}
+    (tmp_path / "lost" / "run.json").write_text(json.dumps(died))
+    rows = {}
+    for name in ("done", "failed", "lost"):
+        run = RunDirectory(tmp_path / name)
+        await run.refresh()
+        row = rows[name] = run.status()
+        assert (row.state, row.step, row.metrics) == ("stopped", 1, {"n": 1.0})
+    assert {name: row.outcome for name, row in rows.items()} == {
+        "done": "completed", "failed": "failed", "lost": "lost",
+    }  # fmt: skip
+    assert rows["done"].stop_reason == "the body ended"
+    assert rows["failed"].last_error == "ValueError: bad data"
+
+
+async def test_damaged_record_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "run.json").write_bytes(b"{")
+    run = RunDirectory(tmp_path)
+    for _ in range(3):
+        await run.refresh()
+    assert run.status().state == "unknown"
+    assert [line for line in caplog.messages if "not readable" in line] == caplog.messages[:1]
 
 
 async def test_scalars_of_tensorflow_2_and_other_kinds(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def read(directory: Path) -> RunRecord:
     return found
 
 
-async def test_record_follows_the_session(tmp_path: Path) -> None:
+async def test_record_follows_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the opening, when it is open, at each commit, pause and resume, and at the end."""
     opening: list[RunRecord] = []
 
@@ -80,6 +80,9 @@ async def test_record_follows_the_session(tmp_path: Path) -> None:
     assert (found.cause, found.text, found.error) == ("body", "the body ended", None)
     assert found.ended is not None
     assert found == sess.outcome
+    assert found.directory == str(tmp_path)
+    monkeypatch.chdir(tmp_path.parent)
+    assert await runs(tmp_path.name) == [found], "absolute, as the session names it"
 
 
 async def body_ends(sess: am.MonitoredSession) -> None:
@@ -382,6 +385,46 @@ async def test_fields_of_a_later_version_are_ignored(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**written, "version": 2, "colour": "green"}))
     assert (await read(tmp_path)).version == 2
+
+
+SIGNALLED = """
+import asyncio, sys
+import asyncmon as am
+from tests.runtime.test_run_record import training
+from pathlib import Path
+
+class Hangs(am.SessionRunHook):
+    async def end(self, session):
+        await asyncio.sleep(60)
+
+async def main():
+    hooks = [Hangs()] if "hangs" in sys.argv else []
+    async with training(Path(sys.argv[1]), *hooks, name="digits") as sess:
+        await sess.run("train")
+        print("ready", flush=True)
+        if "fails" in sys.argv:
+            while not sess.should_stop():
+                await asyncio.sleep(0.01)
+            raise ValueError("bad data")
+        await asyncio.sleep(60)
+
+am.run(main, stop_grace_period_secs=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "state"),
+    [("", 75, "preempted"), ("hangs", 75, "preempted"), ("fails", 1, "failed")],
+)
+async def test_state_after_a_signal_is_that_of_the_exit_status(
+    how: str, status: int, state: str, tmp_path: Path
+) -> None:
+    process = forked.Process("-c", SIGNALLED, str(tmp_path), how)
+    assert process.stdout.readline().strip() == "ready"
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate()
+    found = await read(tmp_path)
+    assert (process.returncode, found.state, found.saved) == (status, state, 1 if status == 75 else 0)
 
 
 async def test_saver_that_is_detached_may_be_attached_again(tmp_path: Path) -> None:

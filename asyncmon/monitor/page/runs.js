@@ -11,7 +11,9 @@ const STATES = {
   running: "running", silent: "stopping", stopped: "ended", unknown: "ended", // of directories
 };
 
-const OUTCOMES = { finished: "finished", stopped: "ended", preempted: "preempted", failed: "failed" };
+const OUTCOMES = { // of both, by their records
+  completed: "completed", stopped: "ended", cancelled: "ended", preempted: "preempted", failed: "failed", lost: "failed",
+};
 
 /** Whether a state, as a class, is one that nothing follows. */
 export const isEnded = (kind) => ["ended", ...Object.values(OUTCOMES)].includes(kind);

@@ -147,6 +147,7 @@ export class Status {
       ["started", row.started == null ? "–" : clock(row.started)],
       [ended ? "ran for" : "running for", row.started == null ? "–" : duration((ended ? row.updated : Date.now() / 1000) - row.started)],
       ["last change", ago(row.updated)],
+      ...Object.entries(row.metrics ?? {}).map(([name, value]) => [name, Number(value).toPrecision(5)]),
     ];
     fillRows($("facts"), facts, ([name]) => name,
       ([name]) => el("div", {}, el("dt", {}, name), el("dd")),

@@ -68,8 +68,6 @@ class StopControl:
         """Returns the expected time of the last save."""
         self.final: Stop | None = None
         """What ended the session, once it is closed."""
-        self.failure: str | None = None
-        """The error that the session raised at its end, in words: it keeps no traceback."""
         self.scopes = CallScopes()
         self.event = StopEvent()
         """The stop of the session: the one that its coordinators, too, make or follow."""
