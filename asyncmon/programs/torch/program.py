@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar, final, overload
 
-import torch
-
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.loading import Optimizers

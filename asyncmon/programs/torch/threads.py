@@ -1,4 +1,4 @@
-"""The number of torch's threads, which is one for the process: set while a session that asks is open."""
+"""The number of torch's threads, one for the process, while sessions that give a number are open."""
 
 from __future__ import annotations
 
