@@ -62,7 +62,8 @@ from asyncmon.hooks import (
 from asyncmon.runtime import (
     Channel, ChiefSessionCreator, Coordinator, LooperTask, MonitoredSession, QueueRunner, Recovery,
     Scaffold, SessionManager, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues,
-    StepContext, Supervisor, WorkerSessionCreator, add_queue_runner, run, start_queue_runners,
+    StepContext, Supervisor, WorkerSessionCreator, add_queue_runner, logging_handler, run,
+    start_queue_runners,
 )
 from asyncmon.programs import export, load_model
 from asyncmon.runtime.run_record import run_record, runs
@@ -103,8 +104,8 @@ __all__ = [
     "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator", "add_queue_runner", "checkpoint",
     "checkpoints_iterator", "data", "distributed", "errors", "evaluate", "evaluate_checkpoints",
     "every", "export", "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "graph",
-    "hooks", "jobs", "latest_checkpoint", "list_variables", "load_checkpoint", "load_model", "monitor",
-    "programs", "replica_device_setter", "run", "run_record", "runs", "runtime",
+    "hooks", "jobs", "latest_checkpoint", "list_variables", "load_checkpoint", "load_model",
+    "logging_handler", "monitor", "programs", "replica_device_setter", "run", "run_record", "runs", "runtime",
     "start_queue_runners", "stop_if", "summary", "testing",
 ]
 # fmt: on

@@ -85,7 +85,8 @@ class SessionConfig:
             They are started on demand.
         intra_op_parallelism_threads: the number of threads that share large operations of a run; 0 is
             one per core. If set, the BLAS of the process has one thread during a run, and the threads
-            of the session divide large products.
+            of the session divide large products. For a ``TorchProgram`` it is the number of torch's
+            threads in the process, which the close of the session restores.
         inter_op_parallelism_threads: TF1's name of ``workers``; overrides it unless 0.
         operation_timeout_in_ms: the default ``timeout_in_ms`` of runs; 0 is no limit.
         rpc_options: options of the connection to the process of a target.

@@ -13,6 +13,7 @@ from typing import Any
 
 from asyncmon import runtime
 from asyncmon.cli.output import positive_secs
+from asyncmon.runtime import RunFormatter
 from asyncmon.system.functions import settled
 from asyncmon.system.usage_error import UsageError
 
@@ -60,7 +61,9 @@ def run(options: argparse.Namespace) -> int:
         except UsageError as error:
             problem.append(str(error))
             return
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        handler = logging.StreamHandler()
+        handler.setFormatter(RunFormatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
         await _call(function, arguments)
 
     try:

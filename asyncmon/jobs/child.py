@@ -32,6 +32,7 @@ from asyncmon.jobs.kinds import source_of
 from asyncmon.jobs.lease import Lease
 from asyncmon.jobs.store import Row, json_text
 from asyncmon.jobs.table import End, State
+from asyncmon.runtime import RunFormatter
 from asyncmon.system import portable
 from asyncmon.system.cancellation import outlast
 from asyncmon.system.files import in_thread
@@ -171,7 +172,9 @@ def main() -> None:
     given = json.loads(sys.stdin.buffer.readline())
     Lease.inherited(given["lease"])
     portable.after_fork_in_child(partial(_close, channel))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(RunFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     # Not by a return: threads of the kind would keep the process, and with it the lease.
     os._exit(asyncio.run(_run(given, channel)))
 

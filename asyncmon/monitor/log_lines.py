@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from asyncmon.runtime.run_names import observers_of_caller
+from asyncmon.runtime.observation import observers_of_caller
 
 _LONGEST = 4_000  # characters of a line
 

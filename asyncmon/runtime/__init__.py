@@ -32,6 +32,7 @@ from asyncmon.runtime.program import as_program, current_program
 from asyncmon.runtime.protocols import Program, Session
 from asyncmon.runtime.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
 from asyncmon.runtime.recovery import Recovery
+from asyncmon.runtime.run_names import RunFormatter, logging_handler
 from asyncmon.runtime.run_record import RunRecord
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import (
@@ -46,11 +47,11 @@ from asyncmon.runtime.supervisor import basic_train_loop
 __all__ = [
     "GUARD", "SAVER", "AttachedHook", "Channel", "ChannelStatistics", "ChiefSessionCreator",
     "Coordinator", "Epoch", "Frontier", "LooperTask", "MonitoredSession", "Observer", "Program",
-    "QueueRunner", "Recovery", "RunRecord", "Scaffold", "SecondOrStepTimer", "Session",
+    "QueueRunner", "Recovery", "RunFormatter", "RunRecord", "Scaffold", "SecondOrStepTimer", "Session",
     "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "SessionState", "SessionStatistics", "SingularMonitoredSession", "Span",
     "StepContext", "Supervisor", "WorkerSessionCreator", "add_queue_runner", "as_program",
-    "basic_train_loop", "current_program", "run", "start_queue_runners",
+    "basic_train_loop", "current_program", "logging_handler", "run", "start_queue_runners",
 ]
 # fmt: on
 # isort: on

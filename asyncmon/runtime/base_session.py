@@ -17,7 +17,7 @@ from asyncmon.runtime.epochs import Epochs, dataset_of
 from asyncmon.runtime.hook_check import check_hook
 from asyncmon.runtime.hook_set import AttachedHook
 from asyncmon.runtime.hooked import Hooked
-from asyncmon.runtime.observation import Observer
+from asyncmon.runtime.observation import Observer, in_session
 from asyncmon.runtime.parts import Parts
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
@@ -32,6 +32,7 @@ from asyncmon.runtime.session_statistics import (
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
 from asyncmon.runtime.stop.control import NO_REASON
+from asyncmon.runtime.stop.current_run import enter, leave
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.unclosed import Unclosed
 from asyncmon.runtime.value_stream import ValueStream
@@ -53,6 +54,7 @@ class _MonitoredSession:
         self._opening, self._sessions, self._frontiers = parts[4:7]
         self._watch, self._closing, self._statistics = parts[7:]
         self._record: RecordKeeper = self._hooks.observers.record
+        self._before: object = None  # what the body was part of before
         self._forgotten = ForgottenAwait()
         self.last_results: Any = None
         """What the last :meth:`run` with hooks returned, also after the close. Not copied."""
@@ -86,11 +88,9 @@ class _MonitoredSession:
     async def _open(self) -> None:
         self._gate.bind()
         try:
-            await self._opening.open(self._sessions, self._watch)
+            return await self._opening.open(self._sessions, self._watch)
         except BaseException as error:
             reason = error
-        else:
-            return
         outcome = await self._closing.end(reason)
         raise outcome.error or reason
 
@@ -109,10 +109,14 @@ class _MonitoredSession:
 
     async def __aenter__(self) -> Self:
         await self._open()
+        self._before = enter(self._hooks.observers)  # the body, and the tasks that it starts
         return self
 
     async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> bool:
-        return await self._closing.close(exc)
+        try:
+            return await self._closing.close(exc)
+        finally:
+            leave(self._hooks.observers, self._before)
 
     def __enter__(self) -> NoReturn:
         raise TypeError(f"A {type(self).__name__} is awaited: write `async with`, not `with`.")
@@ -287,6 +291,7 @@ class _MonitoredSession:
         elements = partial(self._frontiers.iterate, data, name, self.should_stop, True)
         return Epochs(data, count, elements, self.should_stop, self._hooks.observers.epochs.ended)
 
+    @in_session
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
 
@@ -306,6 +311,7 @@ class _MonitoredSession:
         self._gate.check_log()
         self._hooks.recorder.log(values, value, step=step)
 
+    @in_session
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
 
@@ -332,6 +338,7 @@ class _MonitoredSession:
         self._forgotten.asked()
         return False
 
+    @in_session
     def request_stop(self, reason: str | None = None, *, preempted: bool = False) -> None:
         """Request the end of the body. Safe in any thread and signal handler; the first request stays.
 
@@ -354,6 +361,7 @@ class _MonitoredSession:
         stop = self._stops.stop
         return None if stop is None else stop.text
 
+    @in_session
     def pause(self, reason: str | None = None) -> None:
         """Hold all runs that have not begun, until :meth:`resume`, a stop or the close.
 
@@ -364,6 +372,7 @@ class _MonitoredSession:
         """
         self._gate.pause(reason)
 
+    @in_session
     def resume(self) -> None:
         """End a pause, if there is one."""
         self._gate.resume()
@@ -385,7 +394,8 @@ class _MonitoredSession:
                 example, or this is called from inside a run.
         """
         self._gate.check_save()
-        return await self._hooks.save_now(self._sessions.in_use().raw)
+        with self._hooks.observers.entered():
+            return await self._hooks.save_now(self._sessions.in_use().raw)
 
     async def attach(self, hook: Any) -> AttachedHook:
         """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.
@@ -398,7 +408,7 @@ class _MonitoredSession:
             TypeError, ValueError: the hook is refused, see :class:`SessionRunHook`.
         """
         self._gate.check_open()
-        async with self._gate.lock.held():
+        async with self._hooks.observers.entered(), self._gate.lock.held():
             self._gate.check_open()
             session = self._sessions.in_use()
             check_hook(hook)
@@ -416,7 +426,7 @@ class _MonitoredSession:
         if self._gate.state in (SessionState.CLOSING, SessionState.CLOSED):
             return
         self._gate.check_open()
-        async with self._gate.lock.held():
+        async with self._hooks.observers.entered(), self._gate.lock.held():
             if self._gate.state is _OPEN:
                 self._stateful.discard(hook)
                 await self._hooks.detach(hook, self._sessions.in_use().raw)
@@ -482,10 +492,7 @@ class _MonitoredSession:
     @property
     def global_step(self) -> int | None:
         """The last known number of completed steps; None before the opening, or if not counted."""
-        raw = self.raw_session()
-        return (
-            self._hooks.observers.step if raw is None else members_of(SessionMembers, raw).global_step
-        )
+        return self._hooks.observers.step
 
     @property
     def coord(self) -> Coordinator | None:

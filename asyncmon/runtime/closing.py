@@ -110,6 +110,10 @@ class Closing:
         Raises:
             RuntimeError: the caller is part of what the close waits for, or its loop is closed.
         """
+        with self._hooks.observers.entered():
+            return await self._close(body)
+
+    async def _close(self, body: BaseException | None) -> bool:
         gate, stops = self._gate, self._stops
         if gate.state is SessionState.NEW:
             gate.close()

@@ -104,7 +104,8 @@ class Coordinated:
         assert self._step_secs is not None, "checked by the caller"
         loop, secs = asyncio.get_running_loop(), self._step_secs
         due = loop.time() + secs
-        scope.limit = loop.call_at(due, self._stops.time_out, scope, secs, due)
+        time_out, context = self._stops.time_out, self._stops.context
+        scope.limit = loop.call_at(due, time_out, scope, secs, due, context=context)
         try:
             return await call
         finally:

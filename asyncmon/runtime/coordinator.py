@@ -52,7 +52,7 @@ class Coordinator:
         clean = (OutOfRangeError,) if clean_stop_exception_types is None else clean_stop_exception_types
         self._errors = ErrorLog(clean)
         self._stop = StopEvent(self._on_stop)
-        self._tasks = TaskSet(self._stop, self._task_failed)
+        self._tasks = TaskSet(self._stop, self._task_failed, self._task_begins)
         self._threads = ForeignThreads(self._tasks)
         self._channels = Channels(self._stop, self._tasks.running, self._tasks.register)
         self._timers: WeakSet[Ticks] = WeakSet()
@@ -311,6 +311,9 @@ class Coordinator:
         members = members_of(TaskMembers, thread)
         if members.is_alive is None or members.is_alive():
             self.register_task(thread if members.task is None else members.task)
+
+    def _task_begins(self) -> None:
+        """A task of this coordinator begins. Called in it."""
 
     def _task_failed(self, error: BaseException, name: str) -> None:
         if isinstance(error, EXITS):  # it leaves through the event loop

@@ -357,7 +357,7 @@ class HookSet:
         self.hooks = in_order((*self.hooks, hook))
         self.running = hook
         try:
-            with self.observers.as_current():
+            with self.observers.entered():
                 await self._begin(hook)
             if (call := self._call(hook, "after_create_session")) is not None:
                 await call(session, coord)

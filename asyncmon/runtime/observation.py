@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from asyncmon.runtime.protocols import step_of
+from asyncmon.runtime.stop.current_run import enter, leave, owner_of_caller
 from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 
-_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+P = ParamSpec("P")
+T = TypeVar("T")
 
-current_observers: ContextVar[Observers | None] = ContextVar("asyncmon_observers", default=None)
-"""The observers of the session that this code opens, closes, recovers or serves in the background."""
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -132,6 +133,13 @@ class Observers:
             for callback in self._callbacks:
                 callback()
 
+    def entered(self) -> _Entered:
+        """Return a block, ``with`` or ``async with``, that is part of the work of the session.
+
+        Log records in it have the name of the run.
+        """
+        return _Entered(self)
+
     def span(
         self,
         kind: str,
@@ -143,15 +151,6 @@ class Observers:
         if started is None:
             started = clock.monotonic()
         return _Scope(self, Span(kind, name, self._step(), started, attributes))
-
-    @contextlib.contextmanager
-    def as_current(self) -> Iterator[None]:
-        """Make these the observers of the code inside the block."""
-        token = current_observers.set(self)
-        try:
-            yield
-        finally:
-            current_observers.reset(token)
 
     @property
     def step(self) -> int | None:
@@ -170,6 +169,45 @@ class Observers:
         self._remove(observer)
 
 
+def observers_of_caller() -> Observers | None:
+    """Return the observers of the session that the calling code works for, or None."""
+    owner = owner_of_caller()
+    return owner if isinstance(owner, Observers) else None
+
+
+class _Entered:
+    # Not a generator, which would set the traceback of an error: a frozen one refuses that.
+
+    __slots__ = ("_before", "_observers")
+
+    def __init__(self, observers: Observers) -> None:
+        self._observers = observers
+
+    def __enter__(self) -> None:
+        self._before = enter(self._observers)
+
+    def __exit__(self, *_error: object) -> None:
+        leave(self._observers, self._before)
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.__exit__()
+
+
+def in_session(method: Callable[P, T]) -> Callable[P, T]:
+    """Let the log records of a session's method, a plain one, name its run, whatever code calls it."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        session: Any = args[0]
+        with session._hooks.observers.entered():
+            return method(*args, **kwargs)
+
+    return call
+
+
 class _Scope:
     # Not a generator, which would be a frame of each traceback.
 
@@ -184,8 +222,7 @@ class _Scope:
         observers, span = self._observers, self._span
         if span.kind not in _STEP_PATH:
             observers.under_way.append(span)
-            self._before = current_observers.get()
-            current_observers.set(observers)
+            self._before = enter(observers)
         called = self._called = observers._observers
         for observer in called:
             try:
@@ -202,7 +239,7 @@ class _Scope:
         span.end_step, span.error = observers._step(), error
         if span.kind not in _STEP_PATH:
             observers.under_way.remove(span)
-            current_observers.set(self._before)
+            leave(observers, self._before)
         for observer in reversed(self._called):
             try:
                 observer.ended(span)
@@ -216,7 +253,7 @@ _STEP_PATH = frozenset(("run", "bare run", "hook", "background"))  # spans for o
 @contextlib.contextmanager
 def restore(place: str) -> Iterator[Span | None]:
     """Observe the restore of a checkpoint from a directory or a prefix, if a session does it."""
-    observers = current_observers.get()
+    observers = observers_of_caller()
     if observers is None:
         yield None
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from contextvars import copy_context
 from typing import Any, Literal
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
@@ -69,6 +70,8 @@ class Opening:
         """Prepare the session, and create the first raw one. The caller cleans up after an error."""
         observers, scopes = self._hooks.observers, self._stops.scopes
         run_names.opened(observers)
+        with observers.entered():
+            self._stops.context = copy_context()
 
         async def create() -> None:
             self._stops.shutdown.enter()

@@ -21,7 +21,7 @@ from asyncmon.checkpoint.saveable_session import describe
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import FailedPreconditionError, OpError
 from asyncmon.runtime.gate import Gate
-from asyncmon.runtime.observation import Observers, current_observers
+from asyncmon.runtime.observation import Observers, observers_of_caller
 from asyncmon.runtime.run_record import RunRecord, decode_record, writing
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_state import SessionState
@@ -240,6 +240,6 @@ def _put(stores: list[Store], record: RunRecord, durable: bool) -> None:
 
 def claim_of_caller() -> DirectoryClaim:
     """Return the claim of the session that the calling hook belongs to, or a new one."""
-    observers = current_observers.get()
+    observers = observers_of_caller()
     keeper = None if observers is None else observers.record
     return DirectoryClaim() if keeper is None else keeper

@@ -175,7 +175,8 @@ class Recoverable:
         if self._stops.scopes.are_around("creation"):
             raise RuntimeError(RECOVERING)
         async with self._lock.held():
-            return self.current or await self.open()
+            with self._observers.entered():
+                return self.current or await self.open()
 
     async def _recover(self, failure: Exception) -> None:
         """Replace the session that failed.

@@ -1,8 +1,4 @@
-"""The names of the open sessions, and the name of the run in log records while there are several.
-
-A filter adds it to the records of this package's loggers. It is there only while it is needed: with one
-session nothing is called.
-"""
+"""The names of sessions, and ``record.run`` of log records: the name of the run that they concern."""
 
 from __future__ import annotations
 
@@ -10,12 +6,12 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from weakref import ref
 
 from asyncmon.runtime.hook import HookMembers
-from asyncmon.runtime.observation import current_observers
-from asyncmon.runtime.stop.current_run import owner_of_caller
+from asyncmon.runtime.observation import Observers, observers_of_caller
 from asyncmon.system.members import members_of
 from asyncmon.system.urls import is_url
 
@@ -40,7 +36,7 @@ def _last_part(place: str) -> str:
     return os.path.basename(path) or path
 
 
-def opened(observers: Any) -> None:
+def opened(observers: Observers) -> None:
     """Make the name of a session that is opened unique among the open ones."""
     number = next(_numbers)
     name = wanted = observers.name or f"session {number}"
@@ -50,45 +46,95 @@ def opened(observers: Any) -> None:
         name = f"{wanted}-{count}"
     observers.name = name
     _open[ref(observers, lambda dead: _open.pop(dead, None))] = name
-    if len(_open) > 1:
-        for logger in _loggers():  # also those made since the last opening
-            logger.addFilter(_add_name)
+    _name_records()
 
 
-def closed(observers: Any) -> None:
+def closed(observers: Observers) -> None:
     """Note the end of a session."""
     _open.pop(ref(observers), None)
-    if len(_open) == 1:
-        for logger in _loggers():
-            logger.removeFilter(_add_name)
 
 
-def observers_of_caller() -> Any:
-    """Return the observers of the open session that the calling code is part of, or None."""
-    known = [one() for one in list(_open)]  # a thread may log while another session is opened
-    return next(
-        (
-            one
-            for one in (owner_of_caller(), current_observers.get())
-            if one is not None and one in known
-        ),
-        None,
-    )
+def _name_records() -> None:
+    """Add ``run`` to the records of all loggers, those of the user's code in a session included."""
+    # By the factory: a filter of a logger misses the loggers below it, and those that are made later.
+    make = logging.getLogRecordFactory()
+    if getattr(make, "names_runs", False):
+        return
+
+    def make_with_run(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        observers = observers_of_caller()
+        if observers is not None and observers.name and not hasattr(record, "run"):
+            record.run = observers.name
+        return record
+
+    make_with_run.names_runs = True  # type: ignore[attr-defined]  # of this function alone
+    logging.setLogRecordFactory(make_with_run)
 
 
-def _loggers() -> list[logging.Logger]:
-    known = logging.Logger.manager.loggerDict.copy()
-    return [
-        one for name, one in known.items()
-        if name.startswith("asyncmon.") and isinstance(one, logging.Logger)
-    ]  # fmt: skip
+class RunFormatter(logging.Formatter):
+    """Formats records as ``logging.Formatter``, with the name of the run before the message.
+
+    The name is there while several sessions are open. ``%(run)s`` in a format is the name, or "".
+
+    Example::
+
+        handler = logging.StreamHandler()
+        handler.setFormatter(RunFormatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.basicConfig(level="INFO", handlers=[handler])
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line of a record, which other handlers get as it was."""
+        run = getattr(record, "run", "")
+        values = {**record.__dict__, "run": run}
+        if run and len(_open) > 1:
+            values["message"] = f"[{run}] {record.message}"
+        return super().formatMessage(logging.makeLogRecord(values))
 
 
-def _add_name(record: logging.LogRecord) -> bool:
-    """Add ``record.run``, and put it before the message."""
-    observers = observers_of_caller()
-    name = None if observers is None else _open.get(ref(observers))
-    if name is not None and len(_open) > 1 and not hasattr(record, "run"):
-        record.run = name
-        record.msg = f"[{name.replace('%', '%%') if record.args else name}] {record.msg}"
-    return True
+class logging_handler:
+    """Let a handler have the records of one run alone, until :meth:`close` or the end of ``with``.
+
+    These are the records of its session, of its tasks and of the code in its body, whatever their
+    loggers, if these let them pass: ``logging.getLogger("asyncmon").setLevel("INFO")``. It may be added
+    before the session is opened, and gets the lines of its end. The end closes the handler.
+
+    Args:
+        run: a session, or the name of one.
+        handler: any handler, such as a ``logging.FileHandler``.
+        logger: the logger that it is added to. Default: the root, whose handlers get all records.
+
+    Example::
+
+        sess = am.MonitoredTrainingSession(checkpoint_dir="runs/1")
+        with am.logging_handler(sess, logging.FileHandler("runs/1.log")):
+            async with sess:
+                ...
+    """
+
+    def __init__(self, run: Any, handler: logging.Handler, logger: str | None = None) -> None:
+        if not isinstance(run, str) and not isinstance(getattr(run, "name", None), str):
+            raise TypeError(f"run must be a session or the name of one, got {run!r}.")
+        if not isinstance(handler, logging.Handler):
+            raise TypeError(f"handler must be a logging.Handler, got {handler!r}.")
+        self._run, self._handler, self._logger = run, handler, logging.getLogger(logger)
+        handler.addFilter(self._is_of_run)
+        self._logger.addHandler(handler)
+
+    def _is_of_run(self, record: logging.LogRecord) -> bool:
+        name = self._run if isinstance(self._run, str) else self._run.name  # its opening may change it
+        return getattr(record, "run", None) == name
+
+    def close(self) -> None:
+        """Remove the handler and close it. A second call does nothing."""
+        self._logger.removeHandler(self._handler)
+        self._handler.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -13,6 +13,7 @@ from asyncmon.runtime.samples import Samples
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.current_run import enter
 from asyncmon.runtime.stop.origin import NoEndError, mark
 from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system.members import members_of
@@ -70,6 +71,15 @@ class SessionCoordinator(Coordinator):
     def _set_stop(self, stop: Stop) -> None:
         super()._set_stop(stop)
         self.stops.coordinator_stopped(self._stop)
+
+    def _request_stop(
+        self, error: BaseException | None, reason: str | None, source: str | None
+    ) -> None:
+        with self.observers.entered():
+            super()._request_stop(error, reason, source)
+
+    def _task_begins(self) -> None:
+        enter(self.observers)
 
     def _on_stop(self) -> None:
         self.stops.task_failed(self._errors)

@@ -32,12 +32,18 @@ NOTICE_SECS = 1.0
 class TaskSet:
     """The tasks of a coordinator, started or registered. ``report`` is called with their errors."""
 
-    def __init__(self, stop: StopEvent, report: Callable[[BaseException, str], None]) -> None:
+    def __init__(
+        self,
+        stop: StopEvent,
+        report: Callable[[BaseException, str], None],
+        begins: Callable[[], None] = lambda: None,
+    ) -> None:
         self.running: set[Task] = set()
         """The tasks that have not ended."""
         self._cancel_on_stop: set[Task] = set()
         self._stop = stop
         self._report = report
+        self._begins = begins
 
     def start(
         self,
@@ -60,6 +66,7 @@ class TaskSet:
         assert task is not None, "this is one"
         enter_background(task)
         leave_phase()
+        self._begins()
         try:
             return await _awaitable(fn, args)
         except asyncio.CancelledError as error:

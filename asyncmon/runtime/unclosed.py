@@ -51,9 +51,11 @@ class Unclosed:
         gate = self._gate
         if gate.state is SessionState.OPEN and gate.loop not in process_shutdown.get().loops:
             step, lost = self._hooks.observers.step, self._unsaved()
-            logger.warning(
-                "Session ended%s: it was not closed%s.",
-                "" if step is None else f" at step {step}", "" if lost is None else f", and {lost}",
-            )  # fmt: skip
+            with self._hooks.observers.entered():
+                logger.warning(
+                    "Session ended%s: it was not closed%s.",
+                    "" if step is None else f" at step {step}",
+                    "" if lost is None else f", and {lost}",
+                )
             self._abandon()
             warnings.warn_explicit(_NOT_CLOSED, ResourceWarning, *self._opened_at)

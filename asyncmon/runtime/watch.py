@@ -78,7 +78,8 @@ class RunWatch:
     def _later(self, name: str, secs: float, call: Callable[..., None], *args: object) -> None:
         if (timer := self._timers.get(name)) is not None:
             timer.cancel()
-        self._timers[name] = asyncio.get_running_loop().call_later(secs, call, *args)
+        loop, context = asyncio.get_running_loop(), self._stops.context
+        self._timers[name] = loop.call_later(secs, call, *args, context=context)
 
     # -- a training that hangs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +257,8 @@ async def test_log_lines_belong_to_their_session() -> None:
         app = create_app({"a": a, "b": b})
         await a.run("a")
         await b.run("a")
-        logging.getLogger("asyncmon.test").warning("of all")
+        other = contextvars.Context()  # of code that is part of no session
+        other.run(logging.getLogger("asyncmon.test").warning, "of all")
         async with client(app) as http:
             found = {}
             for run in ("a", "b"):

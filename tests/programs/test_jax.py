@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,3 +236,20 @@ async def test_a_jitted_function_that_donates_by_itself_and_shardings_stay() -> 
     assert session._state["w"].sharding == sharding
     assert (await session.run("w")).tolist() == [1.0] * 8
     await session.close()
+
+
+async def test_a_closed_session_keeps_no_program() -> None:
+    program = JaxProgram({"w": jnp.zeros(4)})
+
+    @program.step
+    def train(state: Any) -> Any:
+        return {"w": state["w"] + 1}, {"loss": 1.0}
+
+    known = weakref.ref(program)
+    sess = am.MonitoredSession(am.ChiefSessionCreator(program=program))
+    del program, train
+    async with sess:
+        await sess.run("train")
+    gc.collect()
+    assert known() is None
+    assert sess.global_step == 1

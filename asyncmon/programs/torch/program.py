@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar, final, overload
 
-import torch
-
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.loading import Optimizers
@@ -185,16 +183,15 @@ class TorchProgram(NamedProgram):
 
         Args:
             target: "".
-            config: its ``inline_ms`` and ``intra_op_parallelism_threads``, which is the number of
-                torch's threads in this process, are used.
+            config: its ``inline_ms`` and ``intra_op_parallelism_threads`` are used. The latter is the
+                number of torch's threads in this process until the close: sessions share it, and the
+                first open one that gives a number decides.
 
         Raises:
             NotFoundError: a target that is not "".
         """
         self._check_target(target)
         config = config or SessionConfig()
-        if config.intra_op_parallelism_threads:
-            torch.set_num_threads(config.intra_op_parallelism_threads)
         return TorchSession(self, config)
 
     @property

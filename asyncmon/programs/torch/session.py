@@ -32,6 +32,7 @@ from asyncmon.programs.torch.state import (
     host_value,
     owner_of,
 )
+from asyncmon.programs.torch.threads import thread_budget
 from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cost import CostModel
@@ -75,6 +76,8 @@ class TorchSession(SteppedSession):
         self.is_sharded = any(is_sharded(tensor) for tensor in entries_of(self._objects)[0].values())
         """Whether the state is in pieces on several ranks."""
         self._given: dict[str, Any] = {}  # values loaded before the other ranks have joined
+        count = config.intra_op_parallelism_threads
+        self._give_back = weakref.finalize(self, thread_budget.take(count)) if count else None
 
     # -- steps
 
@@ -107,6 +110,7 @@ class TorchSession(SteppedSession):
         return await self._offload(partial(self._end, fetches, steps, results, changes))
 
     def _run_all(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        thread_budget.follow()
         changes = self._begin(fetches, steps)
         results: dict[str, Any] = {}
         with _profiled():
@@ -297,7 +301,11 @@ class TorchSession(SteppedSession):
         program._touched = program._touched or (self._touched and self._source is None)
         if program._owner is not None and program._owner() is self:
             program._owner = None
-        await super().close()
+        try:
+            await super().close()
+        finally:
+            if self._give_back is not None:
+                self._give_back()
 
     # -- inside
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable
+from contextvars import Context
 from numbers import Real
 from typing import cast
 
@@ -82,6 +83,8 @@ class StopControl:
         """Errors of the clean-up of data, which the end of the session raises."""
         self.stopped_by_hook = False
         """Whether a hook requested a stop, after which runs are refused, also after a recovery."""
+        self.context: Context | None = None
+        """Of the session, for its timers, which may be started by any code."""
         self.step_secs = step_secs
         self.preemption = preemption
         self._interrupt = interrupt
@@ -153,7 +156,7 @@ class StopControl:
         if self.shutdown.loop is not None:
             inside = self._exempt_caller()
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self.shutdown.loop.call_soon_threadsafe(self._act, inside)
+                self.shutdown.loop.call_soon_threadsafe(self._act, inside, context=self.context)
 
     def coordinator_stopped(self, stop: StopEvent) -> None:
         """Follow the stop of the coordinator, unless the next run recovers from its error.
@@ -297,7 +300,7 @@ class StopControl:
         end = loop.time() + self._call_secs
         when = min(end, self.shutdown.until(Stage.RUNS))
         if when < math.inf:
-            scope.timer = loop.call_at(when, self._expire, scope)
+            scope.timer = loop.call_at(when, self._expire, scope, context=self.context)
 
     @property
     def _call_secs(self) -> float:
@@ -336,7 +339,7 @@ class StopControl:
                 "run could not be interrupted. The limit begins again.", secs, loop.time() - due,
             )  # fmt: skip
             due = loop.time() + secs
-            scope.limit = loop.call_at(due, self.time_out, scope, secs, due)
+            scope.limit = loop.call_at(due, self.time_out, scope, secs, due, context=self.context)
             return
         subject, place = self.describe(scope)
         error = StepTimeoutError(
@@ -360,7 +363,8 @@ class StopControl:
         secs = INSIST_SECS
         if self.shutdown.is_running:  # the end of the session has shares of the same period
             secs = min(secs, 0.015 * self.shutdown.grace)
-        scope.timer = asyncio.get_running_loop().call_later(secs, call, scope)
+        loop = asyncio.get_running_loop()
+        scope.timer = loop.call_later(secs, call, scope, context=self.context)
 
     def _insist(self, scope: CallScope) -> None:
         """Cancel a call again, and give up the threads that compute for a run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 _inside: ContextVar[Phase | tuple[CurrentRun] | None] = ContextVar("asyncmon_inside_run", default=None)
 # A mark of the run or phase, and not the run: a context stays as long as a timer that was cancelled in
@@ -12,6 +13,10 @@ _inside: ContextVar[Phase | tuple[CurrentRun] | None] = ContextVar("asyncmon_ins
 # Tasks inherit it. One that a hook starts, and that waits for the run that waits for it, is then an
 # error and not a deadlock. A task may outlive its run: the value counts only while this is the current
 # one.
+
+_entered: ContextVar[tuple[object, Phase | tuple[CurrentRun] | None] | None] = ContextVar(
+    "asyncmon_entered", default=None
+)  # the owner, and the run that the code was part of then: a run that begins later is nearer
 
 _get_inside, _set_inside = _inside.get, _inside.set  # bound once: each run calls them
 
@@ -100,11 +105,31 @@ def leave_phase() -> None:
         _inside.set(None)
 
 
+def enter(owner: object) -> object:
+    """Make the calling code part of the work of a session. Return what :func:`leave` takes."""
+    before = _entered.get()
+    _entered.set((owner, _inside.get()))
+    return before
+
+
+def leave(owner: object, before: Any) -> None:
+    """Continue what the calling code was part of before, unless it has entered another session."""
+    # Not by a token: the end of `async with` may come in another task than its start.
+    entered = _entered.get()
+    if entered is not None and entered[0] is owner:
+        _entered.set(before)
+
+
 def owner_of_caller() -> object:
-    """Return the owner of the run or phase that the calling code was begun in, or None."""
-    mark = _inside.get()
-    current = mark.current if isinstance(mark, Phase) else mark and mark[0]
-    return current and current.owner
+    """Return the owner of the session that the calling code works for, or None.
+
+    It is that of the innermost run or :func:`enter`. A task inherits it.
+    """
+    entered, mark = _entered.get(), _inside.get()
+    if mark is None or (entered is not None and entered[1] is mark):
+        return entered and entered[0]
+    current = mark.current if isinstance(mark, Phase) else mark[0]
+    return current.owner
 
 
 _Outer = tuple[Phase | tuple[CurrentRun] | None, object, Phase | tuple[CurrentRun] | None]
