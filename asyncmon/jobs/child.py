@@ -6,7 +6,8 @@ end of the input means that the parent is dead, and is a shutdown. Out of a sock
 without an end is lost.
 
 The child has a session of its own (``setsid``), ignores SIGINT, and takes SIGTERM for a shutdown:
-systemd signals the whole group. It inherits the lease, so that the job is not run again before it has ended.
+systemd signals the whole group. It inherits the lease, so that the job is not run again before it has
+ended.
 """
 
 from __future__ import annotations
