@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from asyncmon.jobs import table
-from asyncmon.jobs.child import KILL_SECS, Child
+from asyncmon.jobs.child_process import KILL_SECS, Child
 from asyncmon.jobs.directories import QueueDirectory
 from asyncmon.jobs.execution import Emit, Execution, Kind
 from asyncmon.jobs.kinds import KindSpec
