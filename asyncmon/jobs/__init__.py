@@ -14,8 +14,8 @@
         await job.wait()
 
 From the ground up: ``store`` (the file), ``lease`` (the lock of an attempt), ``table`` (states and the
-transactions that change them), ``execution`` (one attempt, and its sessions), ``child`` (the same in a
-process of its own), ``worker`` (the loop of a process), ``job`` and
+transactions that change them), ``execution`` (one attempt, and its sessions), ``child_process`` and
+``child`` (the same in a process of its own), ``worker`` (the loop of a process), ``job`` and
 ``job_queue``, ``halving`` (sweeps), ``app`` (HTTP; needs the extra
 ``web``).
 """

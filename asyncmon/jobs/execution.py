@@ -29,7 +29,7 @@ Emit = Callable[[str, Mapping[str, Any]], None]
 """Gets what an attempt reports: ``"running"`` and ``"saved"`` with a step, ``"metrics"``."""
 
 FLUSH_SECS = 0.2
-"""The interval of metrics events. The newest value of each name counts."""
+"""The interval of metrics events and of saved steps. The newest value of each name counts."""
 
 Kind = Callable[["RunningJob"], Awaitable[Any]]
 
@@ -96,6 +96,7 @@ class Execution:
     def __init__(self, row: Row, directory: Path, emit: Emit) -> None:
         self.job = RunningJob(row, directory, self)
         self.emit = emit
+        self.record: Mapping[str, Any] = {name: row[name] for name in ("id", "name", "kind", "attempt")}
         self.step: int | None = None
         """The newest saved step; of a session without checkpoints the first and the last one."""
         self.request: str | None = None
@@ -119,6 +120,7 @@ class Execution:
         self._lock = threading.Lock()  # values are logged in any thread
         self._values: dict[str, float] = {}
         self._step: int | None = None
+        self._saved: int | None = None
         self._is_due = False
 
     def hooks(self) -> Sequence[Any]:
@@ -224,7 +226,10 @@ class Execution:
     def saved(self, link: SessionLink, step: int) -> None:
         """Note a commit."""
         if link is self.main:
-            self._advance("saved", step)
+            self.step = step
+            if self._saved is None and self._loop is not None:
+                self._loop.call_later(FLUSH_SECS, self._flush)  # a session may save at each step
+            self._saved = step
 
     def _advance(self, kind: str, step: int | None) -> None:
         self.step = step
@@ -267,6 +272,9 @@ class Execution:
     def _flush(self) -> None:
         with self._lock:
             values, self._values, self._is_due = self._values, {}, False
+        saved, self._saved = self._saved, None
+        if saved is not None:
+            self.emit("saved", {"step": saved})
         if values:
             self._emit_metrics(self._step, values, None)
 
@@ -299,7 +307,6 @@ class SessionLink(SessionRunHook):
         """Whether the session saves checkpoints."""
         self._execution = execution
         self._coord: SessionCoordinator | None = None
-        self._session: Any = None
         self._remove: Callable[[], None] | None = None
         self.state_dict: Callable[[], Mapping[str, Any]] | None = None
         if execution.rungs:  # other checkpoints have nothing of the job
@@ -310,7 +317,7 @@ class SessionLink(SessionRunHook):
         self._execution.judged.update(state["judged"])
 
     async def after_create_session(self, session: Any, coord: Any) -> None:
-        self._session, self._coord = session, coord
+        self._coord = coord
         if self._remove is None:
             self.saves = any(
                 members_of(HookMembers, hook).save_now is not None for hook in coord.hooks()
@@ -325,6 +332,7 @@ class SessionLink(SessionRunHook):
         if self._remove is not None:
             self._remove()
         stop, saves = self._coord.stops.event.stop, self._coord.saves
+        self._coord = None
         self._execution.closed(self, saves.step_at_end, stop)
 
     def stop(self) -> None:

@@ -87,6 +87,15 @@ class End(NamedTuple):
     """The newest saved step."""
 
 
+class Found(NamedTuple):
+    """What the run record says of an attempt whose process is dead."""
+
+    preempted: bool = False
+    """Whether it has saved and ended in order, as a child process does whose parent has died."""
+    saved: int | None = None
+    """The newest saved step."""
+
+
 class Claim(NamedTuple):
     """A job that this process runs now."""
 
@@ -230,7 +239,7 @@ def take_turn(
     kinds: Collection[str],
     room: Callable[[], int],
     lease_of: Callable[[str], Any],
-    outlived: Callable[[Row], bool],
+    record_of: Callable[[Row], Found],
     claims: list[Claim],
 ) -> Turn:
     """Adopt the jobs of dead processes, and claim the next ones.
@@ -241,7 +250,7 @@ def take_turn(
         kinds: those that it knows.
         room: returns the largest number of running jobs, of all processes; 0 to claim nothing.
         lease_of: returns the path of a job's lease.
-        outlived: returns whether a child process saved and ended in order after its parent had died.
+        record_of: returns what the run record says of an attempt.
         claims: gets the claims as they are made. Their leases must be released if the commit fails.
     """
     active = db.execute(f"SELECT * FROM jobs WHERE state IN {any_of(ACTIVE)}").fetchall()
@@ -255,7 +264,7 @@ def take_turn(
             running.append(row)
             continue
         try:  # its processes are dead
-            adopt(db, now, row, preempted=outlived(row))
+            adopt(db, now, row, record_of(row))
         finally:
             lease.release()
     most = room()
@@ -311,22 +320,23 @@ def adopt(
     db: sqlite3.Connection,
     now: float,
     row: Row,
+    found: Found,
     why: str = "its process died",
-    *,
-    preempted: bool = False,
 ) -> None:
     """Decide about a job whose attempt has no end.
 
     Args:
         row: its row, active.
+        found: what its run record says.
         why: for people.
-        preempted: whether it has saved and ended in order all the same.
     """
-    job, step = row["id"], row["step"] or 0
+    job = row["id"]
+    advance(db, job, found.saved)  # the process may have died between a commit and its record here
+    step = max(row["step"] or 0, found.saved or 0)
     if row["request"] is not None:  # not run again only to be stopped
         set_state(db, now, job, End(AFTER[row["request"]], row["request"]))
         return
-    if preempted:
+    if found.preempted:
         set_state(db, now, job, End(State.PREEMPTED, "shutdown"))
         return
     lost = 1 if step > row["lost_step"] else row["lost"] + 1
@@ -340,7 +350,7 @@ def adopt(
         set_state(db, now, job, End(State.LOST, why))
 
 
-def end(db: sqlite3.Connection, now: float, row: Row, owner: str, ended: End) -> bool:
+def end(db: sqlite3.Connection, now: float, row: Row, owner: str, ended: End, found: Found) -> bool:
     """Record the end of an attempt. False: another process owns the job, so its lease was broken."""
     job = row["id"]
     present = db.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
@@ -348,7 +358,7 @@ def end(db: sqlite3.Connection, now: float, row: Row, owner: str, ended: End) ->
         return False
     advance(db, job, ended.step)
     if ended.state == State.LOST:
-        adopt(db, now, find(db, job), ended.cause)
+        adopt(db, now, find(db, job), found, ended.cause)
     else:
         set_state(db, now, job, ended)
     return True

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from asyncmon.jobs import table
-from asyncmon.jobs.child import KILL_SECS, Child
+from asyncmon.jobs.child_process import KILL_SECS, Child
 from asyncmon.jobs.directories import QueueDirectory
 from asyncmon.jobs.execution import Emit, Execution, Kind
 from asyncmon.jobs.kinds import KindSpec
 from asyncmon.jobs.lease import Lease
 from asyncmon.jobs.store import Row, Store
-from asyncmon.jobs.table import FINAL, Claim, End, State, StateError
+from asyncmon.jobs.table import FINAL, Claim, End, Found, State, StateError
+from asyncmon.runtime.run_record import read_record
 from asyncmon.system import clock
 from asyncmon.system.cancellation import outlast, shielded
 from asyncmon.system.error_text import phrase
@@ -134,7 +135,7 @@ class Worker:
                 table.take_turn,
                 now=clock.wall(), owner=self._owner, mine=frozenset(self.mine),
                 kinds=tuple(self._kinds), room=self._room, lease_of=self._directory.lease,
-                outlived=self._outlived, claims=claims,
+                record_of=self._record_of, claims=claims,
             )  # fmt: skip
             turn = await self._store.write(take_turn)
         except BaseException:
@@ -149,9 +150,13 @@ class Worker:
         if self._is_closing:
             self.stop_all()
 
-    def _outlived(self, row: Row) -> bool:
-        """Return whether a child process has saved and ended in order after the death of its parent."""
-        return False
+    def _record_of(self, row: Row) -> Found:
+        """Return what the run record says of an attempt. Blocking."""
+        record = read_record(str(self._directory.run(row["name"])))
+        if record is None or record.job is None or record.job.get("id") != row["id"]:
+            return Found()
+        is_last = record.job.get("attempt") == row["attempt"]
+        return Found(is_last and record.state == "preempted", record.saved)
 
     async def _delete_old(self) -> None:
         before = None if self._keep_secs is None else clock.wall() - self._keep_secs
@@ -208,10 +213,12 @@ class Worker:
 
     async def _end(self, claim: Claim, ended: End) -> None:
         row, lease = claim
-        pause = POLL_SECS
+        pause, found = POLL_SECS, Found()
+        if ended.state == State.LOST:
+            found = await in_thread(self._record_of, row)
         while True:  # first the table, then the lease: else another process would run the job again
             try:
-                write = partial(table.end, row=row, owner=self._owner, ended=ended)
+                write = partial(table.end, row=row, owner=self._owner, ended=ended, found=found)
                 if not await self._store.write(partial(write, now=clock.wall())):
                     logger.error("The job %r has another owner: its lease was broken.", row["name"])
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Awaitable, Mapping
@@ -13,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from asyncmon.errors import OpError
+from asyncmon.monitor.body import json_body
 from asyncmon.monitor.encoding import encode_series, members, to_json
 from asyncmon.monitor.endpoints import ACTIONS
 from asyncmon.monitor.feed import READ_SECS, EventStream, Feed
@@ -27,7 +27,6 @@ from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
 
-_MOST_BODY = 64 * 1024  # bytes
 _MOST_TAGS = 200
 
 
@@ -134,7 +133,7 @@ class Api:
         action = request.path_params["action"]
         if action not in ACTIONS:
             raise Failure(404, f"There is no action {action!r}; there are: {', '.join(ACTIONS)}.")
-        reason = (await _body(request)).get("reason")
+        reason = (await json_body(request)).get("reason")
         if reason is not None and not isinstance(reason, str):
             raise Failure(400, f"The reason must be a text, not {reason!r}.")
         logger.info("%s of the run %r, for %s", action, entry.name, client_of(request.scope))
@@ -145,7 +144,7 @@ class Api:
 
     async def remove(self, request: Request) -> Response:
         entry = self._find(request)
-        await _body(request)
+        await json_body(request)
         logger.info("remove the run %r, for %s", entry.name, client_of(request.scope))
         self._runs.remove(entry.id)
         self._feed.publish()
@@ -154,7 +153,7 @@ class Api:
     async def detach(self, request: Request) -> Response:
         entry = self._find(request)
         hook = request.path_params["hook"]
-        await _body(request)
+        await json_body(request)
         logger.info("detach %r of %r, for %s", hook, entry.name, client_of(request.scope))
         try:
             await _done(entry.run.detach(hook))
@@ -163,7 +162,7 @@ class Api:
         return _json({"ok": True})
 
     async def login(self, request: Request) -> Response:
-        token = (await _body(request)).get("token")
+        token = (await json_body(request)).get("token")
         if not isinstance(token, str):
             raise Failure(400, 'Expected {"token": "..."}.')
         if not self._credentials.needed:
@@ -223,22 +222,6 @@ def _part(query: Mapping[str, Any]) -> Part | None:
         return None
     by: Literal["steps", "wall_times"] = "steps" if query["by"] == "step" else "wall_times"
     return Part(by, -math.inf if low is None else low, math.inf if high is None else high)
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object in the body of a request; an empty body is an empty object."""
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MOST_BODY:
-            raise Failure(413, f"A body may have {_MOST_BODY} bytes.", {"connection": "close"})
-    try:
-        found = json.loads(data) if data else {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise Failure(400, "The body must be a JSON object.")
-    return found
 
 
 async def _done(action: Awaitable[Any]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from asyncmon.monitor.encoding import encode_series, to_json
+from asyncmon.monitor.event_stream import send_events
 from asyncmon.monitor.guard import Failure
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
@@ -232,15 +233,6 @@ class Feed:
 
 MOST_VIEWERS = 50
 
-SEND_SECS = 10.0
-"""Timeout in seconds for sending a chunk; after it the viewer counts as stalled."""
-
-_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # else nginx buffers events
-]
-
 
 class EventStream:
     """Streams the feed after a cursor.
@@ -256,35 +248,4 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._feed.place():
             await self._feed.read()
-            await self._stream(receive, send)
-
-    async def _stream(self, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        sending = asyncio.ensure_future(self._send(send))
-        gone = asyncio.ensure_future(_wait_until_gone(receive))
-        try:
-            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sending.cancel()
-            gone.cancel()
-            results = await asyncio.gather(sending, gone, return_exceptions=True)
-        if isinstance(results[0], Exception):
-            raise results[0]
-
-    async def _send(self, send: Send) -> None:
-        stream = self._feed.stream(self._after)
-        try:
-            async for chunk in stream:
-                async with asyncio.timeout(SEND_SECS):
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except TimeoutError:  # the server closes the connection of an answer without an end
-            logger.warning("A viewer has read nothing for %g s; its events end.", SEND_SECS)
-            return
-        finally:
-            await stream.aclose()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _wait_until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+            await send_events(self._feed.stream(self._after), receive, send)

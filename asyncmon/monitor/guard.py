@@ -165,15 +165,23 @@ class Guard:
         credentials: the token.
         authenticate: the service's own check of a request, in place of all others but that of the
             origin of actions.
+        actions: the rate of actions of each client.
+        page: what the log names, with its address, at the first request to a mounted application.
     """
 
     def __init__(
-        self, app: ASGIApp, credentials: Credentials, authenticate: Authenticate | None = None
+        self,
+        app: ASGIApp,
+        credentials: Credentials,
+        authenticate: Authenticate | None = None,
+        actions: Rates | None = None,
+        page: str = "The monitor's page",
     ) -> None:
         self._app = app
         self._credentials = credentials
         self._authenticate = authenticate
-        self._actions = Rates(burst=20, secs=0.5)
+        self._actions = Rates(burst=20, secs=0.5) if actions is None else actions
+        self._page = page
         self._is_announced = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,9 +215,8 @@ class Guard:
         path, server = scope.get("root_path"), scope.get("server")
         if path and server and server[1] is not None:  # not a Unix socket; serve() prints its own
             host = f"[{server[0]}]" if ":" in server[0] else server[0]
-            logger.info(
-                "The monitor's page: %s://%s:%d%s/", scope.get("scheme", "http"), host, server[1], path
-            )
+            scheme = scope.get("scheme", "http")
+            logger.info("%s: %s://%s:%d%s/", self._page, scheme, host, server[1], path)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -238,7 +245,7 @@ class Guard:
         if inspect.isawaitable(answer):
             answer = await answer
         if not answer:
-            raise Failure(401, "Log in to the service that shows this monitor.")
+            raise Failure(401, "Log in to the service first.")
         scope[_ALLOWED] = True
 
 
@@ -287,8 +294,8 @@ def _check_local(client: str, headers: Headers) -> None:
     if not is_loopback(name) or not (client == "local" or is_loopback(client)):
         raise Failure(
             403,
-            "Without a token the monitor answers this machine only, under localhost or 127.0.0.1. "
-            "Give it a token: create_app(..., token=...) or --token-file.",
+            "Without a token only this machine has access, under localhost or 127.0.0.1. Give it a "
+            "token: create_app(..., token=...) or --token-file.",
         )
 
 
@@ -309,4 +316,4 @@ def _check_origin(headers: Headers) -> None:
     else:
         allowed = True  # no browser
     if not allowed:
-        raise Failure(403, "Actions are taken from the monitor's own page only, not from others.")
+        raise Failure(403, "Actions are taken from pages of this very server only, not from others.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -13,6 +13,9 @@ class JobLink(Protocol):
     Such a session acts on no signals, and the exit status of the process does not count its stops: the
     queue preempts jobs, and continues them.
     """
+
+    record: Mapping[str, Any]
+    """What the run record says of the job."""
 
     def hooks(self) -> Sequence[Any]:
         """Return the hooks of the job for one session, besides its own."""

@@ -75,6 +75,7 @@ def session_parts(
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
     observers.record = record = RecordKeeper(observers, gate, stops, saves)
+    record.job = None if job is None else dict(job.record)
     closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief, record)
     closing.on_close += [watch.end, record.changed]
     stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs

@@ -78,7 +78,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, tag_field="format", tag="asyn
     boot_id: str | None = None
     """The boot of the machine and the namespace of process ids that ``pid`` belongs to."""
     job: dict[str, Any] | None = None
-    """What a queue of jobs knows the run by."""
+    """The ``id``, ``name``, ``kind`` and ``attempt`` of the job of ``asyncmon.jobs`` that ran it."""
     version: int = VERSION
     directory: str | None = None
     """The directory of the record."""

@@ -32,6 +32,7 @@ CAMPAIGNS = {
     "cluster": "servers and workers killed, suspended and cut off, bytes changed",
     "monitor": "viewers that come, stall and go",
     "disk": "full and slow disks",
+    "jobs": "two services on one queue, killed at random moments",
     "system-calls": "one system call of saves and restores that fails",
 }
 

@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncmon as am
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 
 async def _count(state: dict[str, Any]) -> int:
@@ -35,8 +38,18 @@ async def count(job: am.jobs.RunningJob) -> None:
             await asyncio.sleep(job.params.get("pause", 0.0))
             if sess.global_step in job.params.get("report", ()):
                 job.report(sess.global_step, loss=job.params.get("loss", 1.0))
-    with open(job.directory / "after.txt", "a") as file:
+    note(job, "after.txt")
+
+
+def note(job: am.jobs.RunningJob, name: str) -> None:
+    with open(job.directory / name, "a") as file:
         file.write(f"{job.attempt}\n")
+
+
+async def until(condition: Callable[[], Awaitable[Any]]) -> None:
+    """Wait for what no event of this process says."""
+    while not await condition():  # noqa: ASYNC110 - another process changes it
+        await asyncio.sleep(0.02)
 
 
 async def die(job: am.jobs.RunningJob) -> None:

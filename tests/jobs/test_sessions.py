@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 import asyncmon as am
-from tests.jobs.kinds import count, counting
+from tests.jobs.kinds import count, counting, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio]
+
+
+async def has_step(job: am.jobs.Job) -> bool:
+    return bool((await job.refresh()).step)
 
 
 async def ended(root: Path, kind: Any, params: Any = None) -> am.jobs.Job:
@@ -43,8 +47,7 @@ async def test_code_after_a_session_that_its_job_stops_does_not_run(root: Path, 
     async with queue:
         job = await queue.submit("count", {"steps": 10_000, "pause": 0.001}, name="x")
         await job.wait("running")
-        while (await job.refresh()).step in (None, 0):
-            await asyncio.sleep(0.01)
+        await until(lambda: has_step(job))
         if what != "shutdown":
             await getattr(job, what)()
             await job.wait("paused", "cancelled")

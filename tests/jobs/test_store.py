@@ -61,7 +61,7 @@ async def test_an_error_takes_back_its_own_call_only(tmp_path: Path) -> None:
 async def test_the_file_is_durable_and_no_wal(tmp_path: Path) -> None:
     async with opened(tmp_path / "table") as store:
         journal, synchronous = await store.write(
-            lambda db: [list(db.execute(f"PRAGMA {name}").fetchone().values())[0]
+            lambda db: [db.execute(f"PRAGMA {name}").fetchone().popitem()[1]
                         for name in ("journal_mode", "synchronous")]
         )  # fmt: skip
     assert (journal, synchronous) == ("truncate", 2)
