@@ -105,8 +105,8 @@ __all__ = [
     "checkpoints_iterator", "data", "distributed", "errors", "evaluate", "evaluate_checkpoints",
     "every", "export", "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "graph",
     "hooks", "jobs", "latest_checkpoint", "list_variables", "load_checkpoint", "load_model",
-    "logging_handler", "monitor", "programs", "replica_device_setter", "run", "run_record", "runs", "runtime",
-    "start_queue_runners", "stop_if", "summary", "testing",
+    "logging_handler", "monitor", "programs", "replica_device_setter", "run", "run_record", "runs",
+    "runtime", "start_queue_runners", "stop_if", "summary", "testing",
 ]
 # fmt: on
 

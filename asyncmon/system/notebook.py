@@ -29,7 +29,7 @@ def program_arguments() -> list[str]:
 
 
 def explained(error: E, name: str) -> E:
-    """Return an error about a variable, with a note if a cell has built its model twice in one graph."""
+    """Return an error about a variable, with a note if a cell may have built its model twice."""
     if in_shell() and (re.search(r"_\d+\b", name) or "already exists" in str(error)):
         error.add_note(
             "asyncmon: before the cell of a model runs again, call `am.graph.reset_default_graph()`. "
