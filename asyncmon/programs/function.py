@@ -59,9 +59,9 @@ class FunctionProgram(NamedProgram):
         set_state: takes such a state, whose arrays are read-only. Called before the first step, after
             ``init_op`` and ``load``, and with the previous state when a step failed or was cancelled.
             Both are called as a plain step is; ``set_state`` may be ``async def``.
-        copy: returns a program with the same steps over objects of its own, for an evaluation beside
-            the training, which neither waits for its steps nor delays them. Called for each session
-            while another one is open.
+        copy: returns a program with the same steps over objects of its own, for evaluations and peeks
+            beside the training, which neither wait for its steps nor delay them. Called for each
+            session while another one is open, and at the first peek.
 
     Raises:
         ValueError: ``state`` is given beside ``get_state``, or one of the two functions without the
@@ -168,7 +168,7 @@ class FunctionProgram(NamedProgram):
         self._check_target(target)
         if self._copy is not None and self._outside is not None and self._outside.owner_beside(None):
             return self._copy().create_session(target, config)
-        return FunctionSession(self, self.state, self.steps, config, self._outside)
+        return FunctionSession(self, self.state, self.steps, config, self._outside, self._copy)
 
 
 def _check_global_step(step: Tree) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping, ValuesView
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -50,6 +50,7 @@ class FunctionSession(SteppedSession):
         steps: by name.
         config: for the threads of steps that block.
         outside: the owner of the state, if it is not the session.
+        copies: returns a program with objects of its own, for peeks.
     """
 
     def __init__(
@@ -59,8 +60,12 @@ class FunctionSession(SteppedSession):
         steps: Mapping[str, Step],
         config: SessionConfig | None = None,
         outside: OutsideState | None = None,
+        copies: Callable[[], Any] | None = None,
     ) -> None:
         super().__init__(program, config)
+        self._copies = copies
+        self._peeks: FunctionSession | None = None
+        self._peeked: Tree = None  # the state that it has
         self._steps = steps
         self._declared = state
         self._tree = state
@@ -75,6 +80,33 @@ class FunctionSession(SteppedSession):
         return self._step if self._counts else int(self._tree[GLOBAL_STEP])
 
     # -- steps
+
+    async def peek(self, fetches: Any, feed_dict: Mapping[str, Any] | None = None) -> Any:
+        """Return entries of the state and results of read-only steps, of one version of the state.
+
+        Neither waits for a step that trains nor delays one, but for steps of objects with a
+        ``get_state`` and without a ``copy``: these have the objects between two of them.
+
+        Raises:
+            InvalidArgumentError: a step among the fetches may change the state.
+            RuntimeError: the session is closed, or a step calls this that it would wait for.
+        """
+        self._check_open()
+        if self._copies is None or not self._steps_among(fetches):
+            return await super().peek(fetches, feed_dict)
+        tree = self._tree
+        if self._peeks is None:
+            self._peeks = self._copies().create_session(config=self._workers.config)
+        if self._peeked is not tree:
+            self._peeked = tree
+            await self._peeks.load(self._entries(tree))
+        return await self._peeks.peek(fetches, feed_dict)
+
+    async def close(self) -> None:
+        """Refuse further use, and wait for steps in threads. A second call does nothing."""
+        if self._peeks is not None:
+            await self._peeks.close()
+        await super().close()
 
     def _excludes(self, steps: list[Step]) -> bool:
         """Return whether another step could change the objects that these read."""
@@ -133,6 +165,12 @@ class FunctionSession(SteppedSession):
             raise
         self._tree, self._step = tree, step
         return fetched
+
+    def _entries(self, tree: Tree) -> dict[str, Any]:
+        values = {name: np.asarray(value) for name, value in flatten(tree).items()}
+        if self._counts:
+            values[GLOBAL_STEP] = np.asarray(self._step, np.int64)
+        return values
 
     def _entry(self, name: str, state: Tree) -> Any:
         return flatten(state).get(name)
@@ -205,9 +243,7 @@ class FunctionSession(SteppedSession):
     def snapshot(self) -> Awaitable[Snapshot]:
         """Take a snapshot now, at no cost: a step never writes into an array of the state."""
         self._check_open()
-        values = {name: np.asarray(value) for name, value in flatten(self._tree).items()}
-        if self._counts:
-            values[GLOBAL_STEP] = np.asarray(self._step, np.int64)
+        values = self._entries(self._tree)
         taken = asyncio.get_running_loop().create_future()
         taken.set_result(Snapshot(values, self.global_step))
         return taken

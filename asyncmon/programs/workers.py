@@ -26,8 +26,8 @@ class Workers:
     """
 
     def __init__(self, config: SessionConfig | None) -> None:
-        self._config = config or SessionConfig()
-        self.limit = self._config.inline_ms / 1000
+        self.config = config or SessionConfig()
+        self.limit = self.config.inline_ms / 1000
         """Seconds; a function that takes less on average is called inline."""
         self._threads: Threads | None = None
         self._used: set[threading.Thread] = set()
@@ -52,7 +52,7 @@ class Workers:
         if self.is_inline(cost, thread):
             return timed(fn, cost, self.limit)
         if self._threads is None:
-            self._threads = Threads(self._config)
+            self._threads = Threads(self.config)
         future = self._threads.submit(partial(self._in_thread, fn, cost), step=step)
         try:
             return await completed(future)

@@ -130,6 +130,21 @@ async def test_a_step_that_evaluates_would_wait_for_itself() -> None:
     assert model.weight == 1
 
 
+async def test_a_peek_uses_the_copy_beside_the_steps() -> None:
+    model = Model(lambda: Model().program)
+    session = model.program.create_session()
+    await session.run("fit", {"x": 3.0})
+    slow = asyncio.create_task(session.peek(["slow_score", "global_step"]))
+    await asyncio.sleep(1)
+    before = asyncio.get_running_loop().time()
+    await session.run("fit", {"x": 1.0})
+    assert (await session.peek("weight")).tolist() == 4
+    assert asyncio.get_running_loop().time() == before
+    assert await slow == [{"accuracy": 3.0}, 1]
+    assert await session.peek(["score", "global_step"]) == [{"accuracy": 4.0}, 2]
+    await session.close()
+
+
 async def test_a_copy_goes_with_objects() -> None:
     with pytest.raises(ValueError, match="copy is for objects with get_state and set_state"):
         FunctionProgram({"w": 0.0}, copy=lambda: FunctionProgram({}))

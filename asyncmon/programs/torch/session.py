@@ -17,9 +17,10 @@ from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgume
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
-from asyncmon.programs.torch.changes import Changes, Mark, set_random_states
+from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
 from asyncmon.programs.torch.copies import copied, detached, evaluation_copies, wait_for
 from asyncmon.programs.torch.loading import Loading, own_pieces
+from asyncmon.programs.torch.peek_copy import PeekCopy
 from asyncmon.programs.torch.sharded_snapshot import Pieces, take_pieces
 from asyncmon.programs.torch.sharding import Shard, is_sharded
 from asyncmon.programs.torch.state import (
@@ -35,6 +36,7 @@ from asyncmon.programs.torch.state import (
 from asyncmon.programs.torch.threads import thread_budget
 from asyncmon.protobuf.run_options import NodeStats
 from asyncmon.session_config import SessionConfig
+from asyncmon.system import clock
 from asyncmon.system.cost import CostModel
 from asyncmon.system.snapshot import HeldArray, Snapshot
 
@@ -76,6 +78,9 @@ class TorchSession(SteppedSession):
         self.is_sharded = any(is_sharded(tensor) for tensor in entries_of(self._objects)[0].values())
         """Whether the state is in pieces on several ranks."""
         self._given: dict[str, Any] = {}  # values loaded before the other ranks have joined
+        self._config = config
+        self._commits = 0  # changes of the state: steps, and loads
+        self._peeks: tuple[PeekCopy, TorchSession] | None = None
         count = config.intra_op_parallelism_threads
         self._give_back = weakref.finalize(self, thread_budget.take(count)) if count else None
 
@@ -96,7 +101,10 @@ class TorchSession(SteppedSession):
         if not any(step.is_async for step in steps):
             key = tuple(step.name for step in steps)
             cost = self._costs.get(key) or self._costs.setdefault(key, CostModel(_UNKNOWN))
-            return await self._offload(partial(self._run_all, fetches, steps, feeds), cost)
+            result = await self._offload(partial(self._run_all, fetches, steps, feeds), cost)
+            if self._peeks is not None:
+                await self._refresh_peeks()
+            return result
         changes = await self._offload(partial(self._begin, fetches, steps))
         results: dict[str, Any] = {}
         try:
@@ -107,7 +115,10 @@ class TorchSession(SteppedSession):
         except BaseException as error:
             self._failed(steps, changes, error)
             raise
-        return await self._offload(partial(self._end, fetches, steps, results, changes))
+        result = await self._offload(partial(self._end, fetches, steps, results, changes))
+        if self._peeks is not None:
+            await self._refresh_peeks()
+        return result
 
     def _run_all(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         thread_budget.follow()
@@ -163,6 +174,7 @@ class TorchSession(SteppedSession):
                 )
         elif steps:
             self._step += 1
+            self._commits += 1
         try:
             fetched = self._fetched(fetches, results, self._objects, self._step)
         except NotFoundError:
@@ -184,6 +196,9 @@ class TorchSession(SteppedSession):
             self._broken.__cause__ = error
 
     def _entry(self, name: str, state: Mapping[str, Any]) -> Any:
+        if isinstance(self._objects.get(name), torch.nn.Module):
+            tensors = flat_state(name, self._objects[name]).tensors.items()
+            return {key.removeprefix(f"{name}/"): host_value(tensor) for key, tensor in tensors}
         return host_value(self._tensor(name))
 
     def _tensor(self, name: str) -> torch.Tensor | None:
@@ -207,6 +222,84 @@ class TorchSession(SteppedSession):
         else:
             await self._offload(partial(self._set, dict(program._initial)))
         self._step, self._broken, self._given = 0, None, {}
+
+    # -- peeks
+
+    async def peek(self, fetches: Any, feed_dict: Mapping[str, Any] | None = None) -> Any:
+        """Return entries of the state and results of read-only steps, of one version of the state.
+
+        Read-only steps get a copy of the modules and tensors, which neither waits for a step that
+        trains nor delays one. It has the state after the last complete step, or, where copying takes
+        more than 5 % of the time between two steps, after one that ended so much earlier. The first
+        peek waits for the step that is running, to make the copy, and so do peeks of sharded states and
+        of entries alone that are in no such copy, and now and then one of many that follow each other
+        without a pause. Without a peek for a minute the copy is dropped.
+
+        Raises:
+            InvalidArgumentError: a step among the fetches may change the state.
+            RuntimeError: the session is closed, or a step calls this that it would wait for.
+        """
+        self._check_open()
+        if self._source is not None or self.is_sharded or not self._is_copied(fetches):
+            return await super().peek(fetches, feed_dict)
+        await self._prepare()
+        copy, session = self._peeks or await self._make_peeks()
+        copy.last_peek = clock.monotonic()
+        if copy.was_missed:  # other peeks follow each other so closely that no step finds it free
+            await self._lock.wait()
+        elif copy.commits == self._commits or not self._lock.try_lock():
+            return await session.peek(fetches, feed_dict)
+        try:
+            self._check_open()
+            await self._refresh_peeks(now=True)
+        finally:
+            self._lock.release()
+        commits, random = self._commits, None if self._lock.held else random_states(self._objects)
+        try:
+            return await session.peek(fetches, feed_dict)
+        finally:
+            if random is not None and not self._lock.held and commits == self._commits:
+                set_random_states(random)  # no step has drawn since
+
+    def _is_copied(self, fetches: Any) -> bool:
+        """Return whether a peek takes read-only steps, or entries of which there is a copy already."""
+        names = [name for name in leaves(fetches) if isinstance(name, str)]
+        steps = [self._steps[name] for name in names if name in self._steps]
+        if steps:
+            return all(step.read_only for step in steps)
+        copied = () if self._peeks is None else self._peeks[0].copied
+        return bool(names) and all(name == GLOBAL_STEP or owner_of(name) in copied for name in names)
+
+    async def _make_peeks(self) -> tuple[PeekCopy, TorchSession]:
+        self._check_not_inside("peek")
+        async with self._between_steps():
+            if self._peeks is None:
+                await self._prepare()
+                copy = await self._offload(partial(PeekCopy, self._objects))
+                copy.commits = self._commits
+                session = TorchSession(self._program, self._config)
+                session._objects, session._step = Objects(copy.objects), self._step
+                changes = {name: copy.objects[name] for name in copy.copied}
+                session._changes = Changes(changes, copies=True)
+                self._peeks = copy, session
+        return self._peeks
+
+    async def _refresh_peeks(self, *, now: bool = False) -> None:
+        """Bring the copy up to date that peeks read, unless one reads it. Holds the lock."""
+        assert self._peeks is not None, "checked by the caller"
+        copy, session = self._peeks
+        if copy.is_idle and not session._lock.held:
+            self._peeks = None
+            await session.close()
+        elif now or copy.is_due(self._commits):
+            copy.was_missed = not session._lock.try_lock()
+            if copy.was_missed:
+                return
+            try:
+                await self._offload(partial(copy.update, self._commits))
+                session._step = self._step
+            finally:
+                session._lock.release()
 
     # -- state
 
@@ -293,6 +386,7 @@ class TorchSession(SteppedSession):
         if self._source is None:
             set_random_states({name: as_tensor(value) for name, value in random.items()})
         self._step = step
+        self._commits += 1
 
     async def close(self) -> None:
         """Refuse further use, and wait for a step in the worker. A second call does nothing."""
@@ -302,6 +396,8 @@ class TorchSession(SteppedSession):
         if program._owner is not None and program._owner() is self:
             program._owner = None
         try:
+            if self._peeks is not None:
+                await self._peeks[1].close()
             await super().close()
         finally:
             if self._give_back is not None:
