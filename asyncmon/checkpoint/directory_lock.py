@@ -75,8 +75,10 @@ class DirectoryLock:
             ValueError: another session of this process does.
         """
         with self._changing:
-            if loop is not None and self._trainer is not None and not self._trainer[1].is_closed():
-                raise two_trainers(self._directory)
+            if loop is not None and self._trainer is not None:
+                other, its_loop = self._trainer
+                if other is not holder and not its_loop.is_closed():
+                    raise two_trainers(self._directory)
             if not self._is_held():
                 self.drop()
                 self._calls = calls

@@ -155,7 +155,6 @@ class Closing:
         if self._gate.state is not SessionState.CLOSED:
             for call in self.on_close:
                 call()
-            self._record.abandon()
             self._leave(None)
 
     async def end(self, body: BaseException | None) -> Outcome:
@@ -197,6 +196,7 @@ class Closing:
         self._body = self._caller = self._outcome = None
         self._errors = []
         self._undo.close()
+        self._record.abandon()
         self._gate.close()
         for call in self.on_release:
             call()

@@ -29,6 +29,7 @@ from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.outcome import Outcome
 from asyncmon.runtime.stop.stop import RunState
 from asyncmon.system import clock, portable
+from asyncmon.system.cancellation import running_loop
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread, in_thread_abandonable
 
@@ -61,7 +62,7 @@ class DirectoryClaim:
         if self._owners.setdefault(place, owner) is not owner:
             raise two_trainers(place.path)
         try:
-            loop = None if place in self.stores else asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
             self.stores[place] = await in_thread(self._claims.claim, place, loop)
         except OpError as error:
             if isinstance(error, FailedPreconditionError):
@@ -73,9 +74,9 @@ class DirectoryClaim:
         """A directory was claimed."""
 
     async def leave(self, place: Directory, owner: object) -> None:
-        """Note that a hook does not save any more. The session keeps the directory to its end."""
-        if self._owners.get(place) is owner:
-            del self._owners[place]
+        """Release the directory of a hook that does not save any more. See :meth:`claim`."""
+        if self._owners.pop(place, owner) is owner:
+            await in_thread(self.release)
 
     def release(self) -> None:
         """Release all directories. Blocking, but only for the time of a system call."""
@@ -150,8 +151,11 @@ class RecordKeeper(DirectoryClaim):
 
     def created(self, raw: Any) -> None:
         """Note the program of a raw session."""
-        if self._program is None:
+        try:
             text = json.dumps(describe(raw), sort_keys=True, default=repr).encode()
+        except Exception as error:  # of the user's describe(): a save raises it
+            logger.debug("The program has no fingerprint: %r", error)
+        else:
             self._program = f"{google_crc32c.value(text):08x}"
 
     def evaluated(self, metrics: Mapping[str, float]) -> None:
@@ -161,6 +165,11 @@ class RecordKeeper(DirectoryClaim):
         }
 
     # -- the file
+
+    async def leave(self, place: Directory, owner: object) -> None:
+        """Note that a hook does not save any more. The session keeps the directory to its end."""
+        if self._owners.get(place) is owner:
+            del self._owners[place]
 
     async def claimed(self, place: Directory) -> None:
         store = self.stores[place]
@@ -175,7 +184,7 @@ class RecordKeeper(DirectoryClaim):
 
     def changed(self) -> None:
         """Write the record, in a task. Does not block."""
-        if self.stores and self._final is None:
+        if self.stores and self._final is None and running_loop() is self._gate.loop:
             self._is_due = True
             if self._writing is None:
                 self._writing = asyncio.ensure_future(self._write())
@@ -219,9 +228,9 @@ class RecordKeeper(DirectoryClaim):
             await in_thread(self.release)
 
     def abandon(self) -> None:
-        """Give up: the event loop of the session is closed."""
+        """Release the directories in any case, as the event loop of the session may be closed."""
         if self._final is None and self._gate.started is not None:
-            self._final = self._record("lost", None, "its event loop has ended")
+            self._final = self._record("lost", None, "the session was not closed in order")
         self.release()
 
 

@@ -411,6 +411,14 @@ async def test_a_hook_that_is_gone_holds_no_directory(train: Train, tmp_path: Pa
     await train(hook_for(tmp_path, save_steps=3), runs=1)
 
 
+async def test_hook_without_a_session_releases_its_directory(train: Train, tmp_path: Path) -> None:
+    hook = hook_for(tmp_path, save_steps=3)
+    with program_scope(ScriptedProgram()):
+        await hook.begin()
+        await hook.cleanup(None)
+    await train(hook_for(tmp_path, save_steps=3), runs=1)
+
+
 async def test_hk_ckpt_16_savers_come_last_in_every_phase(tmp_path: Path) -> None:
     """KC-20: so a user's ``end`` comes before the final save."""
     hook, other = hook_for(tmp_path, save_steps=1), RecordingHook()

@@ -25,7 +25,10 @@ tasks = tuple(TaskStatistics(f"env-{n}", "it waits in play (envs.py:7)", False) 
 runs = [ScriptedRun("open", facts=Details(tasks=(*tasks, TaskStatistics("other", "x", False))))]
 for outcome in ("completed", "preempted", "failed"):
     error = "ValueError: bad <i>data</i>" if outcome == "failed" else None
-    row = Status(state="closed", outcome=outcome, stop_reason="the end", last_error=error)
+    row = Status(
+        state="closed", outcome=outcome, stop_reason="the end", last_error=error,
+        metrics={"accuracy": 0.5, "loss": "nan"},
+    )
     runs.append(ScriptedRun(outcome, row=row))
 for tag in ("loss", "eval/a", "eval/b", "lr/x", "time/y"):
     runs[0].scalars.add(tag, 1, 0.5, 1.0)
@@ -74,6 +77,8 @@ def test_outcomes_have_words_and_colours(page: Page, url: str) -> None:
         colours[name] = colour(page, "#run-state")
         shown = "ValueError: bad <i>data</i>" if name == "failed" else "the end"
         assert page.evaluate("document.querySelector('#reason').innerText") == shown
+        facts = page.evaluate("document.querySelector('#facts').innerText").split()
+        assert facts[-4:] == ["accuracy", "0.50000", "loss", "NaN"]
     assert len(set(colours.values())) == 3
     assert colour(page, "#reason") == colours["failed"]  # the last one, its error
     page.click("#remove")

@@ -379,6 +379,39 @@ async def test_runs_lists_the_records_below_a_directory(
         await runs("s3://bucket")
 
 
+async def test_program_that_cannot_be_described_has_no_fingerprint() -> None:
+    class Shy(FunctionProgram):
+        def describe(self) -> dict[str, Any]:
+            raise ValueError("no")
+
+    async with am.MonitoredTrainingSession(program=Shy({"n": 0})) as sess:
+        assert sess.outcome is not None
+        assert sess.outcome.program is None
+
+
+async def test_fingerprint_is_that_of_the_programs_steps() -> None:
+    found = []
+    for program in (make_program(), make_program(), FunctionProgram({"n": 0})):
+        async with am.MonitoredTrainingSession(program=program) as sess:
+            assert sess.outcome is not None
+            found.append(sess.outcome.program)
+    assert found[0] == found[1] != found[2]
+
+
+async def test_session_of_a_closed_loop_is_lost_and_releases_its_directory(tmp_path: Path) -> None:
+    async def leave() -> am.MonitoredSession:
+        return await training(tmp_path).start()
+
+    sess = await asyncio.to_thread(lambda: asyncio.run(leave()))
+    with pytest.raises(RuntimeError, match="event loop"):
+        await sess.close()
+    assert sess.outcome is not None
+    assert sess.outcome.state == "lost"
+    assert (await read(tmp_path)).state == "lost"
+    async with training(tmp_path):
+        assert (await read(tmp_path)).state == "running"
+
+
 async def test_fields_of_a_later_version_are_ignored(tmp_path: Path) -> None:
     async with training(tmp_path):
         pass
