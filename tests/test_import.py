@@ -111,9 +111,9 @@ NAMES = """
     StopAtStepHook SummarySaverHook Supervisor TensorBoardLogger
     TrainingMetricsHook WandbLogger WorkerSessionCreator add_queue_runner checkpoint
     checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every export
-    get_checkpoint_state get_global_step get_or_create_global_step graph hooks latest_checkpoint
-    list_variables load_checkpoint load_model logging_handler monitor programs replica_device_setter run run_record
-    runs runtime start_queue_runners stop_if summary testing
+    get_checkpoint_state get_global_step get_or_create_global_step graph hooks jobs latest_checkpoint
+    list_variables load_checkpoint load_model logging_handler monitor programs replica_device_setter
+    run run_record runs runtime start_queue_runners stop_if summary testing
 """
 """What a newcomer needs. Each further name makes the others harder to find."""
 

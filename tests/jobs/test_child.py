@@ -273,7 +273,7 @@ am.run(main)
 
 def test_a_paused_job_is_no_preemption_of_the_program(root: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PAUSES, str(root)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
+        [sys.executable, "-c", PAUSES, str(root)], cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
