@@ -43,7 +43,7 @@ EXTRAS = {
 
 PACKAGES = [
     "", ".checkpoint", ".data", ".distributed", ".graph", ".graph.layers", ".graph.nn", ".graph.train",
-    ".hooks", ".monitor", ".programs", ".runtime", ".summary", ".testing",
+    ".hooks", ".jobs", ".monitor", ".programs", ".runtime", ".summary", ".testing",
 ]  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def test_import_leaves_slow_modules_that_few_programs_need() -> None:
         "print(*sys.modules.keys() - before)"
     )
     out = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert not {"numpy.random", "_hashlib", "wave"} & set(out.stdout.split())
+    assert not {"numpy.random", "_hashlib", "sqlite3", "wave"} & set(out.stdout.split())
 
 
 def test_an_engine_that_is_missing_is_named_with_its_pip_line() -> None:
@@ -111,7 +111,7 @@ NAMES = """
     StopAtStepHook SummarySaverHook Supervisor TensorBoardLogger
     TrainingMetricsHook WandbLogger WorkerSessionCreator add_queue_runner checkpoint
     checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every export
-    get_checkpoint_state get_global_step get_or_create_global_step graph hooks latest_checkpoint
+    get_checkpoint_state get_global_step get_or_create_global_step graph hooks jobs latest_checkpoint
     list_variables load_checkpoint load_model logging_handler monitor programs replica_device_setter
     run run_record runs runtime start_queue_runners stop_if summary testing
 """

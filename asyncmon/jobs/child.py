@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+import types
 from collections.abc import Mapping
 from functools import partial, reduce
 from pathlib import Path
@@ -70,7 +71,7 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
     try:
         end = await asyncio.create_task(execution.execute(_function(given)), name=execution.job.name)
         end = end._replace(step=execution.step)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         logger.exception("The kind cannot be imported.")
         end = End(State.FAILED, "error", f"The kind cannot be imported: {error!r}")
     emit("end", end)
@@ -87,9 +88,11 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
 def _function(given: Mapping[str, Any]) -> Kind:
     """Import the kind. Raises whatever its module raises."""
     if given["path"] is not None:
-        # The name that multiprocessing uses: `if __name__ == "__main__"` is false.
-        names = runpy.run_path(given["path"], run_name="__mp_main__")
-        found: Kind = names[given["function"]]
+        # As multiprocessing does, whose own children then find it: `__name__ == "__main__"` is false.
+        program = types.ModuleType("__mp_main__")
+        vars(program).update(runpy.run_path(given["path"], run_name="__mp_main__"))
+        sys.modules["__main__"] = sys.modules["__mp_main__"] = program
+        found: Kind = getattr(program, given["function"])
         return found
     module = importlib.import_module(given["module"])
     return reduce(getattr, given["function"].split("."), module)  # type: ignore[return-value]

@@ -27,6 +27,7 @@ from asyncmon.jobs.store import Row
 from asyncmon.jobs.table import End, State
 from asyncmon.system import portable
 from asyncmon.system.cancellation import outlast
+from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
 
 LOG_NAME = "job.log"
@@ -77,6 +78,9 @@ class Child:
         with theirs:
             try:
                 self._process = await self._spawned(theirs, lease)
+            except OSError as error:  # no memory or descriptors: it may pass
+                ours.close()
+                return End(State.LOST, f"its process was not started, {phrase(error)}")
             except BaseException:
                 ours.close()
                 raise

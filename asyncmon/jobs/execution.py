@@ -152,6 +152,7 @@ class Execution:
             if self._timer is not None:
                 self._timer.cancel()
             self._flush()
+            self._loop = None  # a thread of the kind may report on
 
     def _cancelled(self) -> End:
         assert self._task is not None, "set by execute"
@@ -176,18 +177,26 @@ class Execution:
     def stop(self, request: str, grace: float) -> None:
         """Stop in order: the sessions at once, and what is left after the grace period.
 
-        Without an open session the kind is cancelled at once. A lower request than an earlier one
-        changes nothing.
+        Without an open session the kind is cancelled at once. A later request cannot extend the grace
+        period, and a lower one than before changes nothing else.
         """
+        self._limit(grace)
         if RANK[request] <= RANK.get(self.request or "", 0):
             return
-        is_first, self.request = self.request is None, request
+        self.request = request
         if not self.sessions:
             self._cancel()
         for link in self.sessions:
             link.stop()
-        if is_first and self._task is not None:
-            self._timer = self._task.get_loop().call_later(grace, self._cancel)
+
+    def _limit(self, grace: float) -> None:
+        if self._loop is None:
+            return
+        when = self._loop.time() + grace
+        if self._timer is None or when < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(when, self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None and not self._task.done():
@@ -240,7 +249,8 @@ class Execution:
     def report(self, step: int, metrics: dict[str, float]) -> None:
         """See :meth:`RunningJob.report`."""
         loop = self._loop
-        assert loop is not None, "set by execute"
+        if loop is None:
+            return  # the attempt has ended
         if threading.get_ident() != self._thread:
             loop.call_soon_threadsafe(self.report, step, metrics)
             return
@@ -266,8 +276,9 @@ class Execution:
             self._values.update(values)
             self._step = step
             is_due, self._is_due = self._is_due, True
-        if not is_due and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.call_later, FLUSH_SECS, self._flush)
+        loop = self._loop
+        if not is_due and loop is not None:
+            loop.call_soon_threadsafe(loop.call_later, FLUSH_SECS, self._flush)
 
     def _flush(self) -> None:
         with self._lock:

@@ -31,6 +31,7 @@ K = TypeVar("K", bound=Kind)
 T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
+_encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode  # the same text for equal parameters
 _DAY_SECS = 24 * 3600.0
 
 
@@ -239,7 +240,7 @@ class JobQueue:
             raise TypeError(f"params must be values by name, got {params!r}.")
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise TypeError(f"priority must be a whole number, got {priority!r}.")
-        text = json.dumps(dict(params or {}), sort_keys=True, allow_nan=False)
+        text = _encode(dict(params or {}))
         new = f"{kind}-{clock.random_bytes(6).hex()}"
         if name is not None:
             _check_name(name)

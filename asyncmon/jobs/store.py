@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from asyncmon.monitor.encoding import to_json
 from asyncmon.system.daemon_executor import DaemonExecutor
 
@@ -39,6 +41,8 @@ _SCHEMA = (
     "CREATE INDEX job_events ON events(job, seq)",
     f"PRAGMA user_version = {VERSION}",
 )
+_decode = msgspec.json.decode
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode  # dumps() makes one each time
 _JSON = ("params", "metrics", "rungs", "judged", "data")
 
 
@@ -77,8 +81,8 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.changes = Changes()
-        self._writer = _Connection(path, writes=True)
-        self._reader = _Connection(path, writes=False)
+        self._writer = _Connection(path, self.changes.notify)
+        self._reader = _Connection(path, None)
 
     def write(self, fn: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Call ``fn(connection)`` in a transaction, which it shares with all calls that wait.
@@ -89,9 +93,7 @@ class Store:
         Raises:
             sqlite3.Error: the disk is full, or the file is locked for 10 seconds. Nothing was written.
         """
-        future = self._writer.do(fn)
-        future.add_done_callback(lambda _: self.changes.notify())
-        return future
+        return self._writer.do(fn)
 
     def read(self, fn: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Call ``fn(connection)`` outside of a transaction."""
@@ -104,11 +106,17 @@ class Store:
 
 
 class _Connection:
-    """A connection in a thread of its own. The calls that wait together are one batch."""
+    """A connection in a thread of its own. The calls that wait together are one batch.
 
-    def __init__(self, path: Path, *, writes: bool) -> None:
+    Args:
+        path: the file.
+        on_commit: called after each transaction. None: the connection only reads.
+    """
+
+    def __init__(self, path: Path, on_commit: Callable[[], None] | None) -> None:
         self._path = path
-        self._writes = writes
+        self._on_commit = on_commit
+        self._writes = on_commit is not None
         self._executor = DaemonExecutor("asyncmon jobs")
         self._db: sqlite3.Connection | None = None
         self._waiting: list[tuple[Call, asyncio.Future[Any]]] = []
@@ -147,6 +155,8 @@ class _Connection:
                 future.set_result(value)
             else:
                 future.set_exception(failure)
+        if self._on_commit is not None:
+            self._on_commit()
         self._start()
 
     # -- in the thread
@@ -218,14 +228,17 @@ def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
     """Return a row by the names of its columns, with JSON as values."""
     names = [column[0] for column in cursor.description]
     return {
-        name: json.loads(value) if name in _JSON else value
+        name: _decode(value) if name in _JSON else value
         for name, value in zip(names, values, strict=True)
     }
 
 
 def json_text(value: Any) -> str:
     """Return JSON that every reader takes: NaN and infinities become strings."""
-    return to_json(value).decode()
+    try:
+        return _encode(value)
+    except (TypeError, ValueError):
+        return to_json(value).decode()
 
 
 def add_event(

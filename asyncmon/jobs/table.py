@@ -113,7 +113,9 @@ def insert(db: sqlite3.Connection, now: float, spec: Spec) -> tuple[Row, bool]:
     Raises:
         FileExistsError: another job has its name.
     """
-    old = db.execute("SELECT * FROM jobs WHERE name = ?", (spec.name,)).fetchone()
+    old = None
+    if spec.name != spec.id:
+        old = db.execute("SELECT * FROM jobs WHERE name = ?", (spec.name,)).fetchone()
     if old is not None:
         same = (old["kind"], old["params"], old["rungs"])
         if same != (spec.kind, json.loads(spec.params), list(spec.rungs)):

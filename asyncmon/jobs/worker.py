@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import socket
 import sqlite3
@@ -36,6 +37,7 @@ ADOPT_SECS = 1.0
 """The longest time between two searches for jobs of dead processes, and for old jobs."""
 
 _LONGEST_PAUSE_SECS = 10.0
+_MOST_DELETED = 20  # at once: jobs that wait are claimed in between
 
 
 class _Runner(Protocol):
@@ -84,6 +86,7 @@ class Worker:
         self._keep, self._keep_secs = keep
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{clock.random_bytes(4).hex()}"
         self._is_closing = False
+        self._kept: set[str] = set()  # old jobs that cannot be deleted
 
     async def close(self, serving: asyncio.Task[None]) -> None:
         """Stop the jobs, and wait for them and the loop."""
@@ -98,6 +101,7 @@ class Worker:
             logger.warning("The job %s ignores its stop. It is lost when this process ends.", job)
 
     async def serve(self) -> None:
+        """Adopt, claim, stop and delete jobs until :meth:`close`."""
         version, due, pause = None, 0.0, POLL_SECS
         while not self._is_closing:
             try:
@@ -159,20 +163,26 @@ class Worker:
         return Found(is_last and record.state == "preempted", record.saved)
 
     async def _delete_old(self) -> None:
-        before = None if self._keep_secs is None else clock.wall() - self._keep_secs
-        keep = -1 if self._keep is None else self._keep
-        if before is None and keep < 0:
+        if self._keep is None and self._keep_secs is None:
             return
+        before = -1.0 if self._keep_secs is None else clock.wall() - self._keep_secs
+        keep = math.inf if self._keep is None else self._keep
         old = await self._store.read(
             lambda db: db.execute(
-                f"SELECT id, row_number() OVER (ORDER BY ended DESC, seq DESC) AS place, ended"
-                f" FROM jobs WHERE state IN {table.any_of(FINAL)}"
+                "SELECT id FROM (SELECT id, ended, row_number() OVER (ORDER BY ended DESC, seq DESC)"
+                f" AS place FROM jobs WHERE state IN {table.any_of(FINAL)})"
+                " WHERE place > ? OR ended < ? LIMIT ?",
+                (keep, before, _MOST_DELETED + len(self._kept)),
             ).fetchall()
         )
-        for row in old:
-            if (0 <= keep < row["place"]) or (before is not None and row["ended"] < before):
-                with contextlib.suppress(StateError, KeyError):  # another process deletes it
-                    await self.delete(row["id"])
+        for job in [row["id"] for row in old if row["id"] not in self._kept]:
+            try:
+                await self.delete(job)
+            except (StateError, KeyError):
+                continue  # another process deletes it
+            except OSError as problem:
+                self._kept.add(job)
+                logger.warning("The job %s is not deleted: %s.", job, phrase(problem))
 
     # -- attempts
 

@@ -34,7 +34,8 @@ class MonitoredSession(_MonitoredSession):
             have their default handlers. One grace period from the signal on then covers everything: the
             run, interrupted in time for the rest, after which the session ends in order; hooks' ``end``
             and the last save; tasks and ``cleanup``. Waits for data, evaluations and an opening end at
-            once. A second signal has its default action; nothing more is saved.
+            once. A second signal has its default action; nothing more is saved. A session
+            of a job (``am.jobs``) acts on no signal: its queue does.
         interrupt: whether an error of a background task interrupts the current run at once. If not, the
             run has the grace period, and the next one raises the error.
         step_timeout_secs: a run that takes longer is interrupted, and raises

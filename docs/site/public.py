@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 PACKAGES = [
     "", ".runtime", ".hooks", ".checkpoint", ".summary", ".data", ".programs", ".distributed",
-    ".monitor", ".testing", ".graph", ".graph.nn", ".graph.layers", ".graph.train",
+    ".monitor", ".jobs", ".testing", ".graph", ".graph.nn", ".graph.layers", ".graph.train",
 ]  # fmt: skip
 
 

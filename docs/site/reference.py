@@ -21,7 +21,8 @@ EXAMPLES = {
     ".graph": "recipes.md", ".graph.nn": "quick_start.md", ".graph.layers": "coming_from.md",
     ".graph.train": "quick_start.md", ".checkpoint": "checkpoints.md", ".summary": "summaries.md",
     ".data": "data.md", ".programs": "programs.md", ".distributed": "distributed.md",
-    ".monitor": "monitor.md", ".testing": "testing.md", ".runtime": "cancellation.md",
+    ".monitor": "monitor.md", ".jobs": "jobs.md", ".testing": "testing.md",
+    ".runtime": "cancellation.md",
     ".hooks": "hooks.md", "": "quick_start.md",
 }  # fmt: skip
 """The page with examples for the names of a package that have none of their own."""

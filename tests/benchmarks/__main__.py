@@ -28,6 +28,7 @@ SCRIPTS = {
     "engine": ["scalar", "mlp-small", "mlp-784-128", "conv", "peek"],
     "mechanisms": ["arena", "groups", "no-task"],
     "queues": ["round-trip", "shuffle_batch"],
+    "jobs": ["submit", "list"],
     "checkpoint": ["checkpoint"],
     "checkpoint_steps": ["checkpoint_steps"],
     "programs": ["function"],

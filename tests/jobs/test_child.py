@@ -251,3 +251,29 @@ async def test_a_child_whose_parent_died_saves_ends_and_is_preempted(root: Path)
         {"id": found.id, "name": "x", "kind": "count", "attempt": 1},
     )
     assert found.step == record.saved >= (job.step or 0)  # type: ignore[operator]
+
+
+PAUSES = """
+import asyncio, sys
+import asyncmon as am
+from tests.jobs import kinds
+
+async def main():
+    queue = am.jobs.JobQueue(sys.argv[1])
+    queue.kind("count")(kinds.count)
+    async with queue:
+        job = await queue.submit("count", {"steps": 10_000, "pause": 0.01})
+        await job.wait("running")
+        await job.pause()
+        await job.wait("paused")
+
+am.run(main)
+"""
+
+
+def test_a_paused_job_is_no_preemption_of_the_program(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PAUSES, str(root)], cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

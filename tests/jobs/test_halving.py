@@ -147,3 +147,28 @@ async def test_other_rungs_under_the_same_name_are_refused(root: Path) -> None:
         await sweep(queue, [1, 2, 3])
         with pytest.raises(FileExistsError, match="There is a job 's-0' already"):
             await sweep(queue, [1, 2, 3], rungs=[2, 8])
+
+
+async def test_a_close_cuts_the_pause_of_a_trial_short(root: Path) -> None:
+    queue = am.jobs.JobQueue(root, grace=0.2)
+
+    @queue.kind("trial")
+    async def trial(job: Any) -> None:
+        async with counting(job, RUNGS[-1]) as sess:
+            await sess.run("count")
+            await sess.run("count")
+            job.report(2, loss=1.0)
+            await asyncio.sleep(1_000)  # it looks at no stop
+
+    async with queue:
+        running = asyncio.create_task(sweep(queue, [1]))
+        job = None
+        while job is None or not job.reached:
+            await asyncio.sleep(0.02)
+            job = next(iter(await queue.list()), None)
+        start = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - start < 5.0  # without it the grace period is 120 s
+    with pytest.raises(RuntimeError, match="closed"):
+        await running
+    async with am.jobs.JobQueue(root) as reader:
+        assert (await reader.get("s-0")).state == "paused"

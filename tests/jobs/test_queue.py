@@ -249,6 +249,27 @@ async def test_a_job_that_ignores_its_cancellation_does_not_hold_up_the_close(
 
 
 @pytest.mark.virtual_time
+async def test_an_end_on_a_full_disk_is_recorded_when_there_is_room(
+    root: Path, steered: Steered, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with queue_of(root, steered) as queue, am.jobs.JobQueue(root) as other:
+        job = await queue.submit("steered", name="x")
+        await steered.wait_started("x")
+        # The room is in the connection of this process only.
+        await queue._store.write(
+            lambda db: db.execute("CREATE TEMP TRIGGER full BEFORE UPDATE ON jobs"
+                                  " BEGIN SELECT RAISE(ROLLBACK, 'the disk is full'); END")
+        )  # fmt: skip
+        steered.end("x")
+        await asyncio.sleep(30)
+        assert "The end of the job 'x' is not recorded: IntegrityError: the disk is full" in caplog.text
+        assert (await (await other.get("x")).refresh()).state == "opening"  # the lease is held
+        await queue._store.write(lambda db: db.execute("DROP TRIGGER full"))
+        await job.wait()
+        assert (job.state, job.attempt, steered.started) == ("completed", 1, ["x"])
+
+
+@pytest.mark.virtual_time
 async def test_waiters_end_when_the_queue_is_closed(root: Path, steered: Steered) -> None:
     queue = queue_of(root, steered)
     async with queue:
