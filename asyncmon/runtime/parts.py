@@ -79,7 +79,7 @@ def session_parts(
     closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief, record)
     closing.on_close += [watch.end, record.changed]
     stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs
-    statistics = Statistics(gate, found, sessions, stops, watch)
+    statistics = Statistics(gate, found, sessions, stops, watch, saves)
     closing.on_release += [  # the statistics first: they are those of the end
         one.release
         for one in (statistics, observers, found, saves, sessions, stops, opening, frontiers)
