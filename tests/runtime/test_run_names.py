@@ -152,6 +152,33 @@ async def test_a_forgotten_session_names_its_last_line(caplog: pytest.LogCapture
         assert line.run == "forgotten"  # type: ignore[attr-defined]
 
 
+async def test_a_thread_that_writes_for_a_session_names_its_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Full:
+        blocking = True
+
+        def write(self, step: int | None, wall_time: float, values: object) -> None:
+            raise OSError("no space")
+
+        def write_config(self, config: object) -> None:
+            pass
+
+        def flush(self) -> None:
+            pass
+
+        def close(self, error: BaseException | None) -> None:
+            pass
+
+    hooks = [am.LoggersHook([Full()])]
+    raw = ScriptedCreator(ScriptedSession([1]))
+    async with session("b"), am.MonitoredSession(raw, hooks, name="a") as sess, session("c"):
+        sess.log("loss", 1.0)
+        await asyncio.sleep(10)
+    [line] = [one for one in caplog.records if "drops values" in one.getMessage()]
+    assert line.run == "a"  # type: ignore[attr-defined]
+
+
 # -- names
 
 
