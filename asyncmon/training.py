@@ -72,6 +72,7 @@ def MonitoredTrainingSession(
     interrupt: bool = True,
     saver: Saver | None = None,
     save_on_cancel: bool = False,
+    on_save_error: Literal["raise", "log"] = "raise",
     resume: str | os.PathLike[str] = "auto",
     keep_live_variables: bool = True,
     loggers: Iterable[Logger] = (),
@@ -121,6 +122,9 @@ def MonitoredTrainingSession(
         saver: restores and saves, such as ``Saver(max_to_keep=20)``. Short for a scaffold with it.
         save_on_cancel: whether a cancellation saves a last checkpoint, see
             :class:`CheckpointSaverHook`.
+        on_save_error: ``"log"`` survives a save that fails for its disk or store, such as a full one or
+            one whose token has expired: the next save tries again, and the last one decides. See
+            :class:`CheckpointSaverHook`.
         resume: ``"auto"`` starts with the newest checkpoint of the directory, ``"never"`` without one,
             and a path (``runs/1/model.ckpt-500``) with that one, even if the directory has newer ones,
             which ``max_to_keep`` deletes in time. Under a scheduler that restarts programs, only
@@ -134,7 +138,8 @@ def MonitoredTrainingSession(
 
     Raises:
         ValueError: both seconds and steps are given, for checkpoints or for summaries; a wait is
-            negative; both a saver and a scaffold; or ``save_on_cancel`` without checkpoints.
+            negative; both a saver and a scaffold; or ``save_on_cancel`` or
+            ``on_save_error`` without checkpoints.
         TypeError: an argument is not a target, a number, a whole number of steps, a path or a scaffold.
 
     Example::
@@ -209,11 +214,14 @@ def MonitoredTrainingSession(
             saves = CheckpointSaverHook(
                 checkpoint_dir, secs, steps,
                 scaffold=scaffold, save_graph_def=save_graph_def, save_on_cancel=save_on_cancel,
+                on_save_error=on_save_error,
             )  # fmt: skip
             chief_hooks.append(saves)
-    if save_on_cancel and saves is None:
+    for name, given in (("save_on_cancel", save_on_cancel), ("on_save_error", on_save_error)):
+        if given in (False, "raise") or saves is not None:
+            continue
         raise ValueError(
-            "save_on_cancel=True needs a checkpoint_dir, and save_checkpoint_secs or"
+            f"{name}={given!r} needs a checkpoint_dir, and save_checkpoint_secs or"
             " save_checkpoint_steps: no checkpoints are saved without."
         )
     return MonitoredSession(

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from asyncmon.checkpoint import Saver, locations
 from asyncmon.checkpoint.captured_state import CapturedState
@@ -64,7 +64,11 @@ class CheckpointSaverHook(SessionRunHook):
     last five saves, or half of the period before the first save.
 
     An error of a save or of a listener in the background interrupts the run. The last save is tried
-    three times if a server or the network fails. After
+    three times if a server or the network fails. With ``on_save_error="log"`` a save that fails for its
+    disk or store, because it is full or its token has expired for example, is a warning in the log, and
+    the next save tries again. The first save, at the opening, and the last one raise their error, so
+    that the last one decides about the exit status; so does ``sess.save()``. Errors of the program stay
+    errors: a state of a wrong type, another process that saves into the directory. After
     :func:`~asyncmon.hooks.veto_saving`, for example because of a NaN, nothing is saved.
 
     Args:
@@ -87,6 +91,7 @@ class CheckpointSaverHook(SessionRunHook):
             save, so that it is not superseded, and for its own save if a listener has an
             ``after_save``, so that a stop takes effect at that step. After that, the saver's
             ``when_busy`` applies. 0 never waits.
+        on_save_error: ``"log"`` survives a save that fails for its disk or store.
 
     Raises:
         ValueError: neither or both of ``save_secs`` and ``save_steps``, or both of ``saver`` and
@@ -113,12 +118,16 @@ class CheckpointSaverHook(SessionRunHook):
         save_on_cancel: bool = False,
         metrics: Evaluations | Callable[[], Mapping[str, float]] | None = None,
         timeout_secs: float = 1.0,
+        on_save_error: Literal["raise", "log"] = "raise",
     ) -> None:
         logger.info("Create CheckpointSaverHook.")
         if saver is not None and scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold.")
         if not timeout_secs >= 0:
             raise ValueError(f"invalid timeout_secs={timeout_secs!r}: it must be 0 or more.")
+        if on_save_error not in ("raise", "log"):
+            raise ValueError(f"on_save_error must be 'raise' or 'log', got {on_save_error!r}.")
+        self._survives = on_save_error == "log"
         self._schedule = StepSchedule(self, CheckpointSaverHook, "save_", save_steps, save_secs)
         self.checkpoint_dir = os.fspath(checkpoint_dir)
         self._basename = checkpoint_basename
@@ -177,7 +186,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._saves = created_session(coord).saves
         self._orders = self._saves.orders_of(
             self, self._output, self._listeners, partial(log_errors, self),
-            detaches=self.on_error == "detach",
+            detaches=self.on_error == "detach", survives=self._survives,
         )  # fmt: skip
         self._orders.begin(self._saver)
         self._grace, self._has_waited = created_session(coord).stops.shutdown.grace, False
@@ -235,7 +244,8 @@ class CheckpointSaverHook(SessionRunHook):
             except Exception as error:
                 # Without an order the snapshot has failed, and without its error a listener.
                 is_of_save = order is None or order.handle.error is not None
-                if not (is_of_save and is_only(error, PREEMPTION)) or pause is None:
+                again = is_only(error, PREEMPTION) or (order and self._orders.may_survive(order))
+                if not (is_of_save and again) or pause is None:
                     raise
                 logger.warning("The last checkpoint failed; trying again in %g s: %s", pause, error)
                 await asyncio.sleep(pause)

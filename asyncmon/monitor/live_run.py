@@ -176,6 +176,8 @@ class LiveRun:
         error = None if record is None else record.error
         if found.last_error is not None:
             error = phrase(found.last_error)
+        elif error is None and found.last_save_error is not None:  # the next save tries again
+            error = f"A save failed: {found.last_save_error}"
         return Status(
             state=session.state.value,
             step=step,

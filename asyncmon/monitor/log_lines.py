@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from asyncmon.runtime.observation import observers_of_caller
+from asyncmon.runtime.run_names import observers_of_record
 
 _LONGEST = 4_000  # characters of a line
 
@@ -47,7 +47,7 @@ class LogLines:
 
     def append(self, record: logging.LogRecord, text: str) -> None:
         """Keep a line. Thread-safe: the handler's lock serialises the calls."""
-        observers = observers_of_caller()
+        observers = observers_of_record()
         line = {
             "n": self.next,
             "time": record.created,

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 _LAG_SECS = 0.1
 _QUEUE_SECS = 1.0  # interval between two queries of the queues
 
+KEEP_SECS = 300.0
+"""The values of a closed session leave the registry after this time: a last scrape has them."""
+
 _RUN_BUCKETS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 _LAG_BUCKETS = (1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 _SAVE_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
@@ -47,7 +50,8 @@ class PrometheusMetrics:
 
     Create it before the session is opened, or while it is open, in its event loop. A task that ends
     with the session measures lag and queues. The sessions of one registry share the metrics; sessions
-    with the same labels add to the same values, so that a restarted session continues them.
+    with the same labels add to the same values, so that a restarted session continues them. The values
+    of a session leave the registry five minutes after its close, unless another one adds to them.
 
     Args:
         session: to observe.
@@ -78,6 +82,7 @@ class PrometheusMetrics:
         self._queues: set[str] = set()
         self._states: dict[str, Any] = {}  # the gauge of each
         self._task: asyncio.Task[None] | None = None
+        self._leaving: asyncio.TimerHandle | None = None  # the registry, after the close
         self._own = {name: family.labels(**labels) for name, family in families.plain.items()}
         if session.state is SessionState.OPEN:
             self._start()
@@ -97,6 +102,8 @@ class PrometheusMetrics:
         They stay if another session adds to them. A second call does nothing.
         """
         self.close()
+        if self._leaving is not None:
+            self._leaving.cancel()
         users = self._families.users
         others = users.get(self._key)
         if others is None or self not in others:
@@ -149,6 +156,9 @@ class PrometheusMetrics:
             self._own["recoveries"].inc()
         elif span.kind == "closing":
             self._stop()
+            # A service with a run a minute would else have the series of all of them.
+            loop, context = asyncio.get_running_loop(), contextvars.Context()
+            self._leaving = loop.call_later(KEEP_SECS, self.remove, context=context)
             self._show_state()
 
     def _count_steps(self, span: Span) -> None:

@@ -98,6 +98,8 @@ class Observers:
         """The name of the session, unique once it is open. "" if its opening is to number it."""
         self.record: Any = None
         """The ``RecordKeeper`` of the session."""
+        self.runs_here: Callable[[], bool] = lambda: False
+        """Returns whether the calling code is part of a run: one without hooks is not marked."""
         self.raw: Any = None
         """The latest raw session, from its creation to the close."""
         self._last_step: int | None = None
@@ -197,7 +199,7 @@ class _Entered:
 
 
 def in_session(method: Callable[P, T]) -> Callable[P, T]:
-    """Let the log records of a session's method, a plain one, name its run, whatever code calls it."""
+    """Let the log records of a session's plain method name its run, for a caller outside of it."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from threading import get_ident
 from typing import Any, Literal, NamedTuple
 
 from asyncmon.checkpoint.stateful import StatefulObjects
@@ -13,9 +14,10 @@ from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.job_link import current_job
+from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.opening import Opening
-from asyncmon.runtime.protocols import CreatorMembers
+from asyncmon.runtime.protocols import CreatorMembers, SessionMembers
 from asyncmon.runtime.record_keeper import RecordKeeper
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.recovery import Recovery
@@ -25,6 +27,7 @@ from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_statistics import Statistics
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.watch import RunWatch
+from asyncmon.system.cancellation import current_task
 from asyncmon.system.members import members_of
 
 
@@ -71,6 +74,7 @@ def session_parts(
     saves = Saves(observers, stops.scopes, stateful)
     opening = Opening(creator, found, stops, gate, stateful, saves, recovery, signals)
     sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
+    observers.runs_here = partial(_runs_here, gate, observers)
     frontiers = Frontiers(stateful, sessions, stops, sources)
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
@@ -79,9 +83,17 @@ def session_parts(
     closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief, record)
     closing.on_close += [watch.end, record.changed]
     stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs
-    statistics = Statistics(gate, found, sessions, stops, watch)
+    statistics = Statistics(gate, found, sessions, stops, watch, saves)
     closing.on_release += [  # the statistics first: they are those of the end
         one.release
         for one in (statistics, observers, found, saves, sessions, stops, opening, frontiers)
     ]
     return Parts(found, stops, gate, stateful, opening, sessions, frontiers, watch, closing, statistics)
+
+
+def _runs_here(gate: Gate, observers: Observers) -> bool:
+    """Return whether the calling task holds the run lock, or the calling thread computes a step."""
+    if (task := current_task()) is not None:
+        return gate.lock.holder is task
+    computing = members_of(SessionMembers, observers.raw).computing
+    return computing is not None and get_ident() in computing()

@@ -12,10 +12,11 @@ from weakref import ref
 
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.observation import Observers, observers_of_caller
+from asyncmon.runtime.stop.current_run import is_in_run
 from asyncmon.system.members import members_of
 from asyncmon.system.urls import is_url
 
-_open: dict[ref[Any], str] = {}  # the names, by the sessions' observers
+_open: dict[ref[Observers], str] = {}  # the names, by the sessions' observers
 _numbers = itertools.count(1)
 
 
@@ -54,16 +55,26 @@ def closed(observers: Observers) -> None:
     _open.pop(ref(observers), None)
 
 
+def observers_of_record() -> Observers | None:
+    """Return the observers of the session that a log record of the calling code concerns, or None."""
+    if not is_in_run():  # a run without hooks marks nothing, which would cost each step
+        for one in list(_open):  # a thread may log while another session is opened
+            observers = one()
+            if observers is not None and observers.runs_here():
+                return observers
+    return observers_of_caller()
+
+
 def _name_records() -> None:
     """Add ``run`` to the records of all loggers, those of the user's code in a session included."""
-    # By the factory: a filter of a logger misses the loggers below it, and those that are made later.
+    # By the factory: a filter of a logger misses the loggers below it, and later ones.
     make = logging.getLogRecordFactory()
     if getattr(make, "names_runs", False):
         return
 
     def make_with_run(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = make(*args, **kwargs)
-        observers = observers_of_caller()
+        observers = observers_of_record()
         if observers is not None and observers.name and not hasattr(record, "run"):
             record.run = observers.name
         return record
@@ -85,7 +96,7 @@ class RunFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line of a record, which other handlers get as it was."""
+        """Return the line of a record, which stays unchanged for other handlers."""
         run = getattr(record, "run", "")
         values = {**record.__dict__, "run": run}
         if run and len(_open) > 1:
@@ -96,8 +107,8 @@ class RunFormatter(logging.Formatter):
 class logging_handler:
     """Let a handler have the records of one run alone, until :meth:`close` or the end of ``with``.
 
-    These are the records of its session, of its tasks and of the code in its body, whatever their
-    loggers, if these let them pass: ``logging.getLogger("asyncmon").setLevel("INFO")``. It may be added
+    These are the records of its session, of its tasks and of the code in its body, by any loggers that
+    let them pass: ``logging.getLogger("asyncmon").setLevel("INFO")``. It may be added
     before the session is opened, and gets the lines of its end. The end closes the handler.
 
     Args:

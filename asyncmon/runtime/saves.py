@@ -16,7 +16,14 @@ from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.saver import WhenBusy
 from asyncmon.checkpoint.stateful import Fingerprints, StatefulObjects, has_changed
-from asyncmon.errors import PREEMPTION
+from asyncmon.errors import (
+    PREEMPTION,
+    CancelledError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    OpError,
+    UnimplementedError,
+)
 from asyncmon.runtime.observation import Observers, Span
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
@@ -25,9 +32,13 @@ from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.summary.events import SessionLog
 from asyncmon.system import clock
 from asyncmon.system.error_groups import is_only
-from asyncmon.system.error_text import text_of
+from asyncmon.system.error_text import phrase, text_of
 
 logger = logging.getLogger(__name__)
+
+_OF_PROGRAM = (CancelledError, FailedPreconditionError, InvalidArgumentError, UnimplementedError)
+"""Errors of a save that the next one has, too: a name that is too long, another process that saves into
+the directory, a variable without a value."""
 
 
 class Tasks(Protocol):
@@ -78,6 +89,10 @@ class Saves:
         """The global step of the newest state of it that is committed, or None."""
         self.step_at_end: int | None = None
         """The global step at the end of the session, as the close has found it."""
+        self.failures = 0
+        """The number of saves that failed."""
+        self.last_error: str | None = None
+        """The error of the last save that ended, in words, if it failed."""
         self._secs: deque[float] = deque(maxlen=5)  # of all commits
         self._expected = 0.0
         self._has_orders = False
@@ -147,6 +162,7 @@ class Saves:
         policy: Callable[[str], AbstractContextManager[None]] | None = None,
         *,
         detaches: bool = False,
+        survives: bool = False,
     ) -> SaveOrders:
         """Return the orders of a hook or a service, the same ones after a recovery.
 
@@ -156,11 +172,12 @@ class Saves:
             listeners: are called after each commit, in their order.
             policy: returns a block that handles the errors of a call, for its name.
             detaches: whether an error in a task is raised in a method of the hook, which detaches it.
+            survives: whether a save that fails for its disk or store is only logged.
         """
         self._has_orders = True
         if owner not in self._orders:
             self._orders[owner] = SaveOrders(
-                self, type(owner).__name__, output, listeners, policy, detaches
+                self, type(owner).__name__, output, listeners, policy, detaches, survives
             )
         return self._orders[owner]
 
@@ -258,6 +275,7 @@ class SaveOrders:
         listeners: Sequence[Listener],
         policy: Callable[[str], AbstractContextManager[None]] | None,
         detaches: bool,
+        survives: bool,
     ) -> None:
         self.saver: Saver | None = None
         """The saver of the last order, or the one that is going to be used."""
@@ -276,6 +294,7 @@ class SaveOrders:
         self._listeners = listeners
         self._is_hook, self._policy = policy is not None, policy
         self._detaches = detaches
+        self._survives = survives
         self._pending: list[Order] = []
         self._secs: deque[float] = deque(maxlen=5)
         self._last: asyncio.Task[Any] | None = None
@@ -346,6 +365,15 @@ class SaveOrders:
         if error is not None:
             raise error
 
+    def may_survive(self, order: Order) -> bool:
+        """Return whether the error of a save is one of its disk or store, and is to be survived.
+
+        An error of the program is not, nor one of its session, which is recovered from.
+        """
+        error = order.handle.error
+        is_outside = isinstance(error, OSError | OpError) and not isinstance(error, _OF_PROGRAM)
+        return self._survives and is_outside and order.handle.captured
+
     def end(self) -> None:
         """Log the committed saves of a closed session, without calls of listeners."""
         for order in self._pending:
@@ -363,6 +391,12 @@ class SaveOrders:
                 await self._finish(order, before)
             except Exception as error:
                 is_transient = is_only(error, PREEMPTION)
+                if error is order.handle.error and self.may_survive(order):
+                    path = Directory.shown(order.handle.path or self._name)
+                    line = "Checkpoint %s of step %s was not saved, the next save tries again: %s"
+                    if order.handle.superseded_by is None:  # else its own line says it
+                        logger.warning(line, path, step, phrase(error))
+                    return
                 if is_transient and order.handle.error is not None and coord.should_stop():
                     # There is no recovery after a stop, and the last checkpoint follows.
                     logger.warning("The checkpoint of step %s failed: %s", step, text_of(error))
@@ -389,6 +423,9 @@ class SaveOrders:
             raise  # the next session reports it
         except BaseException as error:
             self._done(order)
+            if error is handle.error and handle.superseded_by is None:  # else it is counted there
+                self._saves.failures += 1
+                self._saves.last_error = phrase(error)
             # A snapshot of a session that was replaced fails with it, and the state is lost.
             is_lost = is_only(error, PREEMPTION) or (
                 isinstance(error, Exception) and not handle.captured
@@ -430,7 +467,7 @@ class SaveOrders:
         if handle.superseded_by is not None or handle.seconds is None:
             return False
         if not order.is_recorded:
-            order.is_recorded = True
+            order.is_recorded, self._saves.last_error = True, None
             path = Directory.shown(handle.path or self._name)
             logger.info("Saved checkpoint %s in %.3f s.", path, handle.seconds)
             self._secs.append(self.before_secs + handle.seconds)

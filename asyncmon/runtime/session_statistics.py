@@ -14,6 +14,7 @@ from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.observation import Span
 from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.stop import Stop
@@ -90,6 +91,10 @@ class SessionStatistics:
     """Saves, restores, recoveries and so on that have not ended, without runs and hooks."""
     last_error: BaseException | None = None
     """The last error that a run has raised, while the session is open."""
+    failed_saves: int = 0
+    """The number of saves that failed."""
+    last_save_error: str | None = None
+    """The error of the last save that ended, in words, if it failed."""
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -116,12 +121,14 @@ class Statistics:
         sessions: Recoverable,
         stops: StopControl,
         watch: RunWatch,
+        saves: Saves,
     ) -> None:
         self._gate = gate
         self._hooks = hooks
         self._sessions = sessions
         self._stops = stops
         self._watch = watch
+        self._saves = saves
         self._last: SessionStatistics | None = None  # of a session that is closed
 
     def now(self) -> SessionStatistics:
@@ -141,6 +148,8 @@ class Statistics:
             timers=() if coord is None else timer_statistics(coord),
             under_way=tuple(observers.under_way),
             last_error=self._watch.last_error,
+            failed_saves=self._saves.failures,
+            last_save_error=self._saves.last_error,
         )
 
     def last_step(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -48,11 +49,14 @@ class BackgroundWorker:
     def __init__(self, name: str) -> None:
         self._executor = DaemonExecutor(name)
         self._hurry = threading.Event()
+        # Of the first record: a log record of a job names the run that it writes for. Each job has a
+        # copy, as the last job of a worker that was left behind may run beside the next one.
+        self._context = contextvars.copy_context()
 
     def call_later(self, secs: float, fn: Callable[[], object]) -> None:
         """See :meth:`Worker.call_later`."""
         self._hurry.clear()
-        self._executor.submit(_run_after, self._hurry, secs, fn)
+        self._executor.submit(self._context.copy().run, _run_after, self._hurry, secs, fn)
 
     def hurry(self) -> None:
         """See :meth:`Worker.hurry`."""
@@ -62,13 +66,14 @@ class BackgroundWorker:
         """See :meth:`Worker.call`."""
         # The job is in the queue before the event is set. Else a delayed job that adds itself again
         # in between would clear the event, and come first with its whole delay.
-        work = asyncio.get_running_loop().run_in_executor(self._executor, fn, *args)
+        run = self._context.copy().run
+        work = asyncio.get_running_loop().run_in_executor(self._executor, run, fn, *args)
         self._hurry.set()
         return await work
 
     def submit(self, fn: Callable[..., object], *args: Any) -> Future[Any]:
         """See :meth:`Worker.submit`."""
-        job = self._executor.submit(fn, *args)
+        job = self._executor.submit(self._context.copy().run, fn, *args)
         self._hurry.set()
         return job
 

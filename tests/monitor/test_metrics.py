@@ -13,6 +13,7 @@ import asyncmon as am
 from asyncmon import graph
 from asyncmon.errors import AbortedError
 from asyncmon.monitor import PrometheusMetrics, create_app
+from asyncmon.monitor.metrics import KEEP_SECS
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
@@ -233,6 +234,22 @@ async def test_a_program_without_steps_counts_runs(
             PrometheusMetrics(sess, registry)
             await sess.run(value)
     assert Scrape(registry)("asyncmon_steps_total") == 1
+
+
+async def test_metrics_of_a_closed_session_leave_the_registry_in_time(
+    registry: prometheus_client.CollectorRegistry,
+) -> None:
+    for _ in range(2):  # the second one continues the values of the first
+        sess = scripted()
+        PrometheusMetrics(sess, registry, {"run": "a"})
+        async with sess:
+            await sess.run("a")
+            await asyncio.sleep(KEEP_SECS - 1)
+    assert Scrape(registry)("asyncmon_steps_total", run="a") == 2
+    await asyncio.sleep(KEEP_SECS - 1)
+    assert Scrape(registry)("asyncmon_steps_total", run="a") == 2
+    await asyncio.sleep(2)
+    assert Scrape(registry).samples == []
 
 
 async def test_metrics_of_a_removed_run_leave_the_registry(

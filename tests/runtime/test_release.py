@@ -1,4 +1,4 @@
-"""What a closed session keeps: nothing of its program, whoever still holds the session."""
+"""A closed session keeps nothing of its program, also while other code holds the session."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def its_run_exceeds_the_grace_period(sess: am.MonitoredSession) -> None:
         await asyncio.wait([run])
 
 
-async def a_task_of_the_body_goes_on(sess: am.MonitoredSession) -> None:
+async def a_task_of_the_body_continues(sess: am.MonitoredSession) -> None:
     """It was started in a step function, and has a copy of its context."""
     others: list[asyncio.Task[None]] = []
 
@@ -144,7 +144,7 @@ still_running: list[asyncio.Task[None]] = []
 
 ENDS = [
     ends_in_order, its_body_fails, its_step_fails, it_continues_after_an_error, its_task_fails,
-    it_is_cancelled, its_run_exceeds_the_grace_period, a_task_of_the_body_goes_on,
+    it_is_cancelled, its_run_exceeds_the_grace_period, a_task_of_the_body_continues,
 ]  # fmt: skip
 
 
@@ -228,7 +228,7 @@ async def test_a_graph_is_let_go(tmp_path: Path) -> None:
     assert is_gone(known)
 
 
-async def test_what_is_read_of_a_closed_session_stays(tmp_path: Path) -> None:
+async def test_a_closed_session_stays_readable(tmp_path: Path) -> None:
     sess = session(function_program(), tmp_path)
     hook = am.StopAtStepHook(last_step=9)
     async with sess:

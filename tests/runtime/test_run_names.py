@@ -152,6 +152,57 @@ async def test_a_forgotten_session_names_its_last_line(caplog: pytest.LogCapture
         assert line.run == "forgotten"  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("inline_ms", [0, 1000])
+async def test_a_step_without_hooks_names_the_run_for_any_caller(
+    caplog: pytest.LogCaptureFixture, inline_ms: float
+) -> None:
+    """In the loop, and in a thread of its session."""
+
+    def made(name: str) -> am.MonitoredSession:
+        program = am.programs.FunctionProgram({"n": 0})
+
+        @program.step
+        def train(state: Any) -> None:
+            logging.getLogger("of_a_user").info("step of %s", name)
+
+        config = am.SessionConfig(inline_ms=inline_ms)
+        creator = am.ChiefSessionCreator(program=program, config=config)
+        return am.MonitoredSession(creator, name=name)
+
+    async with made("a") as first, made("b") as second:
+        await first.run("train")
+        await asyncio.gather(second.run("train"), first.run("train"))
+    found = runs(caplog)
+    assert (found["step of a"], found["step of b"]) == ("a", "b")
+
+
+async def test_a_thread_that_writes_for_a_session_names_its_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Full:
+        blocking = True
+
+        def write(self, step: int | None, wall_time: float, values: object) -> None:
+            raise OSError("no space")
+
+        def write_config(self, config: object) -> None:
+            pass
+
+        def flush(self) -> None:
+            pass
+
+        def close(self, error: BaseException | None) -> None:
+            pass
+
+    hooks = [am.LoggersHook([Full()])]
+    raw = ScriptedCreator(ScriptedSession([1]))
+    async with session("b"), am.MonitoredSession(raw, hooks, name="a") as sess, session("c"):
+        sess.log("loss", 1.0)
+        await asyncio.sleep(10)
+    [line] = [one for one in caplog.records if "drops values" in one.getMessage()]
+    assert line.run == "a"  # type: ignore[attr-defined]
+
+
 # -- names
 
 

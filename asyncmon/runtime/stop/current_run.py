@@ -132,4 +132,9 @@ def owner_of_caller() -> object:
     return current.owner
 
 
+def is_in_run() -> bool:
+    """Return whether the calling code was begun in a run with hooks, a step function or a phase."""
+    return _inside.get() is not None
+
+
 _Outer = tuple[Phase | tuple[CurrentRun] | None, object, Phase | tuple[CurrentRun] | None]
