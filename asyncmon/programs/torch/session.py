@@ -245,15 +245,14 @@ class TorchSession(SteppedSession):
         await self._prepare()
         copy, session = self._peeks or await self._make_peeks()
         copy.last_peek = clock.monotonic()
-        if copy.was_missed:  # other peeks follow each other so closely that no step finds it free
-            await self._lock.wait()
-        elif copy.commits == self._commits or not self._lock.try_lock():
-            return await session.peek(fetches, feed_dict)
-        try:
-            self._check_open()
-            await self._refresh_peeks(now=True)
-        finally:
-            self._lock.release()
+        if copy.was_missed:  # peeks follow each other so closely that no step finds it free
+            async with session._lock, self._between_steps():
+                await self._update(copy, session)
+        elif copy.commits != self._commits and self._lock.try_lock():
+            try:
+                await self._refresh_peeks(now=True)
+            finally:
+                self._lock.release()
         commits, random = self._commits, None if self._lock.held else random_states(self._objects)
         try:
             return await session.peek(fetches, feed_dict)
@@ -296,10 +295,13 @@ class TorchSession(SteppedSession):
             if copy.was_missed:
                 return
             try:
-                await self._offload(partial(copy.update, self._commits))
-                session._step = self._step
+                await self._update(copy, session)
             finally:
                 session._lock.release()
+
+    async def _update(self, copy: PeekCopy, session: TorchSession) -> None:
+        await self._offload(partial(copy.update, self._commits))
+        session._step = self._step
 
     # -- state
 
