@@ -1,7 +1,7 @@
 """What a session adds to the steps of other engines: ``python tests/benchmarks/programs.py [row ...]``.
 
-Rows: function, jax_1ms, jax_20ms, torch_3ms, torch_16ms, torch_lag. Rows of an engine that is
-not installed are left out.
+Rows: function, jax_1ms, jax_20ms, torch_3ms, torch_16ms, torch_lag, torch_peers_200us, torch_peers_1ms,
+torch_peers_10ms. Rows of an engine that is not installed are left out.
 
 The bare loop and the session do the same steps in turns, a stretch of each; the median of the stretches
 counts, and the overhead is the difference. Loop lag is what a task that sleeps for 1 ms comes late.
@@ -143,6 +143,12 @@ async def torch_rows(name: str) -> list[Row]:
     return found
 
 
+async def torch_peers(name: str) -> list[Row]:
+    """Measure a row of ``torch_peers.py``."""
+    found: list[Row] = importlib.import_module("torch_peers").row(name)
+    return found
+
+
 def of_engine(engine: str, measure: Callable[[], Awaitable[list[Row]]]) -> Measure:
     """Return what measures a row, or says that its engine is not installed."""
 
@@ -161,6 +167,9 @@ ROWS: dict[str, Measure] = {
     "torch_3ms": of_engine("torch", lambda: torch_rows("3ms")),
     "torch_16ms": of_engine("torch", lambda: torch_rows("16ms")),
     "torch_lag": of_engine("torch", lambda: torch_rows("lag")),
+    "torch_peers_200us": of_engine("torch", lambda: torch_peers("200us")),
+    "torch_peers_1ms": of_engine("torch", lambda: torch_peers("1ms")),
+    "torch_peers_10ms": of_engine("torch", lambda: torch_peers("10ms")),
 }
 
 
