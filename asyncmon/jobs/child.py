@@ -2,7 +2,7 @@
 
 The child has a session of its own (``setsid``), ignores SIGINT, and takes SIGTERM for a shutdown:
 systemd signals the whole group. It inherits the lease, so that the job is not run again before it has
-ended. Nothing imports this module.
+ended. No module imports this one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
 
 
 def _function(given: Mapping[str, Any]) -> Kind:
-    """Import the kind. Raises whatever its module raises."""
+    """Import the kind. Raises the errors of its module."""
     if given["path"] is not None:
         # As multiprocessing does, whose own children then find it: `__name__ == "__main__"` is false.
         program = types.ModuleType("__mp_main__")

@@ -73,7 +73,7 @@ class Child:
     async def execute(self, fn: Kind) -> End:
         """Run the kind to its end. A cancellation kills the child."""
         ours, theirs = socket.socketpair()
-        # A duplicate: uvloop calls in the child what is registered for forks, which closes leases.
+        # A duplicate: uvloop runs the fork handlers in the child, and they close the leases.
         lease = os.dup(self._lease.descriptor)
         with theirs:
             try:

@@ -175,7 +175,7 @@ class Execution:
         return End(state, stop.text or "returned")
 
     def stop(self, request: str, grace: float) -> None:
-        """Stop in order: the sessions at once, and what is left after the grace period.
+        """Stop in order: the sessions at once, and the rest of the kind after the grace period.
 
         Without an open session the kind is cancelled at once. A later request cannot extend the grace
         period, and a lower one than before changes nothing else.

@@ -52,7 +52,7 @@ async def halving(
         ValueError: there is no trial; the rungs do not rise; ``eta`` is below 2; the mode is unknown.
         FileExistsError: a job of this name has other parameters or rungs.
         LookupError: the kind is unknown.
-        RuntimeError: the queue is not open, or was closed meanwhile.
+        RuntimeError: the queue is not open, or was closed during this call.
 
     Example::
 

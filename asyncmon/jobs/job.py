@@ -56,7 +56,7 @@ class _Queue(Protocol):
 
 
 class Job:
-    """A job of a queue, as it was at the last call. :meth:`refresh` reads it again.
+    """A job of a queue, with the values of the last call. :meth:`refresh` reads it again.
 
     Methods raise ``KeyError`` for a job that was deleted, and ``RuntimeError`` for a queue that is not
     open. A cancelled caller leaves a request that is on its way in force.
@@ -166,7 +166,7 @@ class Job:
 
         Raises:
             StateError: the job has ended in another state than those given.
-            RuntimeError: the queue was closed meanwhile.
+            RuntimeError: the queue was closed during this call.
         """
         while True:
             changes = self._queue._changes

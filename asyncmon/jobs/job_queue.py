@@ -49,8 +49,8 @@ class JobQueue:
     job at a time, its end is recorded once, and the body of its kind is called at least once: after the
     death of a process it is called again, and its sessions continue from their last checkpoints.
 
-    ``async with`` runs jobs: those that were queued, preempted, or lost with their process, and new
-    ones. Leaving the block preempts the running jobs: each saves, ends within the grace period, and is
+    ``async with`` runs jobs: new ones, and jobs that were queued, preempted, or lost with their
+    process. Leaving the block preempts the running jobs: each saves, ends within the grace period, and is
     continued by the next process. So does a server (uvicorn) that is stopped by a signal. A job that
     ignores its cancellation is left after another 5 seconds, and counts as lost when its process ends.
     The queue handles no signals, and neither do

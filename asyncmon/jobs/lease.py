@@ -32,7 +32,7 @@ class Lease:
         descriptor = portable.open_file(path, flags)
         try:
             portable.lock(descriptor)
-            # The holder of an ended job removes the file: a lock on a removed file excludes nobody.
+            # The holder of an ended job removes the file: a lock on a removed file excludes no process.
             is_current = os.path.samestat(os.fstat(descriptor), os.stat(path))
         except (BlockingIOError, FileNotFoundError):
             is_current = False

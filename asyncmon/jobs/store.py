@@ -131,7 +131,7 @@ class _Connection:
 
     async def close(self) -> None:
         with contextlib.suppress(Exception):  # what opens the file has raised it
-            await self.do(lambda _: None)  # after those that wait
+            await self.do(lambda _: None)  # after the pending calls
         if self._db is not None:
             await self._executor.call(self._db.close)
             self._db = None

@@ -33,9 +33,9 @@ class State(StrEnum):
     PAUSED = "paused"
     """Saved and ended, until :meth:`Job.resume`."""
     PREEMPTED = "preempted"
-    """Saved and ended by a shutdown. The next process with room goes on."""
+    """Saved and ended by a shutdown. The next process with room continues it."""
     LOST = "lost"
-    """Its process died. The next process with room goes on."""
+    """Its process died. The next process with room continues it."""
     COMPLETED = "completed"
     """The kind returned."""
     STOPPED = "stopped"
@@ -55,9 +55,9 @@ AFTER = {"shutdown": State.PREEMPTED, "pause": State.PAUSED, "cancel": State.CAN
 """The state of a job that ends by a request."""
 
 ALONE = 2
-"""After so many losses without a new step nothing else runs beside a job."""
+"""The number of losses without a new step after which a job runs alone."""
 MOST_LOST = 5
-"""After so many losses without a new step a job has failed."""
+"""The number of losses without a new step after which a job has failed."""
 
 
 class StateError(RuntimeError):
@@ -249,7 +249,7 @@ def take_turn(
     Args:
         owner: this process.
         mine: the jobs that it runs.
-        kinds: those that it knows.
+        kinds: the kinds of this process.
         room: returns the largest number of running jobs, of all processes; 0 to claim nothing.
         lease_of: returns the path of a job's lease.
         record_of: returns what the run record says of an attempt.

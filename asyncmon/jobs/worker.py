@@ -94,7 +94,7 @@ class Worker:
         self.wake.set()
         self.stop_all()
         await asyncio.wait([serving])
-        self.stop_all()  # what was claimed meanwhile
+        self.stop_all()  # jobs that the last turn has claimed
         if tasks := [attempt.task for attempt in self.mine.values()]:
             await asyncio.wait(tasks, timeout=self._grace + KILL_SECS)
         for job in self.mine:
