@@ -50,11 +50,10 @@ class JobQueue:
     death of a process it is called again, and its sessions continue from their last checkpoints.
 
     ``async with`` runs jobs: new ones, and jobs that were queued, preempted, or lost with their
-    process. Leaving the block preempts the running jobs: each saves, ends within the grace period, and is
-    continued by the next process. So does a server (uvicorn) that is stopped by a signal. A job that
-    ignores its cancellation is left after another 5 seconds, and counts as lost when its process ends.
-    The queue handles no signals, and neither do
-    sessions of jobs.
+    process. Leaving the block preempts the running jobs: each saves, ends within the grace period, and
+    is continued by the next process. A server (uvicorn) that is stopped by a signal preempts them at
+    once. A job that ignores its cancellation is left after another 5 seconds, and counts as lost when
+    its process ends. The queue handles no signals, and neither do sessions of jobs.
 
     Args:
         root: the directory, made if it is missing. On a local disk.
