@@ -218,6 +218,7 @@ def depth(package: str) -> int:
     ("package", "most"),
     [
         *[(room, 12) for room in ("checkpoint", "data", "hooks", "programs", "runtime", "summary")],
+        ("jobs", 9),
         ("graph", 14),
         *[(f"graph.{name}", 7 if name == "core" else 5) for name in GRAPH_LAYER if name != "__init__"],
     ],

@@ -35,7 +35,7 @@ _KEYS = {"kind", "params", "name", "priority"}
 
 
 def create_app(
-    queue: JobQueue, *, token: str | None = None, authenticate: Authenticate | None = None
+    queue: JobQueue, authenticate: Authenticate | None = None, *, token: str | None = None
 ) -> Starlette:
     """Return an application that submits, lists, steers and follows jobs; see ``docs/jobs.md``.
 
@@ -44,10 +44,10 @@ def create_app(
 
     Args:
         queue: answers are 503 while it is not open.
-        token: the secret that every request needs, 16 characters or more. None: only clients on this
-            machine have access.
         authenticate: the check of the service, in place of a token: called with each request, and
             returns whether it is allowed, or an awaitable of it.
+        token: the secret that every request needs, 16 characters or more. None: only clients on this
+            machine have access.
 
     Raises:
         ValueError: the token is too short, or there is a token beside ``authenticate``.

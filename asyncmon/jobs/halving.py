@@ -94,9 +94,9 @@ async def _reach(queue: JobQueue, job: Job, rung: int, passed: int) -> None:
         if job.state in FINAL:
             return
         if job.state is State.PAUSED:
-            if str(rung) in job.reached:
+            if str(rung) in job._row["judged"]:
                 return
-            if job.passed < passed:
+            if job._row["passed"] < passed:
                 with contextlib.suppress(StateError):  # another call of this sweep was faster
                     await queue._resume(job.id, passed)
                 continue
@@ -105,7 +105,7 @@ async def _reach(queue: JobQueue, job: Job, rung: int, passed: int) -> None:
 
 
 def _score(job: Job, rung: int, metric: str, mode: str) -> float:
-    value = job.reached.get(str(rung), {}).get(metric)
+    value = job._row["judged"].get(str(rung), {}).get(metric)
     if not isinstance(value, int | float) or math.isnan(value):  # NaN and infinities are texts
         return math.inf
     return value if mode == "min" else -value

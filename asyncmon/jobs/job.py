@@ -108,18 +108,6 @@ class Job:
             row["error"],
         )  # fmt: skip
 
-    @property
-    def reached(self) -> dict[str, dict[str, Any]]:
-        """The metrics at the rungs of a sweep, by rung."""
-        found: dict[str, dict[str, Any]] = self._row["judged"]
-        return found
-
-    @property
-    def passed(self) -> int:
-        """The last rung of a sweep that it was resumed after; -1 for none."""
-        passed: int = self._row["passed"]
-        return passed
-
     def as_json(self) -> dict[str, Any]:
         """Return the object of the HTTP API."""
         names = ("id", "name", "kind", "state", "request", "priority", "attempt", "step", "params",

@@ -121,8 +121,11 @@ class _Connection:
         self._db: sqlite3.Connection | None = None
         self._waiting: list[tuple[Call, asyncio.Future[Any]]] = []
         self._is_busy = False
+        self._is_closed = False
 
     def do(self, fn: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        if self._is_closed:
+            raise RuntimeError("The job queue is closed.")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((fn, future))
         if not self._is_busy:
@@ -131,7 +134,9 @@ class _Connection:
 
     async def close(self) -> None:
         with contextlib.suppress(Exception):  # what opens the file has raised it
-            await self.do(lambda _: None)  # after the pending calls
+            last = self.do(lambda _: None)  # after the pending calls
+            self._is_closed = True
+            await last
         if self._db is not None:
             await self._executor.call(self._db.close)
             self._db = None

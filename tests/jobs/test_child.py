@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import signal
 import sqlite3
@@ -98,8 +99,7 @@ async def test_a_kind_that_cannot_be_imported_fails_with_the_reason(
 ) -> None:
     (tmp_path / "gone_kind.py").write_text("async def train(job):\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import gone_kind  # type: ignore[import-not-found]
-
+    gone_kind = importlib.import_module("gone_kind")
     queue = am.jobs.JobQueue(root)
     queue.kind("gone", executor="process")(gone_kind.train)
     (tmp_path / "gone_kind.py").write_text("raise OSError('no weights')\n")
@@ -140,6 +140,27 @@ def test_kinds_of_modules_with_torch_run_in_processes(source: str, found: bool) 
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     assert uses_torch(namespace) is found
+
+
+def test_the_executor_is_that_of_the_kind_or_of_the_queue_or_as_the_module_needs(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    (tmp_path / "torch_kind.py").write_text("import torch\nasync def train(job):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    torch_kind = importlib.import_module("torch_kind")
+    found = {}
+    for of_queue in (None, "inline", "process"):
+        queue = am.jobs.JobQueue(root, executor=of_queue)  # type: ignore[arg-type]
+        queue.kind("torch")(torch_kind.train)
+        queue.kind("plain")(kinds.count)
+        queue.kind("own", executor="inline")(torch_kind.train)
+        found[of_queue] = [queue._kinds[name].executor for name in ("torch", "plain", "own")]
+    assert found == {
+        None: ["process", "inline", "inline"],
+        "inline": ["inline", "inline", "inline"],
+        "process": ["process", "process", "inline"],
+    }
 
 
 SERVICE = """

@@ -163,7 +163,7 @@ async def test_a_close_cuts_the_pause_of_a_trial_short(root: Path) -> None:
     async with queue:
         running = asyncio.create_task(sweep(queue, [1]))
         job = None
-        while job is None or not job.reached:
+        while job is None or not job._row["judged"]:
             await asyncio.sleep(0.02)
             job = next(iter(await queue.list()), None)
         start = asyncio.get_running_loop().time()
