@@ -78,6 +78,38 @@ async def test_a_job_that_spins_holds_up_no_other_one(root: Path) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_child_ignores_ctrl_c_and_takes_sigterm_for_a_shutdown(root: Path) -> None:
+    async with queue_of(root, "count") as queue:
+        job = await queue.submit("count", {"steps": 100_000, "pause": 0.01}, name="x")
+        await job.wait("running")
+        assert queue._worker is not None
+        child = queue._worker.mine[job.id].runner._process.pid  # type: ignore[attr-defined]
+        os.kill(child, signal.SIGINT)
+        await asyncio.sleep(0.5)
+        assert ((await job.refresh()).state, job.attempt) == ("running", 1)
+        os.kill(child, signal.SIGTERM)
+        while (await job.refresh()).attempt == 1:  # noqa: ASYNC110 - it is claimed again
+            await asyncio.sleep(0.02)
+        await job.cancel()
+        await job.wait()
+        states = [event.data["state"] async for event in job.events() if event.type == "state"]
+    assert states[3:5] == ["preempted", "opening"]
+
+
+@pytest.mark.asyncio
+async def test_a_child_that_hears_no_stop_is_killed_after_the_grace_period(root: Path) -> None:
+    async with queue_of(root, "spin", grace=0.2) as queue:
+        job = await queue.submit("spin", {"secs": 1_000}, name="x")
+        await job.wait("opening")
+        await asyncio.sleep(2)  # it spins
+        start = time.monotonic()
+        await job.cancel()
+        await job.wait()
+    assert job.state == "cancelled"
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.asyncio
 async def test_a_job_that_kills_its_process_fails_after_five_deaths_and_others_end(root: Path) -> None:
     async with queue_of(root, "die", "count", max_running=2) as queue:
         poison = await queue.submit("die", name="poison")

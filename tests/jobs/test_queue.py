@@ -9,6 +9,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.jobs.directories import check_file_system
+from asyncmon.jobs.lease import Lease
 from asyncmon.system import portable
 from asyncmon.testing import assert_nothing_left_behind
 
@@ -267,6 +268,27 @@ async def test_an_end_on_a_full_disk_is_recorded_when_there_is_room(
         await queue._store.write(lambda db: db.execute("DROP TRIGGER full"))
         await job.wait()
         assert (job.state, job.attempt, steered.started) == ("completed", 1, ["x"])
+
+
+@pytest.mark.virtual_time
+async def test_claims_that_are_not_committed_hold_no_lease(root: Path, steered: Steered) -> None:
+    async with queue_of(root, steered, max_running=2) as queue:
+        await queue._store.write(
+            lambda db: db.execute("CREATE TEMP TRIGGER full BEFORE UPDATE ON jobs WHEN NEW.name = 'b'"
+                                  " BEGIN SELECT RAISE(ROLLBACK, 'the disk is full'); END")
+        )  # fmt: skip
+        jobs = [await queue.submit("steered", name=name) for name in "ab"]
+        await asyncio.sleep(20)
+        for job in jobs:
+            if (await job.refresh()).state == "queued":
+                lease = Lease.take(root / "leases" / job.id)
+                assert lease is not None
+                lease.release()
+        assert jobs[1].state == "queued"
+        await queue._store.write(lambda db: db.execute("DROP TRIGGER full"))
+        steered.end("a", "b")
+        await asyncio.gather(*[job.wait() for job in jobs])
+        assert sorted(steered.started) == ["a", "b"]
 
 
 @pytest.mark.virtual_time

@@ -103,6 +103,19 @@ async def test_values_of_the_session_and_reports_are_events(root: Path) -> None:
     assert job.outcome.metrics == {"loss": "NaN", "accuracy": 0.5}
 
 
+async def test_a_thread_may_report_also_when_the_job_has_ended(root: Path) -> None:
+    jobs: list[Any] = []
+
+    async def reports(job: Any) -> None:
+        jobs.append(job)
+        await asyncio.to_thread(job.report, 1, loss=2.0)
+
+    job = await ended(root, reports)
+    assert job.outcome is not None
+    assert job.outcome.metrics == {"loss": 2.0}
+    await asyncio.to_thread(jobs[0].report, 2, loss=3.0)  # dropped
+
+
 async def test_a_wrong_report_is_refused(root: Path) -> None:
     async def reports(job: Any) -> None:
         with pytest.raises(TypeError, match=r"step must be a whole number, got 1\.5"):
