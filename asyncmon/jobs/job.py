@@ -176,17 +176,20 @@ class Job:
             after: the ``id`` of an event; 0 for all that are kept.
             ends: checked between two events; True ends the iteration.
         """
+        began = False
         while not ends():
             changes = self._queue._changes
             count = changes.count
-            await self.refresh()  # first: the last event is in the transaction of the end
-            found = await self._queue._read_events(self.id, after, 500)
+            try:
+                await self.refresh()  # first: the last event is in the transaction of the end
+                found = await self._queue._read_events(self.id, after, 500)
+            except RuntimeError:
+                if began:
+                    return  # the queue was closed
+                raise
+            began = True
             for event in found:
                 yield event
                 after = event.id
-            if found:
-                continue
-            if self.state in FINAL:
-                return
-            if not await changes.wait(count):
+            if not found and (self.state in FINAL or not await changes.wait(count)):
                 return

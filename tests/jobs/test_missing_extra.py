@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests import forked
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CODE = """
 import asyncio, sys
@@ -27,7 +32,7 @@ except ImportError as error:
 """
 
 
-def test_jobs_run_without_the_extra_and_the_http_api_names_it(tmp_path: object) -> None:
+def test_jobs_run_without_the_extra_and_the_http_api_names_it(tmp_path: Path) -> None:
     done = forked.run("-c", CODE, cwd=tmp_path, check=True)
     assert done.stdout.splitlines() == [
         "{'loss': 0.5}",

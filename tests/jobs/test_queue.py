@@ -27,6 +27,10 @@ def queue_of(root: Path, steered: Steered, **options: Any) -> am.jobs.JobQueue:
     return queue
 
 
+async def messages_of(job: am.jobs.Job) -> list[str]:
+    return [event.message async for event in job.events()]
+
+
 @pytest.mark.virtual_time
 async def test_a_job_ends_once_with_an_outcome_and_its_events(root: Path, steered: Steered) -> None:
     async with assert_nothing_left_behind(), queue_of(root, steered) as queue:
@@ -298,11 +302,13 @@ async def test_waiters_end_when_the_queue_is_closed(root: Path, steered: Steered
         job = await queue.submit("steered")
         await job.wait("opening")
         waiting = asyncio.create_task(job.wait("completed"))
-        events = asyncio.create_task(anext(job.events(after=2)))
+        events = asyncio.create_task(messages_of(job))
         await asyncio.sleep(1)
-    for task in (waiting, events):
-        with pytest.raises((RuntimeError, StopAsyncIteration)):
-            await task
+    with pytest.raises(RuntimeError, match="closed"):
+        await waiting
+    assert (await events)[:2] == ["queued", "opening, attempt 1"]  # and it ends
+    with pytest.raises(RuntimeError, match="is closed"):
+        await anext(job.events())
 
 
 @pytest.mark.virtual_time
