@@ -91,6 +91,12 @@ class Job:
         return attempt
 
     @property
+    def owner(self) -> str | None:
+        """The process that runs the job, as ``host:pid:number``; None while none does."""
+        owner: str | None = self._row["owner"]
+        return owner
+
+    @property
     def number(self) -> int:
         """The place in the order of submission, for ``JobQueue.list(after=...)``."""
         number: int = self._row["seq"]

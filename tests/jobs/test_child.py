@@ -286,7 +286,7 @@ async def test_the_job_of_a_dead_process_is_lost_and_of_a_stopped_one_is_not(roo
             process.kill()
             process.wait()
             assert (await queue.get("x")).state == "lost"  # at once, also before it is written
-    job = await seen(root, lambda job: job._row["owner"] is None)
+    job = await seen(root, lambda job: job.owner is None)
     assert (job.state, job._row["lost"]) == ("lost", 1)
 
 
@@ -295,7 +295,7 @@ async def test_a_child_whose_parent_died_saves_ends_and_is_preempted(root: Path)
     with service(root, "process", grace=5.0) as process:
         job = await submitted(root)
         process.kill()
-    found = await seen(root, lambda job: job._row["owner"] is None)
+    found = await seen(root, lambda job: job.owner is None)
     assert (found.state, found._row["lost"]) == ("preempted", 0)
     record = await am.run_record(root / "runs" / "x")
     assert record is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -172,10 +173,11 @@ async def test_a_running_job_is_cancelled_and_a_cancel_outranks_a_pause(
     async with queue_of(root, steered) as queue:
         job = await queue.submit("steered", name="x")
         await steered.wait_started("x")
+        assert f":{os.getpid()}:" in ((await job.refresh()).owner or "")
         assert (await job.pause()).state == "opening"  # requested
         await job.cancel()
         await job.wait()
-        assert (job.state, steered.running) == ("cancelled", [])
+        assert (job.state, job.owner, steered.running) == ("cancelled", None, [])
 
 
 @pytest.mark.virtual_time
