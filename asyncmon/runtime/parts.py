@@ -71,7 +71,7 @@ def session_parts(
     saves = Saves(observers, stops.scopes, stateful)
     opening = Opening(creator, found, stops, gate, stateful, saves, recovery, signals)
     sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
-    frontiers = Frontiers(stateful, sessions, stops, sources)
+    frontiers = Frontiers(stateful, sessions, stops, sources, found.can_save)
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
     observers.record = record = RecordKeeper(observers, gate, stops, saves)
