@@ -304,7 +304,7 @@ class Saver:
             name: the name of the state in the checkpoint.
             obj: has ``state_dict()``, called when a save is ordered, and ``load_state_dict(state)``,
                 called by a restore, or by this method after one. A state consists of dicts, lists,
-                tuples, strings, bytes, numbers, booleans, None and numpy arrays.
+                tuples, strings, bytes, numbers, booleans, None, numpy arrays and tensors of torch.
 
         Raises:
             TypeError: the object lacks one of the methods.

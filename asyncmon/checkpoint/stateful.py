@@ -1,8 +1,8 @@
 """Save and load the states of hooks, data sources and generators with the variables.
 
 A stateful object has ``state_dict()`` and ``load_state_dict(state)``. A state consists of nested dicts,
-lists, tuples, strings, bytes, numbers, booleans, None and numpy arrays and scalars. In the manifest it
-is JSON. Types that JSON lacks are objects with one member:
+lists, tuples, strings, bytes, numbers, booleans, None, numpy arrays and scalars, and tensors of torch.
+In the manifest it is JSON. Types that JSON lacks are objects with one member:
 
 =====================================  =========================================================
 ``{"__tuple__": [...]}``               a tuple
@@ -13,6 +13,8 @@ is JSON. Types that JSON lacks are objects with one member:
 ``{"__array__": "name"}``              an array in the tensor files; its name begins with
                                        ``__stateful__/``
 ``{"__scalar__": "name"}``             a numpy scalar, stored like an array
+``{"__tensor__": "name"}``             a tensor of torch, stored like an array; without torch in the
+                                       process it is loaded as one
 =====================================  =========================================================
 """
 
@@ -23,6 +25,7 @@ import base64
 import json
 import logging
 import math
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -164,6 +167,9 @@ def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
                 return np.array(arrays[content])
             case "__scalar__":
                 return arrays[content][()]
+            case "__tensor__":
+                array, torch = np.array(arrays[content]), sys.modules.get("torch")
+                return array if torch is None else torch.from_numpy(array)
     return {key: unpack(value, arrays) for key, value in packed.items()}
 
 
@@ -174,6 +180,9 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
                 where += "'"
             arrays[where] = np.array(value)
             return {"__array__" if isinstance(value, np.ndarray) else "__scalar__": where}
+        case _ if _is_tensor(value):
+            content = _pack(value.detach().cpu().numpy(), where, arrays)
+            return {"__tensor__": content["__array__"]}
         case None | bool() | int() | str():
             return value
         case float():
@@ -197,8 +206,13 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     raise TypeError(
         f"The state of a stateful object has a {type(value).__name__} at"
         f" {where.removeprefix(ARRAY_PREFIX)!r}: {value!r:.80}. A state consists of dicts, lists,"
-        " tuples, strings, bytes, numbers, booleans, None and numpy arrays."
+        " tuples, strings, bytes, numbers, booleans, None, numpy arrays and tensors."
     )
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # not imported: without it there are no tensors
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:

@@ -215,7 +215,10 @@ class Dataset:
 
     def skip_pass(self) -> None:
         """Leave out the rest of the present pass: the next element is the first one of the next."""
-        self._position = Position(self.passes + 1)
+        self._position = self._next_pass()
+
+    def _next_pass(self) -> Position:
+        return Position(self.passes + 1, self._node.fresh())
 
     def mark(self) -> Mark:
         """Return the position of the next element as a function that returns its state.
@@ -374,7 +377,7 @@ class Iteration:
         if not chunk:
             self._over = StopAsyncIteration()
             if self._dataset._position is position:
-                self._position = self._dataset._position = Position(position.passes + 1)
+                self._position = self._dataset._position = self._dataset._next_pass()
             await self._close_stage()
             raise StopAsyncIteration
         position.mark, position.offset = mark, 0

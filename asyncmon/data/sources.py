@@ -9,6 +9,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from itertools import islice
 from typing import Any, TypeAlias
 
+from asyncmon.data.loaders import (
+    LoaderPosition,
+    default_generator_kept,
+    fresh_state,
+    is_loader,
+)
 from asyncmon.data.stage import (
     CLOSE_SECONDS,
     Chunk,
@@ -40,11 +46,17 @@ class Source(Node):
     def __init__(self, source: AnyIterable | Callable[[], AnyIterable]) -> None:
         self._source = source
         self._spent = False
+        self._live: State | None = None  # the position at the start of a pass that the loader is at
+        self._given: State | None = None
 
     def __repr__(self) -> str:
         return f"from_iterable({getattr(self._source, '__qualname__', type(self._source).__name__)})"
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        state, self._given = state or self._given, None
+        live, self._live = self._live, None
+        if state is live:
+            state = None
         start = 0 if state is None else int(state["next"])
         executor = DaemonExecutor(f"reader of {self!r}")
         try:
@@ -55,7 +67,18 @@ class Source(Node):
         if isinstance(iterable, AsyncIterable):
             executor.shutdown()
             return _AsyncStage(repr(self), iterable, start)
+        if is_loader(iterable):
+            return _LoaderStage(repr(self), LoaderPosition(iterable, state, live), executor)
         return _ThreadStage(repr(self), iterable, start, executor)
+
+    def fresh(self) -> State | None:
+        if not is_loader(self._source):
+            return None
+        self._live = fresh_state(self._source)
+        return self._live
+
+    def begin_at(self, state: State) -> None:
+        self._given = state
 
     async def _make(self, executor: DaemonExecutor) -> AnyIterable:
         source = self._source
@@ -164,12 +187,16 @@ class _ThreadStage(SourceStage):
             await self._arrival.wait()
         self._hungry = False
 
+    def _begin(self) -> Iterator[Any]:
+        """Return the iterator of the elements. Called in the thread."""
+        return _at(iter(self._iterable), self._start)
+
     def _read(self, most: int) -> tuple[bool, Exception | None]:
         """In the thread: append up to ``most`` elements; return whether they end, and an error."""
         count = 0
         try:
             if self._iterator is None:
-                self._iterator = _at(iter(self._iterable), self._start)
+                self._iterator = self._begin()
             append = self._items.append
             for item in islice(self._iterator, most):
                 append(item)
@@ -214,6 +241,29 @@ class _ThreadStage(SourceStage):
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
+
+
+class _LoaderStage(_ThreadStage):
+    """Reads a loader of torch."""
+
+    def __init__(self, name: str, position: LoaderPosition, executor: DaemonExecutor) -> None:
+        super().__init__(name, (), position.start, executor)
+        self._position = position
+
+    def mark(self) -> Mark:
+        return self._position.mark(self._next)
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        chunk = await super().pull(most, least)
+        self._position.took(chunk)
+        return chunk
+
+    async def skip(self, count: int) -> int:
+        with default_generator_kept():  # from which the elements may draw
+            return await super().skip(count)
+
+    def _begin(self) -> Iterator[Any]:
+        return self._position.begin()
 
 
 class _AsyncStage(SourceStage):

@@ -32,6 +32,9 @@ Mark: TypeAlias = Callable[[], State]
 Epoch: TypeAlias = tuple[int, ...]
 """The number of the pass over the data: of the dataset, then of each enclosing ``repeat``."""
 
+FRESH = "fresh"
+"""The member of a position at the start of a pass, which has those of the sources."""
+
 CHUNK = 1024
 """The maximum number of elements of a chunk."""
 
@@ -114,7 +117,7 @@ class Node(ABC):
         Raises:
             ValueError: another pipeline saved it.
         """
-        if state is None:
+        if state is None or FRESH in state:
             return
         if "skip" in state:
             self.check(state["from"])
@@ -131,6 +134,20 @@ class Node(ABC):
             )
         for node, inner in zip(self.above, self._states_above(state), strict=True):
             node.check(inner)
+
+    def fresh(self) -> State | None:
+        """Return the position at the start of the next pass, or None: it is where a new source begins.
+
+        Called when the pass before has ended or is left. Sources whose passes differ override it.
+        """
+        states = [node.fresh() for node in self.above]
+        return {FRESH: states} if any(states) else None
+
+    def begin_at(self, state: State) -> None:
+        """Let the next pass begin at a position that :meth:`fresh` returned."""
+        for node, inner in zip(self.above, state[FRESH], strict=True):
+            if inner is not None:
+                node.begin_at(inner)
 
     def _states_above(self, state: State) -> Iterable[State | None]:
         return [state["from"]] if self.above else []
@@ -154,7 +171,7 @@ class Node(ABC):
         Raises:
             ValueError: this node cannot repeat its order.
         """
-        if not self.is_unordered:
+        if not self.is_unordered or (state is not None and FRESH in state):
             return state
         if state is not None and "skip" in state:
             skip = state["skip"]
@@ -184,6 +201,9 @@ def too_short(found: str) -> ValueError:
 
 async def open_node(node: Node, state: State | None, epoch: Epoch) -> Stage:
     """Open a node at a state, which may be a mark and a number of elements after it."""
+    if state is not None and FRESH in state:
+        node.begin_at(state)
+        state = None
     if state is None or "skip" not in state:
         return await node.open(state, epoch)
     stage = await node.open(state["from"], epoch)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from asyncmon.data import Dataset, from_iterable
+from asyncmon.data.loaders import is_loader
 from asyncmon.runtime.data_iterator import DataIterator
 
 T = TypeVar("T")
@@ -107,6 +108,8 @@ def dataset_of(source: Any) -> Dataset:
     """
     if isinstance(source, Dataset):
         return source
+    if is_loader(source):
+        return from_iterable(source)
     if hasattr(source, "state_dict") or isinstance(source, Iterator | AsyncIterator):
         raise TypeError(
             "epochs() takes a dataset of am.data, a sequence, or a function that returns an iterable "

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
+from asyncmon.data import Dataset, from_iterable
+from asyncmon.data.loaders import is_loader, is_shuffled, is_stateful_loader
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.frontier import Frontier, Task
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.stop.control import StopControl
+
+logger = logging.getLogger(__name__)
 
 _MOST_ENDED = 8  # sources of different kinds that have ended, do not exist any more and keep a name
 
@@ -35,11 +40,14 @@ class Frontiers:
         recoveries: Recoverable,
         stops: StopControl,
         sources: OpenSources,
+        saves: Callable[[], bool],
     ) -> None:
         self._stateful = stateful
         self._recoveries = recoveries
         self._stops = stops
         self._sources = sources
+        self._saves = saves
+        self._loaders: dict[int, tuple[Any, Dataset | None]] = {}  # of torch, with their datasets
         self._unnamed: dict[str, Frontier] = {}
         self._named: dict[str, Frontier] = {}
         self.all: list[Frontier] = []
@@ -49,6 +57,7 @@ class Frontiers:
         """Let the sources go: the session is closed."""
         self._unnamed.clear()
         self._named.clear()
+        self._loaders.clear()
         self.all.clear()
 
     def iterate(
@@ -59,8 +68,24 @@ class Frontiers:
         counts_passes: bool = False,
     ) -> DataIterator[Any]:
         """Return the iterator of a source. The arguments are those of :meth:`of`."""
+        if is_loader(source):
+            source = self._read(source)
         frontier = self.of(source, name, counts_passes=counts_passes)
         return DataIterator(source, should_stop, self._stops, self._sources, frontier)
+
+    def _read(self, loader: Any) -> Any:
+        """Return the dataset of a stateful loader; any other loader as it is, with one warning."""
+        if id(loader) not in self._loaders:
+            dataset = from_iterable(loader) if is_stateful_loader(loader) else None
+            self._loaders[id(loader)] = loader, dataset
+            if dataset is None and is_shuffled(loader) and self._saves():
+                logger.warning(
+                    "iterate(%s) keeps no place in checkpoints, and the loader shuffles: after a "
+                    "restart a new pass begins, so that elements count twice or never. Read it by "
+                    "sess.epochs(loader, count), or by sess.iterate(am.data.from_iterable(loader)).",
+                    type(loader).__name__,
+                )
+        return self._loaders[id(loader)][1] or loader
 
     def run_begins(self, task: Task | None) -> None:
         """Record that a task begins a run."""

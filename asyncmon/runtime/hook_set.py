@@ -332,6 +332,10 @@ class HookSet:
                 self._labels.pop(id(hook), None)
         return None
 
+    def can_save(self) -> bool:
+        """Return whether a hook saves checkpoints."""
+        return any(_members(hook).save_now is not None for hook in self.hooks)
+
     async def save_now(self, session: Session) -> str:
         """Let the first hook that can save do so. See ``MonitoredSession.save``."""
         for hook in self.hooks:

@@ -75,7 +75,7 @@ def session_parts(
     opening = Opening(creator, found, stops, gate, stateful, saves, recovery, signals)
     sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
     observers.runs_here = partial(_runs_here, gate, observers)
-    frontiers = Frontiers(stateful, sessions, stops, sources)
+    frontiers = Frontiers(stateful, sessions, stops, sources, found.can_save)
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
     observers.record = record = RecordKeeper(observers, gate, stops, saves)

@@ -120,6 +120,20 @@ async def test_the_fetches_may_be_names_in_a_graph() -> None:
     assert hook.metrics["p"] == pytest.approx(1 / 3)
 
 
+async def test_a_metric_of_torchmetrics_gets_the_tensors_of_the_steps() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    metrics = pytest.importorskip("torchmetrics.classification", reason="torchmetrics is not installed")
+    made = FunctionProgram(state={"w": 0.0})
+
+    @made.step(read_only=True)
+    def test(state: Any, predicted: Any, labels: Any) -> Any:
+        return torch.as_tensor(predicted), torch.as_tensor(labels)
+
+    session = made.create_session()
+    found = await evaluate(session, {"p": ("test", metrics.BinaryPrecision())}, BATCHES)
+    assert found == pytest.approx({"p": 1 / 3})
+
+
 @pytest.mark.parametrize("value", [None, "much", [None]])
 async def test_a_metric_that_computes_no_number_is_named(value: Any) -> None:
     class Odd(Precision):

@@ -278,6 +278,40 @@ async def test_mixed_precision_with_a_scaler_resumes_exactly(dtype: str, tmp_pat
     assert await run(tmp_path / "b", 5) == whole
 
 
+async def test_a_plateau_scheduler_is_stepped_by_a_number_of_the_result(tmp_path: Path) -> None:
+    def plateau() -> TorchProgram:
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+        return TorchProgram({"model": model, "optimizer": optimizer, "scheduler": scheduler})
+
+    def train(state: Any, batch: Any) -> Any:
+        return {"loss": state["model"](batch).sum() * 0 + 1, "score": 1.0}
+
+    program = plateau()
+    with pytest.raises(ValueError, match="is a ReduceLROnPlateau: give metric='loss'"):
+        program.training_step(train, scheduler="scheduler")
+    with pytest.raises(ValueError, match=r"metric='loss' is for a scheduler= that is"):
+        program.training_step(train, metric="loss")
+    program.training_step(train, name="other", scheduler="scheduler", metric="accuracy")
+    session = program.create_session()
+    with pytest.raises(am.errors.InvalidArgumentError, match="'accuracy' is not in the result of"):
+        await session.run("other", {"batch": torch.ones(1, 1)})
+    await session.close()
+    rates = []
+    for metric, last in [("loss", 3), ("score", 8)]:  # a restart goes on counting
+        program = plateau()
+        program.training_step(train, scheduler="scheduler", metric=metric)
+        async with am.MonitoredTrainingSession(
+            program=program, checkpoint_dir=tmp_path, log_step_count_steps=None,
+            hooks=[am.StopAtStepHook(last_step=last)],
+        ) as sess:  # fmt: skip
+            while not sess.should_stop():
+                await sess.run("train", {"batch": torch.ones(1, 1)})
+                rates.append(program.learning_rates()["learning_rate"])
+    assert rates == [0.1, 0.1, 0.05, 0.05, 0.025, 0.025, 0.0125, 0.0125]
+
+
 async def test_wrong_arguments_of_the_step_helper_are_refused() -> None:
     program = TorchProgram({"x": torch.zeros(1)})
     for how, message in [

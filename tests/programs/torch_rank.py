@@ -69,15 +69,13 @@ async def check_refusals(rank: int, raw: Any, values: dict[str, Any]) -> None:
 async def main(directory: Path, fault: str, kind: str) -> None:
     rank = distributed.get_rank()
     model: Any
+    torch.manual_seed(rank if kind == "ddp" else 0)  # replicas begin with the weights of the first
+    layers = torch.nn.Linear(4, 3), torch.nn.Dropout(0.2), torch.nn.Linear(3, 1)
+    model = torch.nn.Sequential(*layers)
     if kind == "ddp":
-        torch.manual_seed(rank)  # ranks begin with the weights of the first nevertheless
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
-    else:
-        torch.manual_seed(0)
-        layers = torch.nn.Linear(4, 3), torch.nn.Dropout(0.2), torch.nn.Linear(3, 1)
-        model = torch.nn.Sequential(*layers)
-        if kind == "fsdp":
-            fully_shard(model)
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    elif kind == "fsdp":
+        fully_shard(model)
     optimizer = torch.optim.Adam(model.parameters(), 0.05)
     program = TorchProgram({"model": model, "optimizer": optimizer})
 

@@ -142,6 +142,7 @@ class TorchProgram(NamedProgram):
         precision: MixedPrecision | None = None,
         clip_norm: float | None = None,
         accumulate: int = 1,
+        metric: str | None = None,
     ) -> Any:
         """Add a function that computes the loss as a step that trains, as a decorator; return it.
 
@@ -159,15 +160,17 @@ class TorchProgram(NamedProgram):
             accumulate: split the batch along its first axis into this many parts, and update once by
                 the sum of their gradients. Numbers are averaged over the parts, by their sizes; other
                 tensors are concatenated.
+            metric: the number in the result by which a ``ReduceLROnPlateau`` is stepped, such as
+                ``"loss"``; the mean over the ranks.
 
         Raises:
-            ValueError: a name that is not in the state, ``accumulate`` below 1, or float16 without a
-                scaler.
+            ValueError: a name that is not in the state, ``accumulate`` below 1, float16 without a
+                scaler, or a ``ReduceLROnPlateau`` without a ``metric``.
         """
 
         def add(fn: F) -> F:
             step = training_step(
-                fn, self.state, optimizer, scheduler, scaler, precision, clip_norm, accumulate
+                fn, self.state, optimizer, scheduler, scaler, precision, clip_norm, accumulate, metric
             )
             self._add(name or fn.__name__, step, read_only=False)
             return fn

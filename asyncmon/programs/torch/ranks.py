@@ -18,7 +18,7 @@ from asyncmon.programs.process_group import ProcessGroupHook
 from asyncmon.programs.torch.changes import set_random_states
 from asyncmon.programs.torch.copies import wait_for
 from asyncmon.programs.torch.sharded_snapshot import Mail, held_snapshot, serve_pieces
-from asyncmon.programs.torch.state import RANDOM, RANK, as_tensor
+from asyncmon.programs.torch.state import RANDOM, RANK, as_array, as_tensor
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import HeldArray, Snapshot
@@ -46,8 +46,9 @@ class RanksHook(ProcessGroupHook):
 
     A lost rank makes the exchange fail, and the agent of ``torchrun`` restarts all ranks.
 
-    If the state is sharded, the chief may announce a snapshot instead: the other ranks, before their
-    next run or at their end, copy their pieces too. They end when the chief has saved.
+    The chief may announce a snapshot instead: the other ranks, before their next run or at their end,
+    copy their pieces of a sharded state too, or send the states of their generators. They end when the
+    chief has saved.
 
     A :class:`TorchProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
@@ -71,7 +72,7 @@ class RanksHook(ProcessGroupHook):
         rank = distributed.get_rank()
         with await session.snapshot() as snapshot:
             whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
-        given = session.take_given()  # the restored values of sharded entries
+        given = session.take_given()  # restored values that the chief does not have itself
         keep = session.own_pieces() if rank else None
         state = await in_thread(_broadcast, None if rank else {**given, **whole}, self._group, keep)
         if rank:
@@ -91,14 +92,14 @@ class RanksHook(ProcessGroupHook):
         return bool((await self._agree((int(stops), 0, 0)))[0])
 
     async def end(self, session: Any) -> None:
-        """Stop the other ranks; of a sharded state, wait until the chief has saved.
+        """Stop the other ranks, and wait in them until the chief has saved.
 
         Raises:
-            AbortedError: the chief failed to save a sharded state.
+            AbortedError: the chief failed to save.
         """
         await super().end(session)
         self._ended = True
-        if session.is_sharded and distributed.get_rank():
+        if distributed.get_rank():
             done = 0
             while not done:
                 _, _, done = await self._agree(_STOP)
@@ -108,7 +109,7 @@ class RanksHook(ProcessGroupHook):
     async def cleanup(self, error: BaseException | None) -> None:
         """Let the other ranks end after the last save, which is committed by now."""
         rank = 0 if self._group is None else distributed.get_rank()
-        if rank == 0 and self._ended and self._session.is_sharded:
+        if rank == 0 and self._ended:
             await self._agree(_DONE if error is None else _FAILED)
         if error is not None:
             for task in self._tasks if rank else ():
@@ -117,7 +118,7 @@ class RanksHook(ProcessGroupHook):
             await asyncio.wait(self._tasks)
 
     def snapshot(self, session: Any) -> Awaitable[Snapshot]:
-        """Order a snapshot of all ranks' pieces, on the chief, between two steps of all.
+        """Order a snapshot for a save, on the chief, between two steps of all.
 
         Raises:
             FailedPreconditionError: this is not the chief.
@@ -133,6 +134,8 @@ class RanksHook(ProcessGroupHook):
         await self._exchange.wait(place)
         try:
             await in_thread(_maxima, _SNAPSHOT, self._group)
+            if not session.is_sharded:
+                return await self._replicated(session)
             number = next(self._numbers)
             pieces = await session.take_pieces(self._group)
         finally:
@@ -145,10 +148,23 @@ class RanksHook(ProcessGroupHook):
 
         return held_snapshot(pieces, self._mail, number, post)
 
+    async def _replicated(self, session: Any) -> Snapshot:
+        """Return the chief's state with the states of all ranks' generators."""
+        snapshot: Snapshot = await session.snapshot()
+        found = await in_thread(_gathered, None, self._group)
+        values = dict(snapshot)
+        for rank, states in enumerate(found):
+            for name, state in (states or {}).items():
+                values[f"{RANK}{rank}/{name.removeprefix(RANDOM)}"] = as_array(state)
+        return Snapshot(values, snapshot.step, snapshot.release)
+
     async def _agree(self, own: tuple[int, int, int]) -> list[int]:
         """Return the maxima over all ranks. Before, take part in the snapshots of the chief."""
         async with self._exchange:
             while (found := await in_thread(_maxima, own, self._group))[1]:
+                if not self._session.is_sharded:
+                    await in_thread(_gathered, await self._session.random_states(), self._group)
+                    continue
                 number = next(self._numbers)
                 pieces = await self._session.take_pieces(self._group)
                 if pieces is not None:
@@ -186,6 +202,13 @@ def _maxima(own: tuple[int, int, int], group: Any) -> list[int]:
     distributed.all_reduce(numbers, distributed.ReduceOp.MAX, group)
     maxima: list[int] = numbers.tolist()
     return maxima
+
+
+def _gathered(own: Any, group: Any) -> list[Any]:
+    """Return what each rank gives, on the first; an empty list on others."""
+    found = [] if distributed.get_rank() else [None] * distributed.get_world_size()
+    distributed.gather_object(own, found or None, 0, group)
+    return found
 
 
 def _broadcast(

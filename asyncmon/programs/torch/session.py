@@ -314,11 +314,16 @@ class TorchSession(SteppedSession):
         Raises:
             FailedPreconditionError: the state is sharded, and this is not rank 0.
         """
-        ordered = self.snapshot_to_write()
-        return asyncio.ensure_future(_pulled(ordered)) if self.is_sharded else ordered
+        if self.is_sharded:
+            return asyncio.ensure_future(_pulled(self.snapshot_to_write()))
+        self._check_open()
+        return asyncio.ensure_future(self._snapshot(self._lock.ask()))
 
     def snapshot_to_write(self) -> Awaitable[Snapshot]:
-        """Order a snapshot of which each rank keeps its pieces, and writes them for a saver."""
+        """Order a snapshot with the generators of all ranks, for a saver.
+
+        Of a sharded state each rank keeps its pieces, and writes them.
+        """
         self._check_open()
         ranks = self._program._ranks
         if self.is_sharded and ranks is None:
@@ -326,9 +331,9 @@ class TorchSession(SteppedSession):
                 "The state is sharded over ranks: snapshots of it are taken in a "
                 "MonitoredTrainingSession, whose ranks run the same steps."
             )
-        if self.is_sharded and ranks.joined:
-            pieces: Awaitable[Snapshot] = ranks.snapshot(self)
-            return pieces
+        if ranks is not None and ranks.joined and self._source is None:
+            ordered: Awaitable[Snapshot] = ranks.snapshot(self)
+            return ordered
         return asyncio.ensure_future(self._snapshot(self._lock.ask()))
 
     async def _snapshot(self, place: asyncio.Future[None]) -> Snapshot:
@@ -349,16 +354,21 @@ class TorchSession(SteppedSession):
             await self._prepare()
             return await self._offload(partial(take_pieces, self._objects, self._step, group))
 
+    async def random_states(self) -> dict[str, torch.Tensor]:
+        """Return the states of this rank's default generators between two steps."""
+        async with self._between_steps():
+            return random_states(self._objects)
+
     def own_pieces(self) -> Callable[[str, Any], Any]:
         """Return what copies this rank's pieces of whole entries. See :func:`.own_pieces`."""
         return own_pieces(self._objects)
 
     def owns(self, entry: str) -> bool:
         """Return whether an entry is of one of the objects. The state of an optimizer is made later."""
-        return owner_of(entry) in self._objects
+        return owner_of(entry) in self._objects or entry.startswith(RANK)
 
     def take_given(self) -> dict[str, Any]:
-        """Return and drop the values loaded into a sharded state before the other ranks joined."""
+        """Return and drop the values for the other ranks that were loaded before they joined."""
         given, self._given = self._given, {}
         return given
 
@@ -366,8 +376,9 @@ class TorchSession(SteppedSession):
         await self._prepare(loads=True)
         await self._offload(partial(self._set, dict(values)))
         self._broken = None
-        if self.is_sharded and self._program._ranks is not None and not self._program._ranks.joined:
-            self._given |= values
+        if self._program._ranks is not None and not self._program._ranks.joined:
+            whose = "" if self.is_sharded else RANK
+            self._given |= {name: one for name, one in values.items() if name.startswith(whose)}
 
     def _set(self, values: dict[str, Any]) -> None:
         problems: list[str] = []

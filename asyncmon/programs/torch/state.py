@@ -24,7 +24,7 @@ RANDOM = "__random__/"
 """Entries that begin with this are the states of torch's default generators, one for each device."""
 
 RANK = "random@"
-"""Entries ``random@<rank>/<device>`` are those of the other ranks of a sharded state."""
+"""Entries ``random@<rank>/<device>`` are those of the other ranks."""
 
 KINDS = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
 """Objects whose state means nothing to another class. The structure has their class by :data:`KIND`."""

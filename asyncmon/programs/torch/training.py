@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import distributed
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.steps import Step
@@ -44,12 +46,21 @@ def training_step(
     precision: MixedPrecision | None,
     clip_norm: float | None,
     accumulate: int,
+    metric: str | None = None,
 ) -> Callable[..., Any]:
     """Return a function that trains by the loss of ``fn``. See :meth:`TorchProgram.training_step`."""
     wanted = {"optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
     for role, name in wanted.items():
         if name is not None and name not in objects:
             raise ValueError(f"{role}={name!r} is not in the state, which has {list(objects)}.")
+    by_metric = isinstance(objects.get(scheduler or ""), ReduceLROnPlateau)
+    if by_metric and metric is None:
+        raise ValueError(
+            f"{scheduler!r} is a ReduceLROnPlateau: give metric='loss', or another number that "
+            "the step returns."
+        )
+    if metric is not None and not by_metric:
+        raise ValueError(f"metric={metric!r} is for a scheduler= that is a ReduceLROnPlateau.")
     if accumulate < 1:
         raise ValueError(f"accumulate must be 1 or more, got {accumulate!r}.")
     if precision is not None and precision.dtype == "float16" and scaler is None:
@@ -82,17 +93,33 @@ def training_step(
             if scale is not None:
                 scale.unscale_(update)
             result["grad_norm"] = torch.nn.utils.clip_grad_norm_(parameters, clip_norm)
+        if metric is not None and metric not in result:
+            raise InvalidArgumentError(
+                f"metric={metric!r} is not in the result of {inner.name!r}, which has {list(result)}."
+            )
         if scale is None:
             update.step()
         else:
             scale.step(update)
             scale.update()
         update.zero_grad(set_to_none=True)
-        if scheduler is not None:
+        if metric is not None:
+            state[scheduler].step(_mean_of_ranks(result[metric], device))
+        elif scheduler is not None:
             state[scheduler].step()
         return result
 
     return train
+
+
+def _mean_of_ranks(value: Any, device: str) -> float:
+    """Return a number of this step: of ranks the mean, as all need the same learning rate."""
+    mean = torch.as_tensor(value).detach()
+    if distributed.is_available() and distributed.is_initialized():
+        mean = mean.to(device, torch.float64)
+        distributed.all_reduce(mean)
+        mean /= distributed.get_world_size()
+    return float(mean)
 
 
 def _parts(batch: Any, count: int) -> Iterator[tuple[float, Any]]:
