@@ -19,6 +19,7 @@ from asyncmon.system.wings import wings
 
 COMMANDS = {
     "run": ("asyncmon.cli.run", "train until done or until a signal"),
+    "hooks": ("asyncmon.cli.hooks", "list hooks, also of installed packages"),
     "runs": ("asyncmon.cli.runs", "list runs, their states and ends"),
     "inspect": ("asyncmon.cli.inspect", "list the contents of a checkpoint"),
     "export": ("asyncmon.cli.export", "write a model for other tools"),
@@ -50,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     more.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    own: list[str] | None = None
+    if given[:1] == ["run"] and "--" in given:  # what follows is the program's own
+        place = given.index("--")
+        given, own = given[:place], given[place + 1 :]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks is printed as an escape
             with contextlib.suppress(OSError):
@@ -77,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
         module.add_options(command)
         command.set_defaults(run=module.run)
-    options = parser.parse_args(given)
+    options = parser.parse_args(given, argparse.Namespace(own=own))
     try:
         status: int = options.run(options)
         sys.stdout.flush()

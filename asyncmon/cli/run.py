@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import logging
 import sys
@@ -12,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from asyncmon import runtime
+from asyncmon.cli.named import named
 from asyncmon.cli.output import positive_secs
+from asyncmon.cli.settings import Settings, make_hooks, read_settings, refuse_unknown
 from asyncmon.runtime import RunFormatter
 from asyncmon.system.functions import settled
 from asyncmon.system.usage_error import UsageError
@@ -22,24 +23,32 @@ Run a function of a module until it returns or a signal stops it.
 
 An `async def` function is awaited. An async or plain function may also return a session and fetches,
 `return session, train_op`, which run until the session should stop. --resume and --grace are passed
-as the keyword arguments `resume` and `stop_grace_period_secs` if the function has them."""
+as the keyword arguments `resume` and `stop_grace_period_secs` if the function has them, and else in
+`session`, a dictionary of arguments for MonitoredTrainingSession(**session), if it has that one.
+
+Everything after -- is the program's own: asyncmon run digits:main -- --rate 0.1"""
 
 EPILOG = """\
 exit status: 0 done; 75 stopped by a signal and saved: run it again; 1 an error, or stopped and not
-saved; 130 aborted by a second Ctrl-C; 2 invalid arguments."""
+saved; 130 aborted by a second Ctrl-C; 2 invalid arguments or settings."""
+
+
+_PASSED = ("resume", "stop_grace_period_secs")
+"""Settings of a session that a function can take by themselves."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "target",
+        "target", nargs="?",
         metavar="MODULE:FUNCTION",
         help="training.digits:main, also from the current directory",
-    )
+    )  # fmt: skip
+    add("--config", metavar="FILE", help="settings in TOML: the target, its arguments, the session")
     add(
-        "--resume", default="auto", metavar="auto|never|PATH",
+        "--resume", metavar="auto|never|PATH",
         help="start from the newest checkpoint, from none, or from this one; passed to the function, "
-        "for MonitoredTrainingSession(resume=...) (default: %(default)s)",
+        "for MonitoredTrainingSession(resume=...) (default: auto)",
     )  # fmt: skip
     add(
         "--grace", type=positive_secs, metavar="SECS",
@@ -53,21 +62,24 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: the module or function does not exist, or the function does not take an option.
     """
+    settings = _settings(options)
+    grace = settings.session.get("stop_grace_period_secs")
+    sys.argv = [str(settings.target), *settings.args]  # for the module, too, while it is imported
     problem: list[str] = []
 
     async def main() -> None:
         try:
-            function, arguments = _load(options)
+            function, arguments = _load(settings)
         except UsageError as error:
             problem.append(str(error))
             return
         handler = logging.StreamHandler()
         handler.setFormatter(RunFormatter("%(asctime)s %(levelname)s %(message)s"))
-        logging.basicConfig(level=logging.INFO, handlers=[handler])
+        logging.basicConfig(level=settings.log_level, handlers=[handler])
         await _call(function, arguments)
 
     try:
-        runtime.run(main, stop_grace_period_secs=options.grace)
+        runtime.run(main, stop_grace_period_secs=grace)
     except Exception:
         traceback.print_exc()
         return 1
@@ -76,36 +88,62 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:
-    module_name, _, path = options.target.partition(":")
-    if not module_name or not path:
-        raise UsageError(f"MODULE:FUNCTION is expected, training.digits:main, got {options.target!r}.")
-    if "" not in sys.path:  # the script's directory comes first, unlike with `python -m`
-        sys.path.insert(0, "")
+def _settings(options: argparse.Namespace) -> Settings:
+    """Return the settings of the file, with those of the command line in front."""
+    settings = read_settings(options.config) if options.config is not None else Settings()
+    if options.target is not None:
+        settings.target = options.target
+    if settings.target is None:
+        raise UsageError("Give MODULE:FUNCTION, or the file of --config a `target`.")
+    if options.own is not None:
+        settings.args = options.own
+    for name, value in (("resume", options.resume), ("stop_grace_period_secs", options.grace)):
+        if value is not None:
+            settings.session[name] = value
+    return settings
+
+
+def _load(settings: Settings) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the function and its keyword arguments."""
+    target = str(settings.target)
+    function = named(target)
+    if not callable(function):
+        raise UsageError(f"{target} is no function but {function!r}.")
+    known = inspect.signature(function).parameters
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    own = [name for name in known if name != "session"]
+    if not takes_all or "session" in settings.arguments:
+        refuse_unknown(f"{target}, [arguments]", settings.arguments, own)
+    session = dict(settings.session)
+    passed = {name: session.pop(name) for name in _PASSED if name in known and name in session}
+    default = {"resume": "auto"} if "resume" in known else {}
+    arguments = default | settings.arguments | passed
+    if "session" in known:
+        if "hooks" in session:
+            session["hooks"] = make_hooks(session["hooks"])
+        arguments["session"] = session
+    else:
+        _refuse_lost(target, session)
     try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # a module that it imports
-        raise UsageError(f"There is no module {error.name!r} here nor in sys.path.") from error
-    for name in path.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            raise UsageError(
-                f"The module {module_name!r} has no {path!r}: {name!r} is missing."
-            ) from None
-    if not callable(found):
-        raise UsageError(f"{options.target} is no function but {found!r}.")
-    known = inspect.signature(found).parameters
-    given = {"resume": options.resume, "stop_grace_period_secs": options.grace}
-    arguments = {name: value for name, value in given.items() if name in known and value is not None}
-    if options.resume != "auto" and "resume" not in known:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        raise UsageError(f"{target} cannot be called: {error}.") from error
+    return function, arguments
+
+
+def _refuse_lost(target: str, session: dict[str, Any]) -> None:
+    """Raise UsageError for settings that a function without `session` does not take."""
+    resume = session.get("resume", "auto")
+    if resume != "auto":
         raise UsageError(
-            f"--resume {options.resume} needs a function with the argument `resume`, to pass it on to "
-            f"MonitoredTrainingSession; {options.target} has none."
+            f"--resume {resume} needs a function with the argument `resume`, to pass it on to "
+            f"MonitoredTrainingSession; {target} has none."
         )
-    return found, arguments
+    if lost := [name for name in session if name not in _PASSED]:
+        raise UsageError(
+            f"[session] {lost[0]} needs a function with the argument `session`, to pass it on to "
+            f"MonitoredTrainingSession(**session); {target} has none."
+        )
 
 
 async def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> None:

@@ -44,9 +44,10 @@ class SessionRunValues(NamedTuple):
     """The merged ``RunOptions`` of this run, never None."""
     run_metadata: Any
     """The ``RunMetadata`` of this run, never None; the same object for all hooks."""
-    step: int | None = None
+    step: int | Any = None
     """The global step after this run's commit, which is the number of completed steps; None if the
-    program counts none. Always exact, unlike a fetched step tensor."""
+    program counts none, which its type leaves out for hooks that divide it. Always exact, unlike a
+    fetched step tensor."""
 
 
 class SessionRunContext:

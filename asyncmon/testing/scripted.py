@@ -14,6 +14,7 @@ from asyncmon.errors import InvalidArgumentError, OutOfRangeError
 from asyncmon.programs.fetches import GLOBAL_STEP, map_leaves
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.state_tree import misfits
+from asyncmon.runtime import SessionCreator
 from asyncmon.system.snapshot import Snapshot
 
 _INIT = "scripted initialisation"
@@ -182,7 +183,7 @@ class ScriptedProgram(NamedProgram):
         return key
 
 
-class ScriptedCreator:
+class ScriptedCreator(SessionCreator):
     """A session creator that returns given sessions in order, and raises given exceptions.
 
     No state passes from one session to the next: to imitate a restore, set ``state`` of the session.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MODULE = """
 import asyncio
+import logging
+import sys
 import asyncmon as am
 
 program = am.programs.FunctionProgram(state={"weight": 0.0})
@@ -57,6 +59,32 @@ def returns_five():
 
 class Namespace:
     main = plain
+
+seen = list(sys.argv)
+
+async def own():
+    assert seen == sys.argv
+    print(*sys.argv)
+
+async def takes(rate, layers=(), *, resume="auto"):
+    print(rate, layers, resume)
+
+async def takes_all(**arguments):
+    print(sorted(arguments.items()))
+
+async def with_session(session):
+    print(sorted(session.items()))
+    print(logging.getLogger().level)
+
+async def with_both(session, resume="auto"):
+    print(resume, sorted(session))
+
+def of_settings(session):
+    return am.MonitoredTrainingSession(program=program, **session), "train"
+
+class Stop(am.StopAtStepHook):
+    def __init__(self):
+        super().__init__(num_steps=5)
 
 number = 5
 """
@@ -181,3 +209,133 @@ def test_help_names_the_exit_statuses(folder: Path) -> None:
     done = run(folder, "--help", target="")
     assert done.returncode == 0
     assert "75 stopped by a signal and saved: run it again" in done.stdout
+
+
+def test_what_follows_two_dashes_is_the_programs_own(folder: Path) -> None:
+    done = run(folder, "--", "--rate", "0.1", "--", "watch", target="own")
+    assert (done.returncode, done.stdout) == (0, "training.digits:own --rate 0.1 -- watch\n")
+    assert run(folder, target="own").stdout == "training.digits:own\n"
+
+
+def test_an_argument_before_the_dashes_is_refused(folder: Path) -> None:
+    done = run(folder, "more", "--", "--rate", "0.1", target="own")
+    assert done.returncode == 2
+    assert "unrecognized arguments: more" in done.stderr
+
+
+def configured(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "settings.toml").write_text(text)
+    process = forked.Process("asyncmon", "run", "--config", "settings.toml", *arguments, cwd=folder)
+    out, err = process.communicate(timeout=40)
+    return subprocess.CompletedProcess(text, process.wait(), out, err)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "printed"),
+    [
+        ("target = 'training.digits:own'\nargs = ['-v', 'a b']", [], "training.digits:own -v a b"),
+        ("target = 'training.digits:own'\nargs = ['-v']", ["--", "-q"], "training.digits:own -q"),
+        ("target = 'training.digits:own'\nargs = ['-v']", ["--"], "training.digits:own"),
+        ("target = 'training.digits:own'", ["training.digits:plain"], "plain"),
+        (
+            "target = 'training.digits:takes'\n[arguments]\nrate = 0.5\nlayers = [3, 4]",
+            [],
+            "0.5 [3, 4] auto",
+        ),
+        ("target = 'training.digits:takes'\n[arguments]\nrate = 1\nresume = 'x'", [], "1 () x"),
+        (
+            "target = 'training.digits:takes'\n[arguments]\nrate = 1\nresume = 'x'",
+            ["--resume", "never"],
+            "1 () never",
+        ),
+        ("target = 'training.digits:takes_all'\n[arguments]\nrate = 1", [], "[('rate', 1)]"),
+        (
+            "target = 'training.digits:with_session'\nlog_level = 'ERROR'\n[session]\nname = 'a'",
+            ["--resume", "never", "--grace", "20"],
+            "[('name', 'a'), ('resume', 'never'), ('stop_grace_period_secs', 20.0)]\n40",
+        ),
+        ("target = 'training.digits:with_session'", [], "[]\n20"),
+        (
+            "target = 'training.digits:with_both'\n[session]\nresume = 'never'\nname = 'a'",
+            [],
+            "never ['name']",
+        ),
+    ],
+)
+def test_a_function_gets_what_the_file_and_the_command_line_say(
+    folder: Path, text: str, arguments: list[str], printed: str
+) -> None:
+    done = configured(folder, text, *arguments)
+    assert (done.returncode, done.stdout) == (0, f"{printed}\n"), done.stderr
+
+
+def test_a_session_is_made_of_the_file(folder: Path) -> None:
+    text = """
+        target = "training.digits:of_settings"
+        [session]
+        checkpoint_dir = "runs/by_file"
+        name = "filed"
+        save_checkpoint_steps = 2
+        stop_grace_period_secs = 25
+        [[session.hooks]]
+        name = "training.digits:Stop"
+    """
+    first, second = configured(folder, text), configured(folder, text, "--resume", "never")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert "Session ended at step 5: StopAtStepHook" in first.stderr
+    listed = forked.run("asyncmon", "runs", cwd=folder)
+    assert listed.stdout.splitlines()[1].startswith("filed")
+    assert "model.ckpt-4" in first.stderr
+    assert (folder / "runs" / "by_file" / "checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("target = ", "'settings.toml' is no TOML: Invalid value (at end of document)"),
+        ("", "Give MODULE:FUNCTION, or the file of --config a `target`."),
+        (
+            "targt = 'a:b'",
+            "settings.toml: there is no 'targt'. Known: target, args, log_level, arguments, session.",
+        ),
+        ("target = 3", "settings.toml: target must be a text, got 3."),
+        ("args = '-v'", "settings.toml: args must be a list of texts, got '-v'."),
+        ("args = [1]", "settings.toml: args must be texts, got [1]."),
+        ("session = 1", "settings.toml: session must be a table, got 1."),
+        ("log_level = 'LOUD'", "settings.toml: there is no log_level 'LOUD'. Known: CRITICAL, "),
+        ("[session]\ndirectory = 'x'", "settings.toml, [session]: there is no 'directory'. Known: "),
+        ("[session]\nprogram = 'x'", "settings.toml, [session]: there is no 'program'. Known: "),
+        (
+            "[session]\nstop_grace_period_secs = 0",
+            "settings.toml, [session]: stop_grace_period_secs must be a positive number, got 0.",
+        ),
+        (
+            "target = 'training.digits:takes'\n[arguments]\nrte = 1",
+            "training.digits:takes, [arguments]: there is no 'rte'. Known: rate, layers, resume.",
+        ),
+        (
+            "target = 'training.digits:with_session'\n[arguments]\nsession = 1",
+            "training.digits:with_session, [arguments]: there is no 'session'. Known: none.",
+        ),
+        (
+            "target = 'training.digits:takes'",
+            "training.digits:takes cannot be called: missing a required argument: 'rate'.",
+        ),
+        (
+            "target = 'training.digits:plain'\n[session]\nname = 'a'",
+            "[session] name needs a function with the argument `session`, to pass it on to "
+            "MonitoredTrainingSession(**session); training.digits:plain has none.",
+        ),
+    ],
+)
+def test_wrong_settings_are_refused_with_the_known_ones(folder: Path, text: str, sentence: str) -> None:
+    done = configured(folder, text)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(sentence), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_missing_file_of_settings_is_named(folder: Path) -> None:
+    done = run(folder, "--config", "none.toml")
+    assert done.returncode == 2
+    assert done.stderr == "'none.toml' cannot be read: No such file or directory.\n"
