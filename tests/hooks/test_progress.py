@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
-import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +16,6 @@ from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from tests.hooks.conftest import Train
 
@@ -49,57 +45,12 @@ async def test_lines_come_one_per_interval_and_at_the_end(train: Train, lasting:
     ]
 
 
-PIPED = """
-import asyncio
-import asyncmon as am
-from asyncmon.programs import FunctionProgram
-
-program = FunctionProgram({"w": 0.0})
-
-@program.step
-async def train(state):
-    state["w"] += 1
-    await asyncio.sleep(0.002)
-
-async def main():
-    print("before", flush=True)
-    hooks = [am.ProgressHook(last_step=400, every_secs=0.01), am.StopAtStepHook(last_step=400)]
-    async with am.MonitoredSession(am.ChiefSessionCreator(program=program), hooks=hooks) as sess:
-        while not sess.should_stop():
-            await sess.run("train")
-        step = sess.global_step
-    print("trained to", step, flush=True)
-
-asyncio.run(main())
-"""
-
-
 async def test_lines_go_to_the_error_output(
     train: Train, lasting: Lasting, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await train(ProgressHook(every_secs=5), runs=6, session=ScriptedSession(lasting(0.99)))
     out, err = capsys.readouterr()
     assert (out, err.splitlines()[0]) == ("", "training: step 5, 1 steps/s")
-
-
-async def test_a_closed_error_output_leaves_the_programs_output_alone(tmp_path: Path) -> None:
-    """The reader of stderr ends; what the program prints still arrives."""
-    assert await asyncio.to_thread(printed_without_reader, tmp_path / "train.py") == (
-        ["before", "trained to 400"], 0,
-    )  # fmt: skip
-
-
-def printed_without_reader(script: Path) -> tuple[list[str], int]:
-    """Run a training whose stderr is closed after its first byte."""
-    script.write_text(PIPED)
-    read, write = os.pipe()
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=write) as process:
-        os.close(write)
-        os.read(read, 1)  # the first line of the progress
-        os.close(read)
-        assert process.stdout is not None
-        printed = process.stdout.read().decode()
-    return printed.splitlines(), process.returncode
 
 
 async def test_without_a_last_step_nothing_is_said_of_the_time_left(

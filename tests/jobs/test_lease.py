@@ -54,6 +54,7 @@ def test_a_child_process_holds_the_lease_that_it_inherits(tmp_path: Path) -> Non
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.*:RuntimeWarning")  # where another test has imported JAX
 def test_a_forked_worker_does_not_hold_the_lease(tmp_path: Path) -> None:
     lease = take(tmp_path / "job")
     (ended, end), (forked, fork) = os.pipe(), os.pipe()

@@ -74,6 +74,8 @@ async def test_a_cancelled_run_gives_its_elements_back(sess: tf.Session) -> None
     target = tf.FIFOQueue(3, tf.int32, shapes=[[]])
     source = await numbers(sess, 50)
     moving = asyncio.create_task(sess.repeat(target.enqueue(source.dequeue()), times(51)))
+    while await sess.run(target.size()) < 3:  # a slow machine computes the runs in a thread
+        await wait_all_tasks_blocked()
     await wait_all_tasks_blocked()
     moving.cancel()
     with pytest.raises(asyncio.CancelledError):
