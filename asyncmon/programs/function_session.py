@@ -97,6 +97,7 @@ class FunctionSession(SteppedSession):
         tree = self._tree
         if self._peeks is None:
             self._peeks = self._copies().create_session(config=self._workers.config)
+            self._peeks._copies = None  # it is one itself
         if self._peeked is not tree:
             self._peeked = tree
             await self._peeks.load(self._entries(tree))

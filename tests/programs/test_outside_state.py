@@ -131,7 +131,10 @@ async def test_a_step_that_evaluates_would_wait_for_itself() -> None:
 
 
 async def test_a_peek_uses_the_copy_beside_the_steps() -> None:
-    model = Model(lambda: Model().program)
+    def build() -> FunctionProgram:
+        return Model(build).program
+
+    model = Model(build)
     session = model.program.create_session()
     await session.run("fit", {"x": 3.0})
     slow = asyncio.create_task(session.peek(["slow_score", "global_step"]))
