@@ -31,6 +31,7 @@ class Changes:
 
     def __init__(self, objects: Mapping[str, Any], *, copies: bool = False) -> None:
         self._tensors = list(_tensors(objects))
+        self._plain = [tensor for _, tensor in self._tensors]
         self._generators = {n: o for n, o in objects.items() if isinstance(o, torch.Generator)}
         self._others = {
             name: obj
@@ -48,7 +49,7 @@ class Changes:
     def mark(self) -> Mark:
         """Return the present moment, which :meth:`since` compares with."""
         return Mark(
-            [tensor._version for _, tensor in self._tensors],
+            [tensor._version for tensor in self._plain],
             self._updates,
             [_progress(obj) for obj in self._others.values()],
             {} if self._devices is None else _states(self._devices),

@@ -99,7 +99,7 @@ class TorchSession(SteppedSession):
                 f"run {[one.name for one in steps if not one.read_only]}. Close the other one first."
             )
         if not any(step.is_async for step in steps):
-            key = tuple(step.name for step in steps)
+            key = tuple([step.name for step in steps])
             cost = self._costs.get(key) or self._costs.setdefault(key, CostModel(_UNKNOWN))
             result = await self._offload(partial(self._run_all, fetches, steps, feeds), cost)
             if self._peeks is not None:
@@ -122,22 +122,28 @@ class TorchSession(SteppedSession):
 
     def _run_all(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         thread_budget.follow()
+        if _traced_run.get() is None:  # a context that does nothing takes 2 us
+            return self._run_steps(fetches, steps, feeds)
+        with _profiled():
+            return self._run_steps(fetches, steps, feeds)
+
+    def _run_steps(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         changes = self._begin(fetches, steps)
         results: dict[str, Any] = {}
-        with _profiled():
-            try:
-                for step in steps:
-                    with torch.no_grad() if step.read_only else contextlib.nullcontext():
+        try:
+            for step in steps:
+                if step.read_only:
+                    with torch.no_grad():
                         result = step(self._objects, feeds)
-                    if step.waits(result):
-                        raise TypeError(
-                            f"The step {step.name!r} returned {result!r}: make it async def."
-                        )
-                    results[step.name] = detached(result)
-            except BaseException as error:
-                self._failed(steps, changes, error)
-                raise
-            return self._end(fetches, steps, results, changes)
+                else:
+                    result = step(self._objects, feeds)
+                if step.waits(result):
+                    raise TypeError(f"The step {step.name!r} returned {result!r}: make it async def.")
+                results[step.name] = detached(result)
+        except BaseException as error:
+            self._failed(steps, changes, error)
+            raise
+        return self._end(fetches, steps, results, changes)
 
     def abandon(self) -> None:
         """Let the run of a step return that computes in a thread, which may still change the state."""
@@ -151,8 +157,12 @@ class TorchSession(SteppedSession):
         if all(step.read_only for step in steps):
             return _Before(self._changes.mark())
         self._touched = True
+        key = tuple([step.name for step in steps])
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = {GLOBAL_STEP, *key}
+        if type(fetches) is str and fetches in known:
+            return _Before(self._changes.mark())
         names = {fetches} if type(fetches) is str else set(leaves(fetches))
-        known = self._known.setdefault(tuple(step.name for step in steps), {GLOBAL_STEP})
         names = {name for name in names if not isinstance(name, OptionalFetch)}
         unknown = [one for one in names - known if one not in self._steps and self._tensor(one) is None]
         known |= names.difference(unknown)
@@ -465,11 +475,8 @@ def _traced(run_metadata: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _profiled() -> Iterator[None]:
-    """Trace torch's operations inside ``with``, where the run is traced."""
+    """Trace torch's operations inside ``with``, in a run that is traced."""
     metadata = _traced_run.get()
-    if metadata is None:
-        yield
-        return
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)

@@ -18,6 +18,9 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.steps import Step
 
 
+_NOTHING = contextlib.nullcontext()
+
+
 @dataclass(frozen=True)
 class MixedPrecision:
     """The element type of the forward pass, where torch's autocast finds it safe.
@@ -81,8 +84,8 @@ def training_step(
         parts = list(_parts(arguments["batch"], accumulate))
         outputs = []
         for i, (share, part) in enumerate(parts):
-            with _syncing(state, i == len(parts) - 1):
-                with contextlib.nullcontext() if precision is None else precision.autocast(device):
+            with _syncing(state, i == len(parts) - 1) if accumulate > 1 else _NOTHING:
+                with _NOTHING if precision is None else precision.autocast(device):
                     output = fn(**{**arguments, "batch": part})
                 output = output if isinstance(output, dict) else {"loss": output}
                 loss = output["loss"] * share if accumulate > 1 else output["loss"]
