@@ -420,7 +420,8 @@ def from_iterable(source: Dataset | AnyIterable | Callable[[], AnyIterable]) -> 
     Containers (list, tuple, range, dict, ...) are read in place. Other sequences (with ``len()`` and
     indexing) are read by index in a thread, other iterables one element after another in a thread,
     asynchronous ones in a task. ``OutOfRangeError`` ends a source. A sequence resumes at its position
-    at once, other iterables skip the elements before it.
+    at once, other iterables skip the elements before it. A ``DataLoader`` of torch reads them again,
+    with the states that its generators had before the pass. A ``StatefulDataLoader`` resumes at once.
 
     Args:
         source: the iterable, or a function that returns a new one for every pass. A generator, an

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,7 +32,7 @@ from asyncmon.programs.torch.state import (
     owner_of,
 )
 from asyncmon.programs.torch.threads import thread_budget
-from asyncmon.protobuf.run_options import NodeStats
+from asyncmon.programs.torch.tracing import profiled, traced, traced_run
 from asyncmon.session_config import SessionConfig
 from asyncmon.system import clock
 from asyncmon.system.cost import CostModel
@@ -42,7 +40,6 @@ from asyncmon.system.snapshot import HeldArray, Snapshot
 
 T = TypeVar("T")
 
-_traced_run: ContextVar[Any] = ContextVar("asyncmon_torch_trace", default=None)
 _UNKNOWN = float(1 << 18)  # a first run goes to a worker: it may take long
 
 
@@ -88,7 +85,7 @@ class TorchSession(SteppedSession):
 
     async def _run_timed(self, fetches: Any, feeds: Any, options: Any, run_metadata: Any) -> Any:
         traces = run_metadata is not None and bool(getattr(options, "trace_level", 0))
-        with _traced(run_metadata if traces else None):
+        with traced(run_metadata if traces else None):
             return await super()._run_timed(fetches, feeds, options, run_metadata)
 
     async def _execute(self, fetches: Any, steps: list[Step], feeds: Any, *, read_only: bool) -> Any:
@@ -122,9 +119,9 @@ class TorchSession(SteppedSession):
 
     def _run_all(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         thread_budget.follow()
-        if _traced_run.get() is None:  # a context that does nothing takes 2 us
+        if traced_run.get() is None:  # a context that does nothing takes 2 us
             return self._run_steps(fetches, steps, feeds)
-        with _profiled():
+        with profiled():
             return self._run_steps(fetches, steps, feeds)
 
     def _run_steps(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
@@ -441,7 +438,7 @@ class TorchSession(SteppedSession):
 
     async def _offload(self, work: Callable[[], T], cost: CostModel | None = None) -> T:
         """Call a function inline where it is short by its measured average, or else in the worker."""
-        thread = True if cost is None or _traced_run.get() is not None else None
+        thread = True if cost is None or traced_run.get() is not None else None
         return await self._workers.call(work, cost or CostModel(), thread)
 
 
@@ -458,44 +455,3 @@ def _torn(names: list[str], changed: list[str]) -> AbortedError:
         f"The state is torn: {names} failed after changing {changed[:5]}. Restore a checkpoint; a "
         "monitored session does so at its next run."
     )
-
-
-# -- traces
-
-
-@contextlib.contextmanager
-def _traced(run_metadata: Any) -> Iterator[None]:
-    """Let :func:`_profiled` fill the nodes of a run's metadata inside ``with``, unless that is None."""
-    token = _traced_run.set(run_metadata)
-    try:
-        yield
-    finally:
-        _traced_run.reset(token)
-
-
-@contextlib.contextmanager
-def _profiled() -> Iterator[None]:
-    """Trace torch's operations inside ``with``, in a run that is traced."""
-    metadata = _traced_run.get()
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
-        yield
-    metadata.nodes[:] = _nodes(profile.events())
-
-
-def _nodes(events: Any) -> list[NodeStats]:
-    events = sorted(events, key=lambda event: event.time_range.end)
-    first = min((event.time_range.start for event in events), default=0.0)
-    return [
-        NodeStats(
-            name=event.name,
-            op=event.name.rpartition("::")[2],
-            start=(event.time_range.start - first) / 1e6,
-            duration=event.time_range.elapsed_us() / 1e6,
-            thread=f"{event.device_type.name.lower()} {event.thread}",
-            nbytes=max(int(event.cpu_memory_usage), 0),
-        )
-        for event in events
-    ]

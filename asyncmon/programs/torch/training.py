@@ -17,7 +17,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.steps import Step
 
-
 _NOTHING = contextlib.nullcontext()
 
 
