@@ -177,7 +177,7 @@ class _ThreadStage(SourceStage):
     def _read_more(self, count: int) -> None:
         if self._job is None and count > 0:
             self._requested = count
-            self._job = self._loop.run_in_executor(self._executor, self._read, count)
+            self._job = self._executor.start(self._read, count)
             self._job.add_done_callback(self._job_done)
 
     async def _wait_for_items(self) -> None:
@@ -225,7 +225,7 @@ class _ThreadStage(SourceStage):
 
     async def aclose(self) -> None:
         self._closing = True
-        closing = self._loop.run_in_executor(self._executor, self._close_iterator)
+        closing = self._executor.start(self._close_iterator)
         self._executor.shutdown()
         _, stuck = await asyncio.wait([closing], timeout=CLOSE_SECONDS)
         if stuck:

@@ -146,8 +146,7 @@ class _Connection:
         batch, self._waiting = self._waiting[:_MOST_CALLS], self._waiting[_MOST_CALLS:]
         self._is_busy = bool(batch)
         if batch:
-            loop = asyncio.get_running_loop()
-            call = loop.run_in_executor(self._executor, self._run, [fn for fn, _ in batch])
+            call = self._executor.start(self._run, [fn for fn, _ in batch])
             call.add_done_callback(partial(self._settle, batch))
 
     def _settle(self, batch: list[tuple[Call, asyncio.Future[Any]]], call: asyncio.Future[Any]) -> None:

@@ -66,8 +66,7 @@ class BackgroundWorker:
         """See :meth:`Worker.call`."""
         # The job is in the queue before the event is set. Else a delayed job that adds itself again
         # in between would clear the event, and come first with its whole delay.
-        run = self._context.copy().run
-        work = asyncio.get_running_loop().run_in_executor(self._executor, run, fn, *args)
+        work: asyncio.Future[T] = self._executor.start(self._context.copy().run, fn, *args)
         self._hurry.set()
         return await work
 

@@ -40,12 +40,15 @@ async def outlast(
     cancelled: asyncio.CancelledError | None = None
     deadline: float | None = None
     try:
-        if on_cancel is not None and not task.done():
+        if not task.done():
             try:
-                await _until_done(task)
+                await _until_done(task)  # nearly always all: without a scope, which costs 10 us
             except asyncio.CancelledError as error:
                 cancelled = error
-                on_cancel(error)
+                if on_cancel is not None:
+                    on_cancel(error)
+                if cancel_after is not None:
+                    deadline = loop.time() + cancel_after
         if task.done():
             return cancelled
         # The scope holds back anyio's cancellations, which recur in each iteration of the loop.

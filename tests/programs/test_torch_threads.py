@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from asyncmon.errors import AbortedError
 from asyncmon.programs.torch import TorchProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 pytestmark = pytest.mark.asyncio
 
@@ -119,3 +120,49 @@ async def test_closed_sessions_keep_no_models(fails: bool) -> None:
     gc.collect()
     assert [model() for model in models] == [None] * 3
     assert {sess.state.value for sess in closed} == {"closed"}
+
+
+def with_async_step(inline_ms: float) -> Any:
+    program = TorchProgram({"model": torch.nn.Linear(4, 1)})
+
+    @program.step
+    async def train(state: Any) -> float:
+        with torch.no_grad():
+            state["model"].weight += 1
+        return 1.0
+
+    return program.create_session(config=am.SessionConfig(inline_ms=inline_ms))
+
+
+@types.coroutine
+def waits(run: Any) -> Generator[Any, Any, int]:
+    """Await a run, and return the number of times that it waited."""
+    count = 0
+    for future in run.__await__():
+        count += 1
+        yield future
+    return count
+
+
+async def test_an_async_step_uses_no_thread_once_its_begin_and_end_are_measured() -> None:
+    session = with_async_step(inline_ms=1000)
+    assert await waits(session.run("train")) == 2
+    assert await waits(session.run("train")) == 0
+    assert session.global_step == 2
+    await session.close()
+
+
+async def test_the_first_run_with_other_fetches_begins_and_ends_in_the_thread() -> None:
+    session = with_async_step(inline_ms=1000)
+    for _ in range(2):
+        await session.run("train")
+    assert await waits(session.run(["train", "model/weight"])) == 2
+    assert await waits(session.run(["train", "model/weight"])) == 0
+    await session.close()
+
+
+async def test_a_long_begin_and_end_of_an_async_step_stay_in_the_thread() -> None:
+    session = with_async_step(inline_ms=0)
+    for _ in range(3):
+        assert await waits(session.run("train")) == 2
+    await session.close()

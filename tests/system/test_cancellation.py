@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import anyio
 import pytest
 
 from asyncmon.system.cancellation import completed, shielded
@@ -81,3 +82,30 @@ async def test_a_cancelled_caller_waits_for_the_end_of_the_future(error: Excepti
     assert noted == [caught.value]
     assert future.done()
     assert asyncio.get_running_loop().time() == 5
+
+
+async def test_a_cancelled_scope_of_anyio_does_not_interrupt_the_work() -> None:
+    """Its cancellation comes again in each iteration of the loop, until the scope is left."""
+    done: list[str] = []
+    loop = asyncio.get_running_loop()
+    with anyio.move_on_after(1) as scope:
+        await completed(asyncio.create_task(work(5, done)))
+        done.append("not reached")
+    assert (scope.cancelled_caught, done, loop.time()) == (True, ["done"], 5)
+
+
+async def test_a_cancelled_scope_of_anyio_notifies_once() -> None:
+    done: list[str] = []
+    noticed: list[asyncio.CancelledError] = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await completed(asyncio.create_task(work(5, done)), noticed.append)
+    assert (scope.cancelled_caught, done, len(noticed)) == (True, ["done"], 1)
+
+
+async def test_a_cancelled_scope_of_anyio_cancels_the_work_after_its_time() -> None:
+    done: list[str] = []
+    with anyio.move_on_after(1) as scope:
+        await shielded(work, 500, done, name="work", cancel_after=10)
+    assert (scope.cancelled_caught, done) == (True, ["cancelled"])
+    assert asyncio.get_running_loop().time() == 11

@@ -127,7 +127,7 @@ async def test_a_loop_that_is_closed_meanwhile_harms_no_thread() -> None:
         assert go_on.wait(10)
 
     async def begin() -> None:
-        asyncio.get_running_loop().run_in_executor(executor, work)
+        executor.start(work)
 
     def other() -> None:
         asyncio.run(begin())
@@ -179,3 +179,54 @@ def test_a_job_keeps_nothing_alive_once_its_result_is_known() -> None:
     go_on.set()
     assert done.wait(5)
     assert seen == [None]
+
+
+@pytest.mark.asyncio
+async def test_a_job_that_is_cancelled_before_it_begins_does_not_run() -> None:
+    executor, inside, go_on = DaemonExecutor("one"), threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def work() -> None:
+        inside.set()
+        assert go_on.wait(10)
+
+    first, second = executor.start(work), executor.start(ran.append, 1)
+    await asyncio.to_thread(inside.wait, 10)
+    second.cancel()
+    go_on.set()
+    await first
+    await executor.start(ran.append, 2)
+    assert ran == [2]
+    executor.shutdown()
+
+
+@pytest.mark.asyncio
+async def test_the_outcome_of_a_job_whose_waiter_left_is_dropped() -> None:
+    executor, inside, go_on = DaemonExecutor("one"), threading.Event(), threading.Event()
+
+    def work() -> None:
+        inside.set()
+        assert go_on.wait(10)
+        raise ValueError("dropped")
+
+    job = executor.start(work)
+    await asyncio.to_thread(inside.wait, 10)
+    job.cancel()
+    go_on.set()
+    assert await executor.start(int, "7") == 7
+    assert job.cancelled()
+    executor.shutdown()
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_virtual_time_stands_still_during_a_job() -> None:
+    executor, go_on = DaemonExecutor("one"), threading.Event()
+    loop = asyncio.get_running_loop()
+    job = executor.start(go_on.wait, 10)
+    timer = loop.call_later(3600, go_on.set)
+    threading.Timer(0.05, go_on.set).start()
+    assert await job
+    assert loop.time() < 3600
+    timer.cancel()
+    executor.shutdown()

@@ -76,13 +76,12 @@ class Threads:
                 "This session was made in another process, and a fork takes no threads along. Make a "
                 "session in the process that runs it."
             )
-        loop = asyncio.get_running_loop()
         if step:
             executor = self._worker = self._worker or DaemonExecutor("asyncmon-session-steps")
         else:
             executor = self._pool = self._pool or DaemonExecutor("asyncmon-session", self._workers)
         context = contextvars.copy_context()
-        future = loop.run_in_executor(executor, context.run, self._with_team, function)
+        future = executor.start(context.run, self._with_team, function)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future

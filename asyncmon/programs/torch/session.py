@@ -67,7 +67,7 @@ class TorchSession(SteppedSession):
         self._objects: Mapping[str, Any] = program.state if owner is None else {}
         if owner is None:
             program._owner = weakref.ref(self)
-        self._costs: dict[tuple[str, ...], CostModel] = {}
+        self._costs: dict[tuple[Any, ...], CostModel] = {}
         self._changes = Changes(self._objects)
         self._known: dict[tuple[str, ...], set[str]] = {}
         """Names that runs of these steps have given: a run with others may fail after the steps."""
@@ -95,14 +95,17 @@ class TorchSession(SteppedSession):
                 "Another session of this program is open, and trains: this one evaluates, and cannot "
                 f"run {[one.name for one in steps if not one.read_only]}. Close the other one first."
             )
+        key = tuple([step.name for step in steps])  # faster than of a generator
         if not any(step.is_async for step in steps):
-            key = tuple([step.name for step in steps])
-            cost = self._costs.get(key) or self._costs.setdefault(key, CostModel(_UNKNOWN))
-            result = await self._offload(partial(self._run_all, fetches, steps, feeds), cost)
+            work = partial(self._run_all, fetches, steps, feeds)
+            result = await self._offload(work, self._cost(key))
             if self._peeks is not None:
                 await self._refresh_peeks()
             return result
-        changes = await self._offload(partial(self._begin, fetches, steps))
+        # By the fetches, too: the first run with one that is unknown copies the state, in the worker.
+        names = fetches if type(fetches) is str else tuple(leaves(fetches))
+        begin, end = self._cost(key, names, "begin"), self._cost(key, names, "end")
+        changes = await self._offload(partial(self._begin, fetches, steps), begin)
         results: dict[str, Any] = {}
         try:
             for step in steps:
@@ -112,10 +115,13 @@ class TorchSession(SteppedSession):
         except BaseException as error:
             self._failed(steps, changes, error)
             raise
-        result = await self._offload(partial(self._end, fetches, steps, results, changes))
+        result = await self._offload(partial(self._end, fetches, steps, results, changes), end)
         if self._peeks is not None:
             await self._refresh_peeks()
         return result
+
+    def _cost(self, *key: Any) -> CostModel:
+        return self._costs.get(key) or self._costs.setdefault(key, CostModel(_UNKNOWN))
 
     def _run_all(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         thread_budget.follow()
