@@ -140,7 +140,9 @@ class Execution:
             await fn(self.job)
         except asyncio.CancelledError:
             return self._cancelled()
-        except (Exception, SystemExit) as error:  # a kind that exits does not end the service
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # a kind that exits does not end the service
             if self.request == "shutdown":  # what the shutdown has taken away may be the cause
                 return End(State.LOST, f"an error during the shutdown, {phrase(error)}")
             logger.warning("The job %r has failed.", self.job.name, exc_info=True)

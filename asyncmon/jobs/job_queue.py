@@ -31,7 +31,9 @@ K = TypeVar("K", bound=Kind)
 T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
-_encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode  # the same text for equal parameters
+# the same text for equal parameters
+_encode = json.JSONEncoder(sort_keys=True, allow_nan=False, ensure_ascii=False).encode
+_MOST_PRIORITY = 1_000_000_000
 _DAY_SECS = 24 * 3600.0
 
 
@@ -201,8 +203,8 @@ class JobQueue:
 
         Raises:
             LookupError: the kind is unknown.
-            ValueError, TypeError: the parameters are no JSON (NaN is none), or the name has other
-                characters than letters, digits and ``. _ -``.
+            ValueError, TypeError: the parameters are no JSON (NaN is none), the name has other
+                characters than letters, digits and ``. _ -``, or the priority is out of range.
             FileExistsError: another job has the name.
             sqlite3.OperationalError: the disk is full. The job is not queued.
             RuntimeError: the queue is not open.
@@ -239,7 +241,11 @@ class JobQueue:
             raise TypeError(f"params must be values by name, got {params!r}.")
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise TypeError(f"priority must be a whole number, got {priority!r}.")
+        if abs(priority) > _MOST_PRIORITY:
+            raise ValueError(f"priority must be within {_MOST_PRIORITY:,} of 0, got {priority!r}.")
         text = _encode(dict(params or {}))
+        if not text.isascii():
+            text.encode()  # half a surrogate pair raises ValueError
         new = f"{kind}-{clock.random_bytes(6).hex()}"
         if name is not None:
             _check_name(name)

@@ -15,6 +15,7 @@ import msgspec
 
 from asyncmon.monitor.encoding import to_json
 from asyncmon.system.daemon_executor import DaemonExecutor
+from asyncmon.system.error_text import encodable
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -42,7 +43,8 @@ _SCHEMA = (
     f"PRAGMA user_version = {VERSION}",
 )
 _decode = msgspec.json.decode
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode  # dumps() makes one each time
+# dumps() makes one each time
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 _JSON = ("params", "metrics", "rungs", "judged", "data")
 
 
@@ -238,11 +240,12 @@ def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON that every reader takes: NaN and infinities become strings."""
+    """Return JSON that every reader takes: NaN and infinities become strings, half characters ``?``."""
     try:
-        return _encode(value)
+        text = _encode(value)
     except (TypeError, ValueError):
-        return to_json(value).decode()
+        text = _encode(json.loads(to_json(value)))
+    return encodable(text)  # a row that cannot be decoded would stop the whole queue
 
 
 def add_event(

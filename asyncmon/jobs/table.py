@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from asyncmon.jobs.lease import Lease
 from asyncmon.jobs.store import Row, add_event, json_text
+from asyncmon.system.error_text import encodable
 
 
 class State(StrEnum):
@@ -135,7 +136,10 @@ def insert(db: sqlite3.Connection, now: float, spec: Spec) -> tuple[Row, bool]:
 
 def find(db: sqlite3.Connection, key: str) -> Row:
     """Return the row of an id or a name. Raises KeyError."""
-    row: Row | None = db.execute("SELECT * FROM jobs WHERE id = ?1 OR name = ?1", (key,)).fetchone()
+    # A job may be named like the id of another one.
+    row: Row | None = db.execute(
+        "SELECT * FROM jobs WHERE id = ?1 OR name = ?1 ORDER BY id != ?1 LIMIT 1", (key,)
+    ).fetchone()
     if row is None:
         raise KeyError(f"There is no job {key!r}.")
     return row
@@ -183,6 +187,7 @@ def resume(db: sqlite3.Connection, now: float, job: str, passed: int | None = No
 def set_state(db: sqlite3.Connection, now: float, job: str, end: End) -> None:
     """Set a state that no process owns, with its event."""
     ended = now if end.state in FINAL else None
+    end = end._replace(cause=encodable(end.cause))  # the text of a user's stop
     db.execute(
         "UPDATE jobs SET state = ?, cause = ?, error = ?, ended = ?, owner = NULL, request = NULL"
         " WHERE id = ?",

@@ -30,7 +30,7 @@ from asyncmon.runtime.stop.outcome import Outcome
 from asyncmon.runtime.stop.stop import RunState
 from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import running_loop
-from asyncmon.system.error_text import phrase
+from asyncmon.system.error_text import encodable, phrase
 from asyncmon.system.files import in_thread, in_thread_abandonable
 
 logger = logging.getLogger(__name__)
@@ -244,7 +244,9 @@ def _content(store: Store) -> bytes:
 def _put(stores: list[Store], record: RunRecord, durable: bool) -> None:
     for store in stores:
         one = msgspec.structs.replace(record, directory=store.directory)
-        store.put({RECORD_NAME: msgspec.json.encode(one) + b"\n"}, durable=durable)
+        # A name or an error may have half a surrogate pair, which msgspec refuses to encode.
+        text = json.dumps(msgspec.to_builtins(one), ensure_ascii=False, separators=(",", ":")) + "\n"
+        store.put({RECORD_NAME: encodable(text).encode()}, durable=durable)
 
 
 def claim_of_caller() -> DirectoryClaim:

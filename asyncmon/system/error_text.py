@@ -18,6 +18,7 @@ from asyncmon.system.leavable import next_awaited
 
 logger = logging.getLogger(__name__)
 
+_MOST_TEXT = 10_000
 _LIBRARIES = ("asyncmon", "asyncio", "anyio")
 
 
@@ -41,17 +42,27 @@ def add_note(error: BaseException, note: str) -> None:
         logger.warning("Cannot attach a note to %s: %s", phrase(error), note)
 
 
+def encodable(text: str) -> str:
+    """Return a text that files and databases take: ``?`` for each half of a surrogate pair.
+
+    ``os.fsdecode`` makes them of names that are no UTF-8, and JSON may hold them.
+    """
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def text_of(error: BaseException) -> str:
-    """Return ``str(error)``, or a placeholder if that fails."""
+    """Return ``str(error)``, which UTF-8 can encode, or a placeholder if that fails."""
     try:
-        return str(error)
+        return encodable(str(error))
     except Exception as failure:
         return f"<its __str__ raised {type(failure).__name__}>"
 
 
 def phrase(error: BaseException) -> str:
-    """Return the type and the text of an exception."""
+    """Return the type and the text of an exception, up to 10,000 characters of it."""
     text = text_of(error)
+    if len(text) > _MOST_TEXT:  # it may have all of its data in it
+        text = f"{text[:_MOST_TEXT]}... ({len(text):,} characters)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

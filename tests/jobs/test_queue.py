@@ -13,6 +13,7 @@ from asyncmon.jobs.directories import check_file_system
 from asyncmon.jobs.lease import Lease
 from asyncmon.system import portable
 from asyncmon.testing import assert_nothing_left_behind
+from tests.jobs.kinds import counting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -370,3 +371,71 @@ async def test_the_file_system_of_the_innermost_mount_counts(root: Path) -> None
     )
     found = [portable._file_system_in(mounts, type(root)(path)) for path in ("/home/a b/c", "/home/a")]
     assert found == ["nfs4", "ext4"]
+
+
+class Strange(BaseException):
+    """An error outside of ``Exception``, as those of test frameworks."""
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    "error", [Strange("bad"), SystemExit("bad"), BaseExceptionGroup("bad", [Strange()])]
+)
+async def test_any_error_of_a_kind_fails_its_job_at_once(root: Path, error: BaseException) -> None:
+    queue = am.jobs.JobQueue(root)
+
+    @queue.kind("bad")
+    async def bad(job: am.jobs.RunningJob) -> None:
+        raise error
+
+    async with queue:
+        job = await (await queue.submit("bad")).wait()
+        assert job.outcome is not None
+        assert (job.state, job.attempt, type(error).__name__ in str(job.outcome.error)) == (
+            "failed", 1, True,
+        )  # fmt: skip
+
+
+@pytest.mark.virtual_time
+async def test_half_characters_in_texts_of_a_job_are_question_marks(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL", logger="asyncmon")  # a worker of pytest cannot send such a log
+    queue = am.jobs.JobQueue(root)
+
+    @queue.kind("bad")
+    async def bad(job: am.jobs.RunningJob) -> None:
+        job.report(1, **{"loss\udcff": 1.0, "é": float("nan")})
+        raise ValueError("no file 'a\udcff'")
+
+    @queue.kind("stopped")
+    async def stopped(job: am.jobs.RunningJob) -> None:
+        async with counting(job) as sess:
+            sess.request_stop("for \udcff")
+
+    async with queue:
+        job = await (await queue.submit("bad")).wait()
+        assert job.outcome is not None
+        assert job.outcome.metrics == {"loss?": 1.0, "é": "NaN"}
+        assert job.outcome.error == "ValueError: no file 'a?'"
+        other = await (await queue.submit("stopped")).wait()
+        assert other.outcome is not None
+        assert other.outcome.cause == "for ?"
+        with pytest.raises(ValueError, match="surrogates"):
+            await queue.submit("bad", {"a": "\ud800"})
+        with pytest.raises(ValueError, match="priority"):
+            await queue.submit("bad", priority=2**63)
+        assert [one.state for one in await queue.list()] == ["failed", "stopped"]
+
+
+@pytest.mark.virtual_time
+async def test_an_id_is_found_before_an_equal_name_of_another_job(root: Path, steered: Steered) -> None:
+    async with queue_of(root, steered, max_running=2) as queue:
+        first = await queue.submit("steered", name="first")
+        other = await queue.submit("steered", name=first.id)
+        assert (await queue.get(first.id)).name == "first"
+        assert (await other.refresh()).name == first.id
+        steered.end("first", first.id)
+        await asyncio.gather(first.wait(), other.wait())
+        await queue.delete(first)
+        assert (await queue.get(first.id)).id == other.id

@@ -469,3 +469,17 @@ async def test_saver_that_is_detached_may_be_attached_again(tmp_path: Path) -> N
                     await sess.attach(am.CheckpointSaverHook(tmp_path, save_steps=1))
         assert (await read(tmp_path)).saved == 2
     assert (await read(tmp_path)).state == "completed"
+
+
+async def test_texts_that_utf_8_cannot_encode_have_question_marks_in_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL", logger="asyncmon")  # a worker of pytest cannot send such a log
+    with pytest.raises(ValueError, match="no file"):
+        async with training(tmp_path, name="a\udcff"):
+            raise ValueError("no file \udcff" + "x" * 100_000)
+    record = await read(tmp_path)
+    assert (record.name, record.state) == ("a?", "failed")
+    assert record.error is not None
+    assert record.error.startswith("ValueError: no file ?")
+    assert len(record.error) < 11_000
