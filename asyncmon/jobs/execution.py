@@ -166,11 +166,12 @@ class Execution:
         return End(State.FAILED, "error", text)
 
     def _returned(self) -> End:
+        assert self._task is not None, "set by execute"
+        if self.request is not None and self._task.cancelling():
+            return End(AFTER[self.request], self.request)  # it has suppressed its cancellation
         stop = self.stop_of_session
         if stop is None:
             return End(State.COMPLETED, "returned")
-        if self.request is not None and stop.origin == _ORIGIN:
-            return End(AFTER[self.request], self.request)  # it has suppressed its cancellation
         if stop.preempted:
             return End(State.PREEMPTED, stop.text or "shutdown")
         state = State.STOPPED if stop.cause is Cause.REQUEST else State.COMPLETED

@@ -439,3 +439,32 @@ async def test_an_id_is_found_before_an_equal_name_of_another_job(root: Path, st
         await asyncio.gather(first.wait(), other.wait())
         await queue.delete(first)
         assert (await queue.get(first.id)).id == other.id
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(("request_", "state"), [("cancel", "cancelled"), ("pause", "paused")])
+async def test_a_kind_that_suppresses_its_cancellation_has_not_completed(
+    root: Path, request_: str, state: str
+) -> None:
+    queue = am.jobs.JobQueue(root)
+    started = asyncio.Event()
+
+    @queue.kind("stubborn")
+    async def stubborn(job: am.jobs.RunningJob) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return
+
+    async with queue:
+        job = await queue.submit("stubborn")
+        await started.wait()
+        await getattr(job, request_)()
+        assert (await job.wait(state)).state == state
+        if state == "paused":  # else the shutdown below would have nothing to preempt
+            started.clear()
+            await job.resume()
+            await started.wait()
+    async with am.jobs.JobQueue(root) as other:
+        assert (await other.get(job.id)).state == ("preempted" if state == "paused" else state)
