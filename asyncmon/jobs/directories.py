@@ -4,7 +4,7 @@
 
     jobs.sqlite3      the table
     leases/<id>       locked while a process runs the job
-    runs/<name>/      of one job, made at its first attempt; .asyncmon-job has the id
+    runs/<name>/      of one job, made at its first attempt; .asyncmon.job has the id
     .new-<id>         the same before it has its name
     .trash-<id>       a directory that is being deleted
 """
@@ -19,8 +19,11 @@ from pathlib import Path
 
 from asyncmon.system import portable
 
-MARK = ".asyncmon-job"
-"""The file in the directory of a job with its id: only what has it is deleted."""
+MARK = ".asyncmon.job"
+"""The file in the directory of a job with its id: only what has it is deleted.
+
+Its name must not begin as a temporary file (``system.files.BESIDE``), which the saver of a session deletes.
+"""
 
 _TRASH = ".trash-"
 _NETWORK = {

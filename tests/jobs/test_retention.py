@@ -11,6 +11,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.jobs.directories import MARK, QueueDirectory
+from tests.jobs.kinds import counting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,25 @@ async def test_a_deleted_job_leaves_nothing(root: Path) -> None:
     assert names(root / "runs") == ["a", "b"]
     assert names(root) == ["jobs.sqlite3", "jobs.sqlite3-journal", "leases", "runs"]
     assert names(root / "leases") == []
+
+
+@pytest.mark.virtual_time
+async def test_a_deleted_job_with_sessions_and_checkpoints_leaves_nothing(root: Path) -> None:
+    queue = am.jobs.JobQueue(root)
+
+    @queue.kind("counts")
+    async def counts(job: am.jobs.RunningJob) -> None:
+        for last_step in (3, 5):
+            async with counting(job, last_step) as sess:
+                while not sess.should_stop():
+                    await sess.run("count")
+
+    async with queue:
+        job = await (await queue.submit("counts", name="a")).wait()
+        assert (job.state, job.step) == ("completed", 5)
+        assert MARK in names(root / "runs" / "a")
+        await queue.delete(job)
+        assert names(root / "runs") == []
 
 
 async def test_a_job_that_has_not_ended_is_not_deleted(root: Path) -> None:
