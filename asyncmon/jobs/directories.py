@@ -22,7 +22,7 @@ from asyncmon.system import portable
 MARK = ".asyncmon.job"
 """The file in the directory of a job with its id: only what has it is deleted.
 
-Its name must not begin as a temporary file (``system.files.BESIDE``), which the saver of a session deletes.
+Its name must not begin as that of a temporary file (``files.BESIDE``), which savers delete.
 """
 
 _TRASH = ".trash-"
