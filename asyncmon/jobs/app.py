@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any
@@ -117,7 +116,7 @@ class _Api:
             raise Failure(400, f"There is no state {state!r}; there are: {', '.join(State)}.")
         limit = _integer("limit", query.get("limit", "100"), 1, _MOST_ROWS)
         if not (after.isascii() and after.isdigit()):  # the id of a job, as in other APIs
-            after = str((await self._job(after)).number)
+            after = str((await self._queue.get(after)).number)
         number = _integer("after", after, 0)
         jobs = await self._queue.list(state, query.get("kind"), limit + 1, number)
         page = jobs[:limit]
@@ -125,10 +124,10 @@ class _Api:
         return _list([job.as_json() for job in page], len(jobs) > limit, last)
 
     async def get(self, request: Request) -> Response:
-        return _json((await self._job(request.path_params["job"])).as_json())
+        return _json((await self._job(request)).as_json())
 
     async def delete(self, request: Request) -> Response:
-        await self._queue.delete(await self._job(request.path_params["job"]))
+        await self._queue.delete(await self._job(request))
         return Response(status_code=204)
 
     async def cancel(self, request: Request) -> Response:
@@ -142,50 +141,39 @@ class _Api:
 
     async def _steer(self, request: Request, action: Callable[[Job], Awaitable[Job]]) -> Response:
         await _body(request)
-        job = await action(await self._job(request.path_params["job"]))
+        job = await action(await self._job(request))
         return _json(job.as_json(), 202 if job.state in ACTIVE else 200)
 
     async def events(self, request: Request) -> ASGIApp:
-        job = await self._job(request.path_params["job"])
+        job = await self._job(request)
         given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
         after = _integer("after", given, 0)
         if "text/event-stream" in request.headers.get("accept", ""):
             if self._streams >= MOST_STREAMS:
                 raise Failure(503, f"{MOST_STREAMS} streams are open already.", {"retry-after": "10"})
-            return _Stream(self, job, after)
+
+            async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+                self._streams += 1
+                try:
+                    await send_events(_chunks(job, after), receive, send)
+                finally:
+                    self._streams -= 1
+
+            return stream
         limit = _integer("limit", request.query_params.get("limit", "100"), 1, _MOST_ROWS)
         found = await self._queue._read_events(job.id, after, limit + 1)
         last = found[:limit][-1].id if found else None
         return _list([event.as_json() for event in found[:limit]], len(found) > limit, last)
 
-    async def _job(self, key: str) -> Job:
-        return await self._queue.get(key)
-
-    @contextlib.contextmanager
-    def stream(self) -> Any:
-        """Count a stream."""
-        self._streams += 1
-        try:
-            yield
-        finally:
-            self._streams -= 1
-
-
-class _Stream:
-    """Streams the events of a job until it ends, the client leaves or the server stops."""
-
-    def __init__(self, api: _Api, job: Job, after: int) -> None:
-        self._api = api
-        self._job = job
-        self._after = after
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._api.stream():
-            await send_events(_chunks(self._job, self._after), receive, send)
+    async def _job(self, request: Request) -> Job:
+        return await self._queue.get(request.path_params["job"])
 
 
 async def _chunks(job: Job, after: int) -> AsyncGenerator[bytes]:
-    """Yield events as they are sent, and a comment after some seconds without one."""
+    """Yield events as they are sent, until the job ends or the server stops.
+
+    After some seconds without an event there is a comment.
+    """
     events = job.events(after, ends=server_is_stopping)
     coming: asyncio.Task[Event | None] | None = None
     yield b"retry: 1000\n\n"

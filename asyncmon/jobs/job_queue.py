@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import json
 import os
@@ -111,7 +110,6 @@ class JobQueue:
         self._phase = _Phase.NEW
         self._store: Store
         self._worker: Worker | None = None
-        self._serving: asyncio.Task[None]
 
     def __repr__(self) -> str:
         running = 0 if self._worker is None else len(self._worker.mine)
@@ -161,7 +159,7 @@ class JobQueue:
         self._worker = Worker(
             store, self._directory, self._kinds, self.max_running, self.grace, self._keep
         )
-        self._serving = asyncio.create_task(self._worker.serve(), name=f"job queue {self.root.name}")
+        self._worker.start()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -171,7 +169,7 @@ class JobQueue:
         if self._phase is not _Phase.OPEN:
             return
         self._phase = _Phase.CLOSING
-        await self._opened().close(self._serving)
+        await self._opened().close()
         self._phase = _Phase.CLOSED
         self._store.changes.close()
         await self._store.close()

@@ -231,13 +231,6 @@ def progress(
         add_event(db, job, now, "state", message, {"state": "running", **data})
 
 
-class Turn(NamedTuple):
-    """What a process finds in the table: requests to its jobs, and new claims."""
-
-    requests: list[tuple[str, str]]
-    claims: list[Claim]
-
-
 def take_turn(
     db: sqlite3.Connection,
     now: float,
@@ -248,8 +241,8 @@ def take_turn(
     lease_of: Callable[[str], Any],
     record_of: Callable[[Row], Found],
     claims: list[Claim],
-) -> Turn:
-    """Adopt the jobs of dead processes, and claim the next ones.
+) -> list[tuple[str, str]]:
+    """Adopt the jobs of dead processes, claim the next ones, and return the requests to own jobs.
 
     Args:
         owner: this process.
@@ -277,7 +270,7 @@ def take_turn(
     most = room()
     if most and kinds:
         _claim(db, now, owner, kinds, most, running, lease_of, claims)
-    return Turn(requests, claims)
+    return requests
 
 
 def _claim(

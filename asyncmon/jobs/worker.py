@@ -55,7 +55,7 @@ class _Attempt(NamedTuple):
 
 
 class Worker:
-    """Runs the jobs of a queue in this process.
+    """Runs the jobs of a queue in this process, from :meth:`start` until :meth:`close`.
 
     Args:
         store, directory: of the queue.
@@ -87,20 +87,26 @@ class Worker:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{clock.random_bytes(4).hex()}"
         self._is_closing = False
         self._kept: set[str] = set()  # old jobs that cannot be deleted
+        self._serving: asyncio.Task[None]
 
-    async def close(self, serving: asyncio.Task[None]) -> None:
+    def start(self) -> None:
+        """Begin to run jobs, in a task."""
+        name = f"job queue {self._directory.root.name}"
+        self._serving = asyncio.create_task(self._serve(), name=name)
+
+    async def close(self) -> None:
         """Stop the jobs, and wait for them and the loop."""
         self._is_closing = True
         self.wake.set()
         self.stop_all()
-        await asyncio.wait([serving])
+        await asyncio.wait([self._serving])
         self.stop_all()  # jobs that the last turn has claimed
         if tasks := [attempt.task for attempt in self.mine.values()]:
             await asyncio.wait(tasks, timeout=self._grace + KILL_SECS)
         for job in self.mine:
             logger.warning("The job %s ignores its stop. It is lost when this process ends.", job)
 
-    async def serve(self) -> None:
+    async def _serve(self) -> None:
         """Adopt, claim, stop and delete jobs until :meth:`close`."""
         version, due, pause = None, 0.0, POLL_SECS
         while not self._is_closing:
@@ -141,14 +147,14 @@ class Worker:
                 kinds=tuple(self._kinds), room=self._room, lease_of=self._directory.lease,
                 record_of=self._record_of, claims=claims,
             )  # fmt: skip
-            turn = await self._store.write(take_turn)
+            requests = await self._store.write(take_turn)
         except BaseException:
             for claim in claims:  # not committed
                 claim.lease.release()
             raise
-        for claim in turn.claims:
+        for claim in claims:
             self._start(claim)
-        for job, request in turn.requests:
+        for job, request in requests:
             if job in self.mine:
                 self.mine[job].runner.stop(request, self._grace)
         if self._is_closing:

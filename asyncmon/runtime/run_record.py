@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 import logging
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from asyncmon.checkpoint import locations
@@ -38,6 +38,8 @@ VERSION = 1
 SILENT_SECS = 3600.0
 """The state of a run in an object store, which has no lock, is unknown after this time."""
 
+Step = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # a damaged record must not reach a database
+
 ENDED: frozenset[RunState] = frozenset(("completed", "stopped", "preempted", "cancelled", "failed"))
 """The states that a session ends in."""
 
@@ -59,9 +61,9 @@ class RunRecord(Struct, frozen=True, kw_only=True, tag_field="format", tag="asyn
     updated: float
     """When this was written."""
     ended: float | None = None
-    step: int | None = None
+    step: Step | None = None
     """The global step when this was written; of a lost run that of the last checkpoint."""
-    saved: int | None = None
+    saved: Step | None = None
     """The global step of the last checkpoint."""
     cause: str | None = None
     """What ended the run, or asked for its end, see ``asyncmon.runtime.stop.Cause``."""

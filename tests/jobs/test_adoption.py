@@ -34,7 +34,7 @@ class Process:
         """Take a turn, and return the names of the claimed jobs."""
         claims: list[table.Claim] = []
 
-        def take(db: sqlite3.Connection) -> table.Turn:
+        def take(db: sqlite3.Connection) -> list[tuple[str, str]]:
             return table.take_turn(
                 db, NOW, self.owner, frozenset(self.mine), ("kind",), lambda: room,
                 lambda job: self.leases / job, lambda row: record, claims,

@@ -483,3 +483,12 @@ async def test_texts_that_utf_8_cannot_encode_have_question_marks_in_the_file(
     assert record.error is not None
     assert record.error.startswith("ValueError: no file ?")
     assert len(record.error) < 11_000
+
+
+@pytest.mark.parametrize("step", [-1, 2**63, 10**30])
+async def test_a_record_with_an_impossible_step_is_damaged(tmp_path: Path, step: int) -> None:
+    async with training(tmp_path) as sess:
+        await sess.run("train")
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "saved": step}))
+    assert await run_record(tmp_path) is None
