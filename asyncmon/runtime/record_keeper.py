@@ -16,13 +16,13 @@ import msgspec
 
 from asyncmon.checkpoint.directory import Claims, Directory
 from asyncmon.checkpoint.directory_lock import two_trainers
-from asyncmon.checkpoint.manifest import OPENING, RECORD_NAME
+from asyncmon.checkpoint.manifest import RECORD_NAME
 from asyncmon.checkpoint.saveable_session import describe
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import FailedPreconditionError, OpError
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.observation import Observers, observers_of_caller
-from asyncmon.runtime.run_record import RunRecord, decode_record, writing
+from asyncmon.runtime.run_record import RunRecord, decode_record, is_foreign, writing
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.stop.control import StopControl
@@ -174,8 +174,8 @@ class RecordKeeper(DirectoryClaim):
     async def claimed(self, place: Directory) -> None:
         store = self.stores[place]
         data = await in_thread(_content, store)
-        if data.startswith(OPENING):
-            logger.warning("%r is a checkpoint: no run record is written there.", RECORD_NAME)
+        if is_foreign(data):
+            logger.warning("%r is no run record, and none is written in %r.", RECORD_NAME, place.path)
             self.stores.pop(place)
             return
         earlier = decode_record(store, data) if data else None

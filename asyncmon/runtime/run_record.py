@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.directory_lock import is_held
-from asyncmon.checkpoint.manifest import OPENING, RECORD_NAME
+from asyncmon.checkpoint.manifest import RECORD_NAME
 from asyncmon.checkpoint.manifest_reader import read_manifest
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import Store
@@ -188,13 +188,18 @@ def written_record(store: Store) -> RunRecord | None:
 
 def decode_record(store: Store, data: bytes) -> RunRecord | None:
     """Return the record in the content of its file, or None. A damaged one is logged."""
-    if data.startswith(OPENING):  # the manifest of a checkpoint that a user has named so
+    if is_foreign(data):
         return None
     try:
         return replace(_decoder.decode(data), directory=store.directory)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         _log_unreadable(store, error)
         return None
+
+
+def is_foreign(data: bytes) -> bool:
+    """Return whether a file is no run record: another program's, or the manifest of a checkpoint."""
+    return b'"asyncmon.run"' not in data and bool(data.strip(b"\0"))  # zeros: after a power failure
 
 
 def _log_unreadable(store: Store, error: Exception) -> None:

@@ -352,7 +352,7 @@ async def test_checkpoint_with_the_name_of_the_record_is_refused_or_left_alone(
     async with training(tmp_path) as sess:
         await sess.run("train")
     assert manifest.read_bytes() == before
-    assert "'run.json' is a checkpoint: no run record is written there." in caplog.messages
+    assert f"'run.json' is no run record, and none is written in {str(tmp_path)!r}." in caplog.messages
 
 
 async def test_runs_lists_the_records_below_a_directory(
@@ -492,3 +492,22 @@ async def test_a_record_with_an_impossible_step_is_damaged(tmp_path: Path, step:
     file = tmp_path / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "saved": step}))
     assert await run_record(tmp_path) is None
+
+
+async def test_a_file_of_another_program_is_no_record_and_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "run.json"
+    file.write_text('{"name": "mine"}')
+    assert (await run_record(tmp_path), await runs(tmp_path), caplog.records) == (None, [], [])
+    async with training(tmp_path) as sess:
+        await sess.run("train")
+    assert file.read_text() == '{"name": "mine"}'
+    assert f"'run.json' is no run record, and none is written in {str(tmp_path)!r}." in caplog.messages
+
+
+async def test_a_record_of_zeros_after_a_power_failure_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(bytes(100))
+    async with training(tmp_path) as sess:
+        await sess.run("train")
+    assert (await read(tmp_path)).state == "completed"
