@@ -181,9 +181,10 @@ class _Connection:
                 outcome = _outcome(db, call)
                 outcomes.append(outcome)
                 if outcome[1] is not None:
-                    if not db.in_transaction:  # a full disk ends it, for all calls
-                        raise outcome[1]
-                    db.execute("ROLLBACK TO one")
+                    try:
+                        db.execute("ROLLBACK TO one")
+                    except sqlite3.OperationalError:  # a full disk has ended it, for all calls
+                        raise outcome[1] from None
                 db.execute("RELEASE one")
             db.execute("COMMIT")
         except BaseException:
