@@ -77,7 +77,7 @@ def _plain(key: str, array: Array) -> Array:
     element = element_of(array.dtype)
     if element is None or element.name == "complex128":
         raise ValueError(f"The entry {key!r} is of dtype {array.dtype}, which such files do not have.")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")  # np.ascontiguousarray() makes a scalar an array of one
 
 
 @contextlib.contextmanager

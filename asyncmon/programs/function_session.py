@@ -100,7 +100,11 @@ class FunctionSession(SteppedSession):
             self._peeks._copies = None  # it is one itself
         if self._peeked is not tree:
             self._peeked = tree
-            await self._peeks.load(self._entries(tree))
+            try:
+                await self._peeks.load(self._entries(tree))
+            except BaseException:
+                self._peeked = None  # a peek that is cancelled leaves an older state in the copy
+                raise
         return await self._peeks.peek(fetches, feed_dict)
 
     async def close(self) -> None:

@@ -280,6 +280,7 @@ class SteppedSession(ABC):
             self._check_open()
             yield
         finally:
+            self._holder = None  # else a task that peeked would be taken for a part of that step
             self._lock.release()
 
     def _fetched(self, fetches: Any, results: Mapping[str, Any], state: Any, step: int | None) -> Any:
