@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 
 from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.manifest_reader import AVERAGE
@@ -14,8 +14,7 @@ from asyncmon.errors import NotFoundError
 async def read_model(reader: CheckpointReader, name: str | None, *, ema: bool) -> dict[str, Array]:
     """Return the state dict of a module in a checkpoint, see :func:`export`."""
     facts = reader.facts
-    program = facts.program if isinstance(facts.program, Mapping) else {}
-    modules = _modules(facts.shapes, program.get("state", ()))
+    modules = modules_of(reader)
     found = {
         entry: entry
         for entry, dtype in facts.dtypes.items()
@@ -28,6 +27,11 @@ async def read_model(reader: CheckpointReader, name: str | None, *, ema: bool) -
         chosen = modules[0] if name is None else name
         prefix = f"{chosen}/"
         found = {one.removeprefix(prefix): one for one in found if one.startswith(prefix)}
+        if not found and facts.program is None:
+            raise NotFoundError(
+                f"{reader.path!r} is the state dict of one module and not of a program: give the "
+                f"module alone, without the name {chosen!r}."
+            )
         if not found:
             raise NotFoundError(
                 f"The checkpoint {reader.path!r} has no module {chosen!r}; it has {modules}."
@@ -47,11 +51,11 @@ async def read_model(reader: CheckpointReader, name: str | None, *, ema: bool) -
     }
 
 
-def _modules(entries: Iterable[str], state: Collection[str]) -> list[str]:
-    """Return the objects that have tensors, and nothing else, as entries."""
-    entries = set(entries)
-    return [
-        name
-        for name in state
-        if f"{name}.json" not in entries and any(one.startswith(f"{name}/") for one in entries)
-    ]
+def modules_of(reader: CheckpointReader) -> list[str]:
+    """Return the names of the modules of the program that was saved."""
+    program = reader.facts.program if isinstance(reader.facts.program, Mapping) else {}
+    entries = set(reader.facts.shapes)
+    modules = program.get("modules")
+    if modules is None:  # of an earlier version; those with a state that is no tensor are not found
+        modules = [name for name in program.get("state", ()) if f"{name}.json" not in entries]
+    return [name for name in modules if any(entry.startswith(f"{name}/") for entry in entries)]

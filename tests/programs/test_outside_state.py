@@ -151,3 +151,40 @@ async def test_a_peek_uses_the_copy_beside_the_steps() -> None:
 async def test_a_copy_goes_with_objects() -> None:
     with pytest.raises(ValueError, match="copy is for objects with get_state and set_state"):
         FunctionProgram({"w": 0.0}, copy=lambda: FunctionProgram({}))
+
+
+@pytest.mark.parametrize("has_copy", [False, True])
+async def test_a_task_may_peek_again_after_a_step_that_awaits(has_copy: bool) -> None:
+    model = Model((lambda: Model().program) if has_copy else None)
+    session = model.program.create_session()
+    for count in range(1, 4):
+        await session.run("fit", {"x": 1.0})
+        assert await session.peek("slow_score") == {"accuracy": count}
+        running = asyncio.create_task(session.run("fit", {"x": 0.0}))
+        assert await session.peek("score") == {"accuracy": count}
+        await running
+    await session.close()
+
+
+async def test_a_cancelled_peek_leaves_no_older_state_in_the_copy() -> None:
+    async def set_slowly(_: Any) -> None:
+        await asyncio.sleep(5)
+
+    def build() -> FunctionProgram:
+        copied = Model()
+        program = FunctionProgram(
+            get_state=lambda: {"weight": copied.weight},
+            set_state=lambda state: (copied.set(state), set_slowly(state))[1],
+        )
+        program.step(copied.score, read_only=True, name="score")
+        return program
+
+    model = Model(build)
+    session = model.program.create_session()
+    await session.run("fit", {"x": 1.0})
+    assert await session.peek("score") == {"accuracy": 1.0}
+    await session.run("fit", {"x": 1.0})
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(session.peek(["score", "weight"]), 2)
+    assert await session.peek(["score", "weight"]) == [{"accuracy": 2.0}, 2.0]
+    await session.close()

@@ -278,3 +278,117 @@ async def test_the_file_of_a_save_that_was_not_committed_is_no_model(tmp_path: P
     (tmp_path / "model.json").unlink()
     with pytest.raises(ValueError, match="Couldn't find 'checkpoint' file or checkpoints"):
         await am.load_model(tmp_path, net())
+
+
+async def test_scalars_of_an_export_stay_scalars(tmp_path: Path) -> None:
+    norm = torch.nn.BatchNorm1d(2)
+    norm(torch.ones(3, 2))
+    saver = am.Saver()
+    made = TorchProgram({"norm": norm})
+    await saver.save(made.create_session(), tmp_path / "run" / "model.ckpt")
+    await saver.close()
+    for name in ("model.safetensors", "model.pt"):
+        await am.export(tmp_path / "run", tmp_path / name)
+    assert load_file(tmp_path / "model.safetensors")["num_batches_tracked"].shape == ()
+    assert torch.load(tmp_path / "model.pt")["num_batches_tracked"].shape == ()
+    other = torch.nn.BatchNorm1d(2)
+    await am.load_model(tmp_path / "model.safetensors", other)
+    assert int(other.num_batches_tracked) == 1
+    with pytest.raises(NotFoundError, match="give the module alone, without the name 'norm'"):
+        await am.load_model(tmp_path / "model.safetensors", {"norm": other})
+
+
+class Versioned(torch.nn.Linear):
+    """A module with a state that is no tensor."""
+
+    version = "new"
+
+    def get_extra_state(self) -> Any:
+        return {"version": self.version}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.version = state["version"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_module_with_a_state_that_is_no_tensor_is_one(tmp_path: Path, named: bool) -> None:
+    trained = Versioned(2, 2)
+    trained.version = "trained"
+    saver = am.Saver()
+    made = TorchProgram({"net": trained, "optimizer": torch.optim.SGD(trained.parameters())})
+    await saver.save(made.create_session(), tmp_path / "model.ckpt")
+    await saver.close()
+    assert sorted(await am.export(tmp_path, tmp_path / "net.pt")) == ["bias", "weight"]
+    model = Versioned(2, 2)
+    await am.load_model(tmp_path, {"net": model} if named else model)
+    assert same(model, trained)
+    assert model.version == "trained"
+
+
+@pytest.mark.parametrize("compiled", [(False, True), (True, False)])
+async def test_names_of_parameters_are_those_of_the_module_that_is_compiled(
+    tmp_path: Path, compiled: tuple[bool, bool]
+) -> None:
+    def made(is_compiled: bool) -> TorchProgram:
+        model: Any = torch.nn.Linear(3, 2)
+        model = torch.compile(model, backend="eager") if is_compiled else model
+        return TorchProgram({"net": model, "optimizer": torch.optim.SGD(model.named_parameters())})
+
+    saver = am.Saver()
+    path = await saver.save(made(compiled[0]).create_session(), tmp_path / "model.ckpt")
+    other = made(compiled[1])
+    await saver.restore(other.create_session(), path)
+    names = other.state["optimizer"].param_groups[0]["param_names"]
+    assert names == [name for name, _ in other.state["net"].named_parameters()]
+    await saver.close()
+
+
+SCHEDULES = torch.optim.lr_scheduler
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda optimizer: SCHEDULES.StepLR(optimizer, 2, 0.5),
+        lambda optimizer: SCHEDULES.LambdaLR(optimizer, lambda step: 0.5**step),
+        lambda optimizer: SCHEDULES.CosineAnnealingLR(optimizer, 10),
+        lambda optimizer: SCHEDULES.SequentialLR(
+            optimizer,
+            [
+                SCHEDULES.LinearLR(optimizer, 0.1, total_iters=2),
+                SCHEDULES.ExponentialLR(optimizer, 0.5),
+            ],
+            [2],
+        ),
+    ],
+)
+async def test_a_scheduler_goes_on_by_the_chosen_learning_rate(tmp_path: Path, schedule: Any) -> None:
+    def scheduled(make: Any = torch.optim.SGD, rate: float = 0.1, **how: Any) -> TorchProgram:
+        model = torch.nn.Linear(3, 1)
+        optimizer = make(model.parameters(), lr=rate)
+        objects = {"model": model, "optimizer": optimizer, "schedule": schedule(optimizer)}
+        made = TorchProgram(objects, **how)
+        made.training_step(
+            lambda state, batch: state["model"](batch).square().mean(),
+            name="train",
+            scheduler="schedule",
+        )
+        return made
+
+    async def rate_after(made: TorchProgram, steps: int, directory: str) -> float:
+        async with am.MonitoredTrainingSession(
+            program=made,
+            checkpoint_dir=tmp_path / directory,
+            hooks=[am.StopAtStepHook(num_steps=steps)],
+            signals=None,
+        ) as sess:
+            while not sess.should_stop():
+                await sess.run("train", {"batch": X})
+        return float(made.state["optimizer"].param_groups[0]["lr"])
+
+    whole = await rate_after(scheduled(rate=0.4), 5, "whole")
+    await rate_after(scheduled(), 3, "parts")
+    resumed = await rate_after(scheduled(rate=0.4, hyperparameters="code"), 2, "parts")
+    assert resumed == pytest.approx(whole)
+    new = await rate_after(scheduled(torch.optim.Adam, 0.4, load_optimizer=False), 5, "parts")
+    assert new == pytest.approx(whole)  # with the new optimizer its schedule begins anew

@@ -148,3 +148,23 @@ async def test_the_copy_goes_with_the_peeks() -> None:
     assert alive() == before + 1
     assert await session.peek("look") == (3, 3)
     await session.close()
+
+
+async def test_a_task_may_peek_again_after_a_step_that_awaits() -> None:
+    program = TorchProgram({"net": Net(1, 1, bias=False), "total": torch.zeros(())})
+
+    @program.step(read_only=True)
+    async def look(state: Any) -> float:
+        await asyncio.sleep(0)
+        return float(state["total"])
+
+    @program.step
+    def train(state: Any) -> None:
+        state["total"] += 1
+
+    session = program.create_session()
+    for count in range(1, 4):
+        await session.run("train")
+        assert await session.peek("look") == count
+        assert await session.peek(["look", "total"]) == [count, count]
+    await session.close()

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch.optim.lr_scheduler import LRScheduler
 
 from asyncmon.checkpoint.stateful import unpack
 from asyncmon.errors import InvalidArgumentError
@@ -78,6 +79,7 @@ class Loading:
         self._optimizers = optimizers
         self._begins = begins
         self._ready: dict[str, Any] = {}
+        self._left_out: list[Any] = []
         owners = {key: owner_of(key) for key in values}
         problems = [
             f"{key!r} is not an entry of the state, which has the objects {list(objects)}"
@@ -88,6 +90,9 @@ class Loading:
             given = {key: values[key] for key, owner in owners.items() if owner == name}
             if given:
                 self._prepare(name, obj, given, problems)
+        for name in [one for one in self._ready if self._begins_anew(objects[one])]:
+            logger.warning("%r begins anew, as its optimizer does.", name)
+            del self._ready[name]
         if problems:
             raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
 
@@ -107,6 +112,11 @@ class Loading:
             else:
                 obj.load_state_dict(state)
 
+    def _begins_anew(self, obj: Any) -> bool:
+        """Return whether an object is a scheduler of an optimizer whose state was left out."""
+        optimizer = getattr(obj, "optimizer", None) if isinstance(obj, LRScheduler) else None
+        return optimizer is not None and any(optimizer is one for one in self._left_out)
+
     def _prepare(self, name: str, obj: Any, given: dict[str, Any], problems: list[str]) -> None:
         now = flat_state(name, obj)
         text = given.pop(name + STRUCTURE, None)
@@ -117,6 +127,7 @@ class Loading:
                 problems.append(f"{other} ({remedy})")
             else:
                 logger.warning("The state in the checkpoint is left out: %s.", other)
+                self._left_out.append(obj)
             return
         if isinstance(obj, KINDS) and structure is not None:
             structure = {key: value for key, value in structure.items() if key != KIND}
@@ -154,6 +165,9 @@ class Loading:
             state = _with_tensors(unpack(structure, {}), unwrapped(obj).state_dict(), tensors)
             if isinstance(obj, torch.optim.Optimizer) and self._begins:
                 self._compare_hyperparameters(name, obj.param_groups, state, problems)
+            by_code = self._begins and self._optimizers.hyperparameters == "code"
+            if by_code and isinstance(obj, LRScheduler):
+                state = _with_base_rates(state, obj.state_dict())
             self._ready[name] = state
 
     def _compare_hyperparameters(
@@ -162,19 +176,35 @@ class Loading:
         """Refuse, replace or log the hyperparameters that are others in the checkpoint."""
         wanted = self._optimizers.hyperparameters
         may_differ = _NO_RULE | _FREE
-        if any(isinstance(obj, torch.optim.lr_scheduler.LRScheduler) for obj in self._objects.values()):
+        if any(isinstance(obj, LRScheduler) for obj in self._objects.values()):
             may_differ |= _SCHEDULED
         for ours, saved in zip(groups, state["param_groups"], strict=True):
+            names = ours.get("param_names")
+            if names and [*map(plain_key, names)] == [*map(plain_key, saved.get("param_names", ()))]:
+                saved["param_names"] = names  # those of a compiled module are others
             differ = {k for k in ours.keys() & saved if k not in _NO_RULE and saved[k] != ours[k]}
             values = ", ".join(f"{k}={ours[k]!r}, found {saved[k]!r}" for k in sorted(differ))
             if differ and wanted == "code":
+                rate = saved["lr"]
+                first = saved.get("initial_lr") if "initial_lr" in ours else None
                 saved.update({key: ours[key] for key in differ})
+                if first:  # as far on as the scheduler is, which goes on from the checkpoint
+                    saved["lr"] = rate * ours["initial_lr"] / first
                 logger.info("%r keeps the hyperparameters of the code: %s.", name, values)
             elif differ - may_differ and wanted is None:
                 remedy = "choose by hyperparameters='checkpoint' or 'code' of the program"
                 problems.append(f"{name!r}: expected {values} ({remedy})")
             elif differ:
                 logger.info("%r gets the hyperparameters of the checkpoint: %s.", name, values)
+
+
+def _with_base_rates(state: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a scheduler with the learning rates that its present one begins from."""
+    rates = {"base_lrs": now["base_lrs"]} if "base_lrs" in state and "base_lrs" in now else {}
+    if "_schedulers" in state:
+        pairs = zip(state["_schedulers"], now["_schedulers"], strict=False)
+        rates["_schedulers"] = [_with_base_rates(one, ours) for one, ours in pairs]
+    return state | rates
 
 
 def own_pieces(objects: Mapping[str, Any]) -> Callable[[str, Any], Any]:

@@ -15,7 +15,7 @@ import torch
 from asyncmon.checkpoint import load_checkpoint
 from asyncmon.checkpoint.saveable_session import raw_session
 from asyncmon.errors import InvalidArgumentError, NotFoundError
-from asyncmon.programs.model_entries import read_model
+from asyncmon.programs.model_entries import modules_of, read_model
 from asyncmon.programs.torch.loading import Loading, misfit
 from asyncmon.programs.torch.state import STRUCTURE, as_array, as_tensor, entries_of, flatten
 from asyncmon.system.files import in_thread
@@ -82,23 +82,28 @@ async def load(
     for name, module in modules.items():
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"objects must be a module, or modules by name; {name!r} is {module!r}.")
+    named: dict[str, torch.nn.Module] = {}
     values: dict[str, Any] = {}
     async with await load_checkpoint(path) as reader:
         for name in modules:
             found = await read_model(reader, name, ema=ema)
-            values |= {f"{name or _ALONE}/{key}": array for key, array in found.items()}
+            own = name or next(iter(modules_of(reader)), _ALONE)
+            named[own] = modules[name]
+            values |= {f"{own}/{key}": array for key, array in found.items()}
+            if (structure := own + STRUCTURE) in reader.facts.shapes:  # it has more than tensors
+                values[structure] = (await reader.get_tensors([structure]))[structure]
         where = reader.path
-    named = {name or _ALONE: module for name, module in modules.items()}
     return await in_thread(_set, named, values, where, ignore_mismatched)
 
 
 def _set(
     modules: Mapping[str, Any], values: dict[str, Any], where: str, ignore_mismatched: bool
 ) -> list[str]:
-    present, _ = entries_of(modules)
+    tensors, structures = entries_of(modules)
+    present = {**tensors, **structures}
     left = [f"{entry!r} is not in the module" for entry in values if entry not in present]
     left += [f"{entry!r} is missing" for entry in present if entry not in values]
-    for entry in values.keys() & present:
+    for entry in values.keys() & tensors:
         left += misfit(entry, values[entry], present[entry])
     if left and not ignore_mismatched:
         raise InvalidArgumentError(f"Nothing was loaded from {where!r}: {'; '.join(sorted(left))}.")
@@ -107,7 +112,7 @@ def _set(
     fitting = {
         entry: value
         for entry, value in values.items()
-        if entry in present and not misfit(entry, value, present[entry])
+        if entry in structures or (entry in tensors and not misfit(entry, value, tensors[entry]))
     }
     Loading(modules, fitting).apply()
     return list(fitting)

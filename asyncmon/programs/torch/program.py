@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar, final, overload
 
+from torch.nn import Module
+
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.loading import Optimizers
@@ -66,13 +68,14 @@ class TorchProgram(NamedProgram):
             generators are as before after it.
         load_optimizer: whether an optimizer or scheduler of another class, or an optimizer with other
             groups of parameters, than the one in the checkpoint is an error. If not, its state is left
-            out with a warning, and the one of the program begins anew. The state of the same one is
-            always loaded, so that a restart continues.
+            out with a warning, and the one of the program begins anew, with the schedulers of such an
+            optimizer. The state of the same one is always loaded, so that a restart continues.
         hyperparameters: whose learning rate, momentum and so on an optimizer has after a restore:
             those in the ``"checkpoint"``, as after ``load_state_dict``; or those of the ``"code"``,
             where a training begins, and not in a recovery. A scheduler in the state goes on from the
-            checkpoint in both cases. None: the learning rate and the weight decay of the checkpoint; it
-            is an error if others differ. A log line names all that differ.
+            step of the checkpoint in both cases, by the chosen learning rate at its start. None: the
+            learning rate and the weight decay of the checkpoint; it is an error if others differ. A log
+            line names all that differ.
 
     Raises:
         TypeError: an object without state.
@@ -228,4 +231,5 @@ class TorchProgram(NamedProgram):
     def describe(self) -> dict[str, Any]:
         """Return the description of this program in checkpoints."""
         objects = {name: type(obj).__name__ for name, obj in self.state.items()}
-        return super().describe() | {"state": objects}
+        modules = [name for name, obj in self.state.items() if isinstance(obj, Module)]
+        return super().describe() | {"state": objects, "modules": modules}
