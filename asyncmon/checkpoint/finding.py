@@ -165,8 +165,8 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
     """Open a checkpoint, or the newest one of a directory that verifies. TF1: same name.
 
     The path of any safetensors file works too: ``weights.safetensors``, or the index of several ones,
-    ``model.safetensors.index.json``; and a directory with an index, or with one such file and no
-    checkpoint. Use the reader with ``async with``, or close it.
+    ``model.safetensors.index.json``; and a directory without a checkpoint that has an index, a
+    ``model.safetensors``, or one such file. Use the reader with ``async with``, or close it.
 
     Raises:
         ValueError: the directory has no checkpoint.

@@ -35,6 +35,7 @@ Entry = tuple[Element, tuple[int, ...]]
 
 
 INDEX = ".safetensors.index.json"
+_MAIN = "model.safetensors"
 
 
 def is_plain(path: str) -> bool:
@@ -60,14 +61,16 @@ def plain_files(store: Store, basename: str) -> list[str]:
 
 
 def main_plain_file(directory: str, names: Iterable[str]) -> str | None:
-    """Return the index among the files of a directory, or else its only safetensors file. Blocking.
+    """Return the index among the files of a directory, or else its main or only safetensors file.
 
-    The file of a save that was never committed is none: it may be incomplete.
+    The file of a save that was never committed is none: it may be incomplete. Blocking.
     """
     plain = sorted(filter(is_plain, names))
     for name in plain:
         if name.endswith(INDEX):
             return name
+    if _MAIN in plain:  # beside others, such as those of an adapter
+        plain = [_MAIN]
     if len(plain) != 1 or is_url(directory):
         return None
     path = os.path.join(directory, plain[0])

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from asyncmon.checkpoint.dtypes import Array, element_of
 from asyncmon.checkpoint.finding import load_checkpoint
-from asyncmon.checkpoint.os_errors import op_errors
+from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.programs.model_entries import read_model
 from asyncmon.system.files import beside, in_thread, system_calls
 
@@ -52,7 +52,7 @@ async def export(
         raise ValueError(f"The file must end with .safetensors, .pt or .pth, got {os.fspath(path)!r}.")
     async with await load_checkpoint(ckpt_dir_or_file) as reader:
         values = await read_model(reader, name, ema=ema)
-    with op_errors(f"The file {os.fspath(path)!r} was not written", lambda: ""):
+    with op_errors(f"The file {os.fspath(path)!r} was not written", lambda: describe(target.parent)):
         await in_thread(_write, target, values)
     return list(values)
 

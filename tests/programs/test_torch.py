@@ -242,6 +242,21 @@ async def test_accumulation_gives_the_gradient_of_the_whole_batch() -> None:
         await session.run("train", {"batch": {"x": batch()[:2]}})
 
 
+async def test_a_list_of_texts_is_split_with_the_batch() -> None:
+    model = torch.nn.Linear(4, 2)
+    program = TorchProgram({"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1)})
+    seen: list[Any] = []
+
+    @program.training_step(accumulate=3)
+    def train(state: Any, batch: Any) -> Any:
+        seen.append((len(batch["x"]), batch["names"], batch["tags"]))
+        return state["model"](batch["x"]).square().mean()
+
+    one = {"x": batch()[:5], "names": list("abcde"), "tags": ["whole"]}
+    await program.create_session().run("train", {"batch": one})
+    assert seen == [(2, ["a", "b"], ["whole"]), (1, ["c"], ["whole"]), (2, ["d", "e"], ["whole"])]
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 async def test_mixed_precision_with_a_scaler_resumes_exactly(dtype: str, tmp_path: Path) -> None:
     def program() -> TorchProgram:

@@ -298,6 +298,24 @@ async def test_scalars_of_an_export_stay_scalars(tmp_path: Path) -> None:
         await am.load_model(tmp_path / "model.safetensors", {"norm": other})
 
 
+async def test_a_model_on_the_meta_device_cannot_be_loaded(tmp_path: Path) -> None:
+    save_file(torch.nn.Linear(3, 2).state_dict(), tmp_path / "model.safetensors")
+    model = torch.nn.Linear(3, 2, device="meta")
+    with pytest.raises(InvalidArgumentError, match=r"is on the meta device .*call to_empty"):
+        await am.load_model(tmp_path, model)
+    model.to_empty(device="cpu")
+    assert await am.load_model(tmp_path, model) == ["model/bias", "model/weight"]
+
+
+async def test_the_main_file_of_a_folder_is_read_beside_others(tmp_path: Path) -> None:
+    trained = torch.nn.Linear(3, 2)
+    save_file(trained.state_dict(), tmp_path / "model.safetensors")
+    save_file({"lora": torch.zeros(1)}, tmp_path / "adapter_model.safetensors")
+    model = torch.nn.Linear(3, 2)
+    await am.load_model(tmp_path, model)
+    assert same(model, trained)
+
+
 class Versioned(torch.nn.Linear):
     """A module with a state that is no tensor."""
 

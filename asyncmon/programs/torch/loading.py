@@ -264,6 +264,8 @@ def misfit(entry: str, value: Any, now: torch.Tensor) -> list[str]:
         return [f"{entry!r}: expected shape {shape}, found {array.shape}"]
     if array.dtype.name != dtype:
         return [f"{entry!r}: expected dtype {dtype}, found {array.dtype.name}"]
+    if now.is_meta:
+        return [f"{entry!r} is on the meta device and holds no values: call to_empty(device=...) first"]
     return []
 
 

@@ -138,7 +138,7 @@ def _parts(batch: Any, count: int) -> Iterator[tuple[float, Any]]:
     total = sizes.pop()
     ends = np.linspace(0, total, count + 1).round().astype(int).tolist()
     for start, end in itertools.pairwise(ends):
-        yield (end - start) / total, _mapped(batch, start, end)
+        yield (end - start) / total, _mapped(batch, start, end, total)
 
 
 def _leaves(batch: Any) -> Iterator[Any]:
@@ -149,13 +149,15 @@ def _leaves(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def _mapped(batch: Any, start: int, end: int) -> Any:
+def _mapped(batch: Any, start: int, end: int, total: int) -> Any:
     if isinstance(batch, dict):
-        return {key: _mapped(item, start, end) for key, item in batch.items()}
+        return {key: _mapped(item, start, end, total) for key, item in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_mapped(item, start, end) for item in batch))
+        return type(batch)(*(_mapped(item, start, end, total) for item in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(_mapped(item, start, end) for item in batch)
+        if len(batch) == total and all(isinstance(item, str | bytes) for item in batch):
+            return batch[start:end]  # a loader collates texts so, one of each element
+        return type(batch)(_mapped(item, start, end, total) for item in batch)
     sliced = isinstance(batch, torch.Tensor | np.ndarray) and batch.ndim
     return batch[start:end] if sliced else batch
 
