@@ -85,10 +85,10 @@ async def load(
     named: dict[str, torch.nn.Module] = {}
     values: dict[str, Any] = {}
     async with await load_checkpoint(path) as reader:
-        for name in modules:
+        for name, module in modules.items():
             found = await read_model(reader, name, ema=ema)
             own = name or next(iter(modules_of(reader)), _ALONE)
-            named[own] = modules[name]
+            named[own] = module
             values |= {f"{own}/{key}": array for key, array in found.items()}
             if (structure := own + STRUCTURE) in reader.facts.shapes:  # it has more than tensors
                 values[structure] = (await reader.get_tensors([structure]))[structure]
