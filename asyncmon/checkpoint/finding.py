@@ -16,7 +16,7 @@ from asyncmon.checkpoint.directory import Directory, step_of
 from asyncmon.checkpoint.manifest import OPENING, manifest_name
 from asyncmon.checkpoint.os_errors import read_errors
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.safetensors_file import is_plain, main_plain_file
+from asyncmon.checkpoint.safetensors_file import PlainFiles, is_plain, main_plain_files
 from asyncmon.checkpoint.state_file import STATE_NAME, StateText
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
@@ -183,10 +183,12 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
         is_directory = await in_thread(_is_directory, path)
     if is_directory:
         with read_errors(f"The directory {path!r}"):
-            names = await in_thread(locations.open_store(path).names)
-            plain = await in_thread(main_plain_file, path, names)
-        if plain is not None:
-            return await CheckpointReader.open(locations.join(path, plain))
+            store = locations.open_store(path)
+            plain = await in_thread(main_plain_files, path, await in_thread(store.names))
+            if len(plain) > 1:
+                return CheckpointReader(path, await PlainFiles.open_all(store, plain, path))
+        if plain:
+            return await CheckpointReader.open(locations.join(path, plain[0]))
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
     return await CheckpointReader.open(path)
 

@@ -26,6 +26,7 @@ from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, n
 from asyncmon.checkpoint.manifest import FORMAT
 from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError
+from asyncmon.system.error_text import some
 from asyncmon.system.files import FileCalls, in_thread, is_file_name
 from asyncmon.system.urls import is_url
 
@@ -60,22 +61,24 @@ def plain_files(store: Store, basename: str) -> list[str]:
     return sorted(names)
 
 
-def main_plain_file(directory: str, names: Iterable[str]) -> str | None:
-    """Return the index among the files of a directory, or else its main or only safetensors file.
+def main_plain_files(directory: str, names: Iterable[str]) -> list[str]:
+    """Return the index among the files of a directory, or its main safetensors file, or else all.
 
     The file of a save that was never committed is none: it may be incomplete. Blocking.
     """
     plain = sorted(filter(is_plain, names))
     for name in plain:
         if name.endswith(INDEX):
-            return name
+            return [name]
     if _MAIN in plain:  # beside others, such as those of an adapter
         plain = [_MAIN]
-    if len(plain) != 1 or is_url(directory):
-        return None
-    path = os.path.join(directory, plain[0])
+    return [] if is_url(directory) else [one for one in plain if not _is_own(directory, one)]
+
+
+def _is_own(directory: str, name: str) -> bool:
+    path = os.path.join(directory, name)
     with _whole(path), safetensors.safe_open(path, framework="np") as file:
-        return None if (file.metadata() or {}).get("format") == FORMAT else plain[0]
+        return bool((file.metadata() or {}).get("format") == FORMAT)
 
 
 @contextlib.contextmanager
@@ -101,11 +104,28 @@ class PlainFiles(Contents):
     @classmethod
     async def open(cls, store: Store, basename: str, path: str) -> PlainFiles:
         """Open a file, or the files of an index."""
-        directory, parts = locations.split(path)[0], []
-        for name in await in_thread(plain_files, store, basename):
-            data = await in_thread(store.content, name) if is_url(path) else None
+        names = await in_thread(plain_files, store, basename)
+        return await cls.open_all(store, names, locations.split(path)[0])
+
+    @classmethod
+    async def open_all(cls, store: Store, names: Sequence[str], directory: str) -> PlainFiles:
+        """Open files of a directory together.
+
+        Raises:
+            DataLossError: a file is damaged, or two have an entry of one name.
+        """
+        parts: list[PlainContents] = []
+        for name in names:
+            data = await in_thread(store.content, name) if is_url(directory) else None
             at = locations.join(directory, name)
-            parts.append(await in_thread(PlainContents.open, at, name, data))
+            part = await in_thread(PlainContents.open, at, name, data)
+            for one in parts:
+                if twice := one.facts.shapes.keys() & part.facts.shapes:
+                    raise DataLossError(
+                        f"{one.facts.file_names[0]!r} and {name!r} in {directory!r} both have "
+                        f"{some(sorted(twice))}: give the path of one of them."
+                    )
+            parts.append(part)
         return cls(parts)
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:

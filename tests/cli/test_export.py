@@ -26,7 +26,7 @@ def test_a_model_is_written_and_errors_are_one_line(
         ([tmp_path / "nowhere", out], "There is no checkpoint"),
         ([tmp_path, tmp_path / "model.bin"], "must end with .safetensors, .pt or .pth"),
         ([tmp_path, out, "--ema"], "has no moving averages of"),
-        ([tmp_path, out, "--name", "net"], "has no module 'net'"),
+        ([tmp_path, out, "--name", "net"], "give the module alone, without the name 'net'"),
     ):
         assert main(["export", *map(str, given)]) == 1
         error = capsys.readouterr().err

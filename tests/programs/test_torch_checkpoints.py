@@ -265,6 +265,15 @@ async def test_a_sharded_folder_of_hugging_face_is_read(tmp_path: Path) -> None:
         await am.load_model(path, model)
         assert same(model, trained)
     assert [name for name, _ in await am.list_variables(tmp_path)] == keys
+    content = index.read_text()
+    index.unlink()
+    model = net()
+    await am.load_model(tmp_path, model)  # two files, and no index
+    assert same(model, trained)
+    save_file({keys[0]: torch.zeros(1)}, tmp_path / "x.safetensors")
+    with pytest.raises(am.errors.DataLossError, match=f"both have .*{keys[0]}"):
+        await am.load_model(tmp_path, net())
+    index.write_text(content)
     for content in ('{"weight_map": {"a": "../m-00002.safetensors"}}', "[]", "{"):
         index.write_text(content)
         with pytest.raises(am.errors.DataLossError, match="is no index of safetensors files"):
