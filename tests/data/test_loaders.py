@@ -20,7 +20,11 @@ from asyncmon.checkpoint.stateful import pack, unpack  # noqa: E402
 from asyncmon.programs import FunctionProgram  # noqa: E402
 from asyncmon.programs.torch import TorchProgram  # noqa: E402
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.filterwarnings("ignore:'set_vital':UserWarning")]
+pytestmark = [
+    pytest.mark.asyncio,
+    pytest.mark.filterwarnings("ignore:'set_vital':UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:RuntimeWarning"),  # if another test imported JAX
+]
 
 COUNT, SIZE, EPOCHS = 20, 4, 3
 STEPS = COUNT // SIZE * EPOCHS
