@@ -27,7 +27,7 @@ import asyncmon as am
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SIZES = {"200us": (64, 32, 1.25), "1ms": (192, 64, 1.12), "10ms": (768, 256, 1.03)}
+SIZES = {"200us": (64, 32, 1.25), "1ms": (192, 64, 1.12), "10ms": (448, 128, 1.03)}
 """Width and rows of steps, and the goal for their time over that of the bare loop."""
 
 
@@ -106,7 +106,7 @@ def row(step: str) -> list[Row]:
         peers = {
             name: stack.enter_context(Peer(Path(__file__), python=sys.executable)) for name in names
         }
-        count = max(50, round(400 * 1e5 / (width * width * rows)))
+        count = max(150, round(400 * 1e5 / (width * width * rows)))
         turns = {
             name: lambda name=name, peer=peer: float(
                 peer.ask(name=name, width=width, rows=rows, count=count)["seconds"]
