@@ -268,9 +268,9 @@ class JobQueue:
         """
         rows = await self._read(
             lambda db: db.execute(
-                "SELECT * FROM jobs WHERE seq > ? AND (?2 IS NULL OR state = ?2)"
-                " AND (?3 IS NULL OR kind = ?3) ORDER BY seq LIMIT ?4",
-                (after, state, kind, limit),
+                "SELECT * FROM jobs WHERE seq > :after AND (:state IS NULL OR state = :state)"
+                " AND (:kind IS NULL OR kind = :kind) ORDER BY seq LIMIT :limit",
+                {"after": after, "state": state, "kind": kind, "limit": limit},
             ).fetchall()
         )
         return [Job(self, row) for row in await self._seen(rows)]

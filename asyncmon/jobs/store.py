@@ -180,15 +180,15 @@ class _Connection:
                 db.execute("SAVEPOINT one")
                 outcome = _outcome(db, call)
                 outcomes.append(outcome)
-                if outcome[1] is not None:
-                    try:
+                try:
+                    if outcome[1] is not None:
                         db.execute("ROLLBACK TO one")
-                    except sqlite3.OperationalError:  # a full disk has ended it, for all calls
-                        raise outcome[1] from None
-                db.execute("RELEASE one")
+                    db.execute("RELEASE one")
+                except sqlite3.OperationalError as error:  # a full disk has ended it, for all calls
+                    raise outcome[1] or error from None
             db.execute("COMMIT")
         except BaseException:
-            if db.in_transaction:
+            with contextlib.suppress(sqlite3.OperationalError):  # it has ended
                 db.execute("ROLLBACK")
             raise
         return outcomes
@@ -265,7 +265,8 @@ def add_event(
     )
     if kind == "metrics":
         db.execute(
-            "DELETE FROM events WHERE job = ?1 AND type = 'metrics' AND seq <= (SELECT seq FROM events"
-            " WHERE job = ?1 AND type = 'metrics' ORDER BY seq DESC LIMIT 1 OFFSET ?2)",
-            (job, _KEPT_METRICS),
+            "DELETE FROM events WHERE job = :job AND type = 'metrics' AND seq <="
+            " (SELECT seq FROM events WHERE job = :job AND type = 'metrics'"
+            " ORDER BY seq DESC LIMIT 1 OFFSET :kept)",
+            {"job": job, "kept": _KEPT_METRICS},
         )

@@ -138,7 +138,7 @@ def find(db: sqlite3.Connection, key: str) -> Row:
     """Return the row of an id or a name. Raises KeyError."""
     # A job may be named like the id of another one.
     row: Row | None = db.execute(
-        "SELECT * FROM jobs WHERE id = ?1 OR name = ?1 ORDER BY id != ?1 LIMIT 1", (key,)
+        "SELECT * FROM jobs WHERE id = :key OR name = :key ORDER BY id != :key LIMIT 1", {"key": key}
     ).fetchone()
     if row is None:
         raise KeyError(f"There is no job {key!r}.")
