@@ -184,8 +184,10 @@ class _Connection:
                     if outcome[1] is not None:
                         db.execute("ROLLBACK TO one")
                     db.execute("RELEASE one")
-                except sqlite3.OperationalError as error:  # a full disk has ended it, for all calls
-                    raise outcome[1] or error from None
+                except sqlite3.OperationalError as error:
+                    # A full disk has ended it, for all calls, and not each call has raised that.
+                    what = f"the database has ended the transaction, as on a full disk: {error}"
+                    raise outcome[1] or sqlite3.OperationalError(what) from None
             db.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.OperationalError):  # it has ended
