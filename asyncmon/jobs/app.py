@@ -24,7 +24,15 @@ from asyncmon.jobs.table import ACTIVE, State, StateError
 from asyncmon.monitor.body import json_body
 from asyncmon.monitor.encoding import to_json
 from asyncmon.monitor.event_stream import send_events
-from asyncmon.monitor.guard import Authenticate, Credentials, Failure, Guard, Rates, require_login
+from asyncmon.monitor.guard import (
+    Authenticate,
+    Credentials,
+    Failure,
+    Guard,
+    Rates,
+    refuse,
+    require_login,
+)
 from asyncmon.system.signals import server_is_stopping
 
 HEARTBEAT_SECS = 15.0
@@ -78,7 +86,7 @@ def create_app(
         Guard, credentials=Credentials(token), authenticate=authenticate,
         actions=Rates(burst=1_000, secs=0.01), page="The jobs",
     )  # fmt: skip
-    handlers: Any = {Failure: _refuse, HTTPException: _explain, Exception: _fail}
+    handlers: Any = {Failure: refuse, HTTPException: _explain, Exception: _fail}
     return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
 
@@ -247,11 +255,6 @@ def _checked(
             raise Failure(503, str(error), {"retry-after": "10"}) from None
 
     return respond
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Failure), "registered for it"
-    return error.response()
 
 
 async def _explain(request: Request, error: Exception) -> Response:

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from asyncmon.monitor.api import Api
 from asyncmon.monitor.endpoints import ENDPOINTS, Endpoint, read_query
 from asyncmon.monitor.feed import Feed
-from asyncmon.monitor.guard import Authenticate, Credentials, Failure, Guard, require_login
+from asyncmon.monitor.guard import Authenticate, Credentials, Failure, Guard, refuse, require_login
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
 from asyncmon.system.signals import server_is_stopping
@@ -87,7 +87,7 @@ def create_app(
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, credentials=credentials, authenticate=authenticate)],
-        exception_handlers={Failure: _refuse, HTTPException: _explain, Exception: _fail},
+        exception_handlers={Failure: refuse, HTTPException: _explain, Exception: _fail},
         lifespan=lifespan,
     )
     app.state.runs = table
@@ -105,11 +105,6 @@ def _checked(
         return await handler(request)
 
     return respond
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Failure), "registered for it"
-    return error.response()
 
 
 async def _explain(request: Request, error: Exception) -> Response:

@@ -56,6 +56,12 @@ class Failure(Exception):
         return Response(body, self.status, self.headers, media_type="application/json")
 
 
+async def refuse(request: Request, error: Exception) -> Response:
+    """Answer a request with its :class:`Failure`. An exception handler of Starlette."""
+    assert isinstance(error, Failure), "registered for it"
+    return error.response()
+
+
 class Rates:
     """A token bucket for each client: a burst of requests, then one request per interval in seconds."""
 
