@@ -61,7 +61,7 @@ class FunctionProgram(NamedProgram):
             Both are called as a plain step is; ``set_state`` may be ``async def``.
         copy: returns a program with the same steps over objects of its own, for evaluations and peeks
             beside the training, which neither wait for its steps nor delay them. Called for each
-            session while another one is open, and at the first peek.
+            session while another one is open, and at the first peek, in the event loop's thread.
 
     Raises:
         ValueError: ``state`` is given beside ``get_state``, or one of the two functions without the

@@ -9,6 +9,7 @@ from asyncmon.checkpoint.manifest_reader import AVERAGE
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED
 from asyncmon.errors import NotFoundError
+from asyncmon.system.files import in_thread
 
 
 async def read_model(reader: CheckpointReader, name: str | None, *, ema: bool) -> dict[str, Array]:
@@ -46,9 +47,12 @@ async def read_model(reader: CheckpointReader, name: str | None, *, ema: bool) -
             )
         read = {key: one + AVERAGE if key in averaged else one for key, one in found.items()}
     arrays = await reader.get_tensors(read.values())
-    return {
-        key: arrays[entry].astype(facts.dtypes[found[key]], copy=False) for key, entry in read.items()
-    }
+
+    def converted() -> dict[str, Array]:  # an average of bfloat16 is float32
+        kept = read.items()
+        return {key: arrays[one].astype(facts.dtypes[found[key]], copy=False) for key, one in kept}
+
+    return await in_thread(converted)
 
 
 def modules_of(reader: CheckpointReader) -> list[str]:
