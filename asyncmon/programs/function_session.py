@@ -109,9 +109,12 @@ class FunctionSession(SteppedSession):
 
     async def close(self) -> None:
         """Refuse further use, and wait for steps in threads. A second call does nothing."""
-        if self._peeks is not None:
-            await self._peeks.close()
-        await super().close()
+        self._check_not_inside("close")
+        try:
+            await super().close()
+        finally:
+            if self._peeks is not None:
+                await self._peeks.close()
 
     def _excludes(self, steps: list[Step]) -> bool:
         """Return whether another step could change the objects that these read."""

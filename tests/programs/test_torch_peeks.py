@@ -108,6 +108,25 @@ async def test_peeks_without_a_pause_are_of_later_and_later_steps() -> None:
     await session.close()
 
 
+async def test_a_close_that_is_cancelled_beside_a_peek_closes_the_session() -> None:
+    held = Held()
+    session = held.session()
+    await session.run("train")
+    await session.peek("look")
+    held.may_look.clear()
+    slow = asyncio.create_task(session.peek("look"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(session.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    held.may_look.set()
+    await asyncio.wait([closing, slow])
+    assert session.closed
+    with pytest.raises(RuntimeError, match="closed Session"):
+        await session.run("train")
+    await session.close()
+
+
 async def test_the_name_of_a_module_gives_its_whole_state() -> None:
     program = TorchProgram({"net": torch.nn.BatchNorm1d(2)})
     session = program.create_session()

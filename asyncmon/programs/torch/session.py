@@ -416,18 +416,19 @@ class TorchSession(SteppedSession):
 
     async def close(self) -> None:
         """Refuse further use, and wait for a step in the worker. A second call does nothing."""
+        self._check_not_inside("close")
         program = self._program
         self._changes.close()
         program._touched = program._touched or (self._touched and self._source is None)
         if program._owner is not None and program._owner() is self:
             program._owner = None
         try:
-            if self._peeks is not None:
-                await self._peeks[1].close()
             await super().close()
         finally:
             if self._give_back is not None:
                 self._give_back()
+            if self._peeks is not None:
+                await self._peeks[1].close()
 
     # -- inside
 
