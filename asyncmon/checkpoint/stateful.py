@@ -278,13 +278,17 @@ class StatefulObjects:
             del self._pending[name]
         self._registered[name] = obj
 
-    def add_numbered(self, default: str, obj: Stateful) -> None:
-        """Register an object under the first unused name of ``default``, ``default_1`` and so on."""
+    def add_numbered(self, default: str, obj: Stateful) -> str:
+        """Register an object under the first unused name of ``default``, ``default_1`` and so on.
+
+        Returns the name.
+        """
         number, name = 0, default
         while name in self._registered:
             number += 1
             name = f"{default}_{number}"
         self.add(name, obj)
+        return name
 
     def remove(self, name: str) -> None:
         """Remove an object. An unknown name is ignored."""

@@ -19,6 +19,7 @@ from asyncmon.runtime.hook_set import AttachedHook
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.observation import Observer, in_session
 from asyncmon.runtime.parts import Parts
+from asyncmon.runtime.pipelines.produce import produce
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.record_keeper import RecordKeeper
@@ -187,6 +188,7 @@ class _MonitoredSession:
             raise
         finally:
             lock.release()
+            self._frontiers.run_ended()
 
     async def run_step_fn(self, step_fn: Callable[[_StepContext], Any]) -> Any:
         """Return the result of a step function, called with a :class:`StepContext`. TF1: same name.
@@ -213,6 +215,7 @@ class _MonitoredSession:
             raise
         finally:
             gate.lock.release()
+            self._frontiers.run_ended()
 
     async def sample(self, fetches: Any) -> Any:
         """Fetch values together with the next run of this session, also after a recovery.
@@ -252,9 +255,8 @@ class _MonitoredSession:
     ) -> DataIterator[T]:
         """Return an async iterator over a source that also ends when a stop is requested.
 
-        The position of a source with ``state_dict`` and ``load_state_dict``, such as those of
-        ``am.data``, is saved in checkpoints: a restored session continues with the first element that
-        no step in the checkpoint has consumed. See :class:`~asyncmon.runtime.Frontier`.
+        The position of a source with a state, such as those of ``am.data``, is saved in checkpoints: a
+        restored session continues with the first element that no step has consumed. See ``Frontier``.
 
         Args:
             source: an iterable or an async iterable.
@@ -291,6 +293,8 @@ class _MonitoredSession:
         elements = partial(self._frontiers.iterate, data, name, self.should_stop, True)
         return Epochs(data, count, elements, self.should_stop, self._hooks.observers.epochs.ended)
 
+    produce = produce
+
     @in_session
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         """Log ``log(tag, value)`` or ``log({tag: value})``. Does not block; safe in any thread.
@@ -315,10 +319,7 @@ class _MonitoredSession:
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Log hyperparameters: bools, numbers or strings by name. Later calls add to them.
 
-        Values of other types are logged as text.
-
-        Raises:
-            TypeError, RuntimeError: it is no mapping with names; the session is not open.
+        Values of other types are logged as text. ``TypeError``: it is no mapping with names.
         """
         self._gate.check_log()
         self._hooks.recorder.log_config(config)
@@ -421,8 +422,7 @@ class _MonitoredSession:
     async def detach(self, hook: Any) -> None:
         """Remove a hook, attached or given, after the current run: ``end``, then ``cleanup``.
 
-        Does nothing if the session has no such hook or is closed.
-        """
+        Does nothing if the session has no such hook or is closed."""
         if self._gate.state in (SessionState.CLOSING, SessionState.CLOSED):
             return
         self._gate.check_open()

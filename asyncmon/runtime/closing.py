@@ -19,6 +19,7 @@ from asyncmon.runtime.record_keeper import RecordKeeper
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_state import CLOSES_ITSELF, LOOP_IS_GONE, OTHER_LOOP, SessionState
+from asyncmon.runtime.session_tasks import SessionTasks
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.current_run import Phase, join_phase
 from asyncmon.runtime.stop.deadline import Stage
@@ -63,6 +64,7 @@ class Closing:
         undo: takes back what the opening has changed outside of the session.
         is_chief: whether the state of the session is in this process.
         record: gets the outcome.
+        tasks: of the session, which outlive its coordinators.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Closing:
         undo: ExitStack,
         is_chief: bool,
         record: RecordKeeper,
+        tasks: SessionTasks,
     ) -> None:
         self.on_close: list[Callable[[], None]] = []
         """Called at the start of the close."""
@@ -91,6 +94,7 @@ class Closing:
         self._undo = undo
         self._is_chief = is_chief
         self._record = record
+        self._tasks = tasks
         self._phase = Phase(stops.scopes.current)
         self._outcome: Outcome | None = None  # set once the session has ended
         self._errors: list[BaseException] = []  # that leave the session
@@ -144,7 +148,8 @@ class Closing:
             self.abandon()
             raise RuntimeError(LOOP_IS_GONE)
         closing = gate.state is SessionState.CLOSING
-        if closing and coord is not None and coord._task_of_caller():
+        is_joined = self._tasks.task_of_caller() or (coord is not None and coord._task_of_caller())
+        if closing and is_joined:
             raise self._stops.closed_error(CLOSES_ITSELF[gate.state])
         listens = scopes.listens("before_save", "listener")
         if gate.lock.is_mine() or scopes.are_around(*RUNS) or listens:
@@ -165,7 +170,9 @@ class Closing:
             call()
         self._body = body
         coord = sessions.coord
-        self._caller = (coord and coord._task_of_caller()) or asyncio.current_task()
+        of_coordinator = coord and coord._task_of_caller()
+        self._caller = of_coordinator or self._tasks.task_of_caller() or asyncio.current_task()
+        self._tasks.cancel()
         try:
             try:
                 # In this task: a source can only be closed in the one that has read it.
@@ -252,6 +259,7 @@ class Closing:
         stops.scopes.current.become(self._phase)
         session = self._sessions.current
         if session is None:
+            await self._part("ending the session's tasks", self._end_tasks())
             return self._decide(body, ())
         self._saves.step_at_end = step_of(session.raw)
         if clean:
@@ -261,6 +269,7 @@ class Closing:
             secs = max(stops.shutdown.grace, LAST_WAIT_SECS)
             await self._part("the end of hooks", hooks.end_on_cancel(session.raw, secs, errors))
         self._interrupt_runs("this run was not complete")
+        await self._part("ending the session's tasks", self._end_tasks())
         await self._part("closing the session", self._close_session(session))
         session.samples.close("The session ended before another run was complete.")
         return self._decide(body, _unseen_errors(session, stops.preemption, body))
@@ -274,11 +283,17 @@ class Closing:
             return outcome._replace(stop=stops.event.stop)
         return outcome
 
+    async def _end_tasks(self) -> None:
+        async with self._stops.shutdown.limit(Stage.JOIN):
+            await self._tasks.end(self._grace_of_tasks(), self._caller)
+
     async def _close_session(self, session: Coordinated) -> None:
+        async with self._stops.shutdown.limit(Stage.JOIN):
+            await session.close(self._grace_of_tasks(), self._caller)
+
+    def _grace_of_tasks(self) -> float:
         shutdown = self._stops.shutdown
-        grace = min(shutdown.grace, shutdown.until(Stage.TASKS) - asyncio.get_running_loop().time())
-        async with shutdown.limit(Stage.JOIN):
-            await session.close(grace, self._caller)
+        return min(shutdown.grace, shutdown.until(Stage.TASKS) - asyncio.get_running_loop().time())
 
     async def _take_lock(self, grace: float) -> None:
         """Wait for the runs of other tasks, and interrupt them after the grace period.

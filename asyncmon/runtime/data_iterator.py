@@ -72,8 +72,9 @@ class DataIterator(Generic[T]):
     def __anext__(self) -> Awaitable[T]:
         # The element belongs to the caller, also of create_task(anext(...)), which begins later.
         task = asyncio.current_task()
-        if self._frontier is not None:
-            self._frontier.ask(task)
+        frontier = self._frontier
+        if frontier is not None and not frontier.reads_ahead:
+            frontier.ask(task)
         return self._fetch(task)
 
     async def _fetch(self, task: Task | None) -> T:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from asyncmon.checkpoint.stateful import SourceMembers
 from asyncmon.data.stage import Mark
+from asyncmon.runtime.spans import Span, merged, without
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -20,28 +21,27 @@ _NOT_BEGUN = object()  # the step of a batch before its run; a program may have 
 
 Task = asyncio.Task[Any]
 
-Span = tuple[int, int]
-"""The numbers of consecutive elements: the first one, and the one after the last."""
-
 
 class Recoveries(Protocol):
     """The recoveries of a session. See :class:`~asyncmon.runtime.recoverable.Recoverable`."""
 
     number: int
     repeated: Task | None
+    step_before: int | None
     current: Any
+    """The raw session in use with its layers; None during a recovery."""
+
+    def step_of_data(self) -> int | None: ...
 
 
 class Batch:
-    """Consecutive elements that a task of the body has received, and consumes with one run."""
+    """Elements that a task of the body has received, and consumes with one run."""
 
-    __slots__ = ("ahead", "at", "end", "first", "mark", "task")
+    __slots__ = ("ahead", "at", "elements", "task")
 
-    def __init__(self, number: int, mark: Mark, task: Task | None, ahead: Task | None) -> None:
-        self.first = number
-        self.end = number + 1
-        self.mark = mark
-        """The position before the first element."""
+    def __init__(self, elements: dict[int, Mark], task: Task | None, ahead: Task | None) -> None:
+        self.elements = elements
+        """The positions before the elements, by their numbers."""
         self.task = task
         """The task that has asked for the elements; then the one that has begun a run with them."""
         self.ahead = ahead
@@ -50,10 +50,9 @@ class Batch:
         self.at: Any = _NOT_BEGUN
         """The global step before the run that consumes the elements; None once it is lost."""
 
-    def goes_on(self, number: int, task: Task | None, ahead: Task | None) -> bool:
-        """Return whether the task collects another element for the same run."""
-        is_next = self.end == number and self.at is _NOT_BEGUN
-        return is_next and self.task is task and self.ahead is ahead
+    def goes_on(self, task: Task | None, ahead: Task | None) -> bool:
+        """Return whether the task collects more elements for the same run."""
+        return self.at is _NOT_BEGUN and self.task is task and self.ahead is ahead
 
     def is_consumed(self, step: int | None) -> bool:
         """Return whether the run has committed, given the present step."""
@@ -87,20 +86,43 @@ class Frontier:
     no step does not move the source. If the interrupted run is not repeated, its elements are given
     again.
 
+    A pipeline reads elements before the body asks for them, and gives them in another order. Until then
+    they are pending, and outstanding as well.
+
     Args:
         source: has ``state_dict()`` and ``load_state_dict(state)``. The iterators keep it alive.
         steps: returns the number of completed steps; while a recovery restores a state, that before the
             interrupted run.
         recoveries: has the number of recoveries, and the task whose run the present one repeats.
+        reads_ahead: whether elements are pending until :meth:`give`.
+        rewinds: False for a source that ignores its positions: its elements cannot be read again.
     """
 
     #   source:    ... | being fetched | cursor ->          the source continues at the cursor
+    #   pending:   elements below the cursor that the body does not have, of a pipeline
     #   _held:     batches of elements below the cursor, with tasks of the body
     #   _again:    outstanding elements from the cursor on: the source was moved back
     #   taken:     the end of all of these. Without a recovery it is the cursor, and _again is empty.
 
-    def __init__(self, source: Any, steps: Callable[[], int | None], recoveries: Recoveries) -> None:
+    def __init__(
+        self,
+        source: Any,
+        steps: Callable[[], int | None],
+        recoveries: Recoveries,
+        *,
+        reads_ahead: bool = False,
+        rewinds: bool = True,
+    ) -> None:
         self._steps = steps
+        self.reads_ahead = reads_ahead
+        self._rewinds = rewinds
+        self.pending: dict[int, Mark] = {}
+        """The positions before the elements that the body does not have yet, by their numbers."""
+        self.newest = -1
+        """The number of the element that was read last."""
+        self.returned: Callable[[Batch], None] | None = None
+        """Called with a batch that is pending again: its run was interrupted and is not repeated. None:
+        its elements are read again."""
         self._recoveries = recoveries
         self._recovery = recoveries.number  # the last recovery that restored a state
         self._moved_in_recovery = False
@@ -199,7 +221,7 @@ class Frontier:
     # -- elements
 
     def ask(self, task: Task | None) -> None:
-        """Record that a task asks for an element, and so has received and used those that it had."""
+        """Record that a task of the body asks for an element, and so has used those that it had."""
         if task is not self._asker and task is not None:
             self._asker = task
             self._askers.add(task)
@@ -222,6 +244,10 @@ class Frontier:
             The ``ahead`` of its batch.
         """
         self._fetching = mark
+        return None if self.reads_ahead else self.ahead_of(task)
+
+    def ahead_of(self, task: Task | None) -> Task | None:
+        """Return the calling task if it fetches for another one that has elements for its next run."""
         if not self._held:
             return None
         fetching = asyncio.current_task()
@@ -243,7 +269,9 @@ class Frontier:
             stale: the number of an element from before a move of the source, or None.
         """
         self._fetching, self.has_ended = None, False
-        number = stale
+        number = stale if self._rewinds else None
+        if number is not None and self.reads_ahead:
+            return False  # the source gives it again
         if number is None:
             number = self._cursor
             self._cursor = number + 1
@@ -256,12 +284,38 @@ class Frontier:
             self._again = deque(without(self._again, number, number + 1))
         else:
             return False
-        held = self._held
-        if held and held[-1].goes_on(number, task, ahead):
-            held[-1].end = number + 1
+        self.newest = number
+        if self.reads_ahead:
+            self.pending[number] = mark
         else:
-            held.append(Batch(number, mark, task, ahead))
+            self._hold({number: mark}, task, ahead)
         return True
+
+    def _hold(self, elements: dict[int, Mark], task: Task | None, ahead: Task | None) -> None:
+        held = self._held
+        if held and held[-1].goes_on(task, ahead):
+            held[-1].elements |= elements
+        else:
+            held.append(Batch(elements, task, ahead))
+
+    def give(self, numbers: Iterable[int], task: Task | None, ahead: Task | None) -> None:
+        """Give pending elements to a task of the body. ``ahead`` is that of :meth:`ahead_of`."""
+        self._hold({number: self.pending.pop(number) for number in numbers}, task, ahead)
+
+    def runs_before(self, task: Task | None, ahead: Task | None) -> int:
+        """Return how many runs with elements precede the one of the next elements of a task."""
+        step = self._steps()
+        return sum(not (batch.is_consumed(step) or batch.goes_on(task, ahead)) for batch in self._held)
+
+    def held(self) -> set[int]:
+        """Return the elements that are with the body, consumed ones of its present run included."""
+        return {number for batch in self._held for number in batch.elements}
+
+    def outstanding(self) -> set[int]:
+        """Return the elements below the cursor that no committed step has consumed."""
+        step = self._steps()
+        held = (batch.elements for batch in self._held if not batch.is_consumed(step))
+        return set(self.pending).union(*held)
 
     def end_pass(self) -> None:
         """Record that the source has no more elements in this pass."""
@@ -270,6 +324,7 @@ class Frontier:
     def skip_pass(self) -> None:
         """Leave out the rest of a pass, and the elements that the body has received and not used."""
         self._held, self._again, self._fetching = [], deque(), None
+        self.pending.clear()
         self._cursor = self._taken
         self.revision += 1
         self.source.skip_pass()
@@ -278,6 +333,16 @@ class Frontier:
     def cursor(self) -> int:
         """The number of the next element of the source."""
         return self._cursor
+
+    @property
+    def taken(self) -> int:
+        """The number of elements that the source has given, over all restarts."""
+        return self._taken
+
+    @property
+    def to_read_again(self) -> int:
+        """The number of outstanding elements that the source is going to give again."""
+        return sum(end - first for first, end in self._again)
 
     # -- runs
 
@@ -320,12 +385,13 @@ class Frontier:
         """Return the position before the first outstanding element, and the numbers of all."""
         step, at = self._steps(), self._cursor
         mark = self._fetching
-        outstanding = list(self._again)
+        elements = dict(self.pending)
         for batch in self._held:
             if not batch.is_consumed(step):
-                outstanding.append((batch.first, batch.end))
-                if batch.first < at:
-                    at, mark = batch.first, batch.mark
+                elements |= batch.elements
+        if elements and (first := min(elements)) < at:
+            at, mark = first, elements[first]
+        outstanding = [*self._again, *((number, number + 1) for number in elements)]
         if mark is None:
             mark = self._mark()
         return {
@@ -348,9 +414,14 @@ class Frontier:
             self._kept = [batch for batch in self._held if batch.at is _NOT_BEGUN]
             self._moved_in_recovery = True
         if not self._moved_in_recovery and state["step"] == step:
-            if step is None or not any(
-                batch.at == step and batch not in self._kept for batch in self._held
-            ):
+            unused = [b for b in self._held if b.at == step and b not in self._kept]
+            if step is None or not unused:
+                return
+            if self.returned is not None:
+                for batch in unused:
+                    self._held.remove(batch)
+                    self.pending |= batch.elements
+                    self.returned(batch)
                 return
             state = self.state_dict()  # the run is not repeated: its elements are outstanding
         self._moved_in_recovery = True
@@ -358,20 +429,25 @@ class Frontier:
 
     def restart(self, step: int | None) -> None:
         """Set the first position if it belongs to this step, that of a state initialised again."""
-        first, start = self._first
-        if step is not None and step == first:
-            state = {"step": step, "at": 0, "position": start(), "taken": 0, "outstanding": []}
+        if (state := self.first_state(step)) is not None:
             self.load_state_dict(state)
+
+    def first_state(self, step: int | None) -> dict[str, Any] | None:
+        """Return the first position if it belongs to this step."""
+        first, start = self._first
+        if step is None or step != first:
+            return None
+        return {"step": step, "at": 0, "position": start(), "taken": 0, "outstanding": []}
 
     def _move(self, state: dict[str, Any], held: list[Batch]) -> None:
         source, position = self.source, state["position"]
         if position is None:
             position = self._start()
-        later = [batch for batch in held if batch.first >= state["at"]]
-        if later and self.follows and source is not None:
+        marks = {number: mark for batch in held for number, mark in batch.elements.items()}
+        later = [number for number in marks if number >= state["at"]]
+        if later and self.follows and self._rewinds and source is not None:
             try:
-                first = min(later, key=lambda batch: batch.first)
-                position = source.aligned(position, first.mark())
+                position = source.aligned(position, marks[min(later)]())
             except ValueError as error:
                 logger.warning(
                     "The body holds elements of steps that a recovery has lost, and the data comes in "
@@ -382,19 +458,23 @@ class Frontier:
             self._last, self.has_ended = position, False
         else:
             source.load_state_dict(position)
-        outstanding: list[Span] = [(first, end) for first, end in state["outstanding"]]
-        self._taken = max([state["taken"], *(batch.end for batch in held)])
+        taken, outstanding = state["taken"], [(first, end) for first, end in state["outstanding"]]
+        self._taken = max(self._cursor if not self._rewinds else 0, taken, *(n + 1 for n in marks), 0)
         for batch in held:
-            is_outstanding = batch.end > state["taken"] or any(
-                first <= batch.first < end for first, end in outstanding
+            is_outstanding = any(
+                n >= taken or any(first <= n < end for first, end in outstanding)
+                for n in batch.elements
             )
             if batch.at is not _NOT_BEGUN:
                 batch.at = state["step"] if is_outstanding else None
-        again = merged([*outstanding, (state["taken"], self._taken)])
-        for batch in held:
-            again = without(again, batch.first, batch.end)
-        self._again, self._held = deque(again), held
-        self._cursor, self._fetching = state["at"], None
+        again = merged([*outstanding, (taken, self._taken)])
+        for number in marks:
+            again = without(again, number, number + 1)
+        self._held, self._fetching, self._cursor = held, None, state["at"]
+        self._again, self.pending = deque(again), {}
+        if not self._rewinds:  # it continues where it is, and the pipeline has the elements
+            self.pending = {n: self._start for first, end in again for n in range(first, end)}
+            self._again, self._cursor = deque(), self._taken
         self.moves += 1
 
 
@@ -411,23 +491,6 @@ def _is_of(batch: Batch, task: Task | None) -> bool:
 def _has_passed_on(task: Task | None) -> bool:
     """Return whether a task has ended, and has returned the elements that it received."""
     return task is None or (task.done() and not task.cancelled())
-
-
-def merged(spans: Iterable[Span]) -> list[Span]:
-    """Return spans in order, with adjacent ones joined and without empty ones."""
-    result: list[Span] = []
-    for first, end in sorted(spans):
-        if result and first <= result[-1][1]:
-            result[-1] = result[-1][0], max(end, result[-1][1])
-        elif first < end:
-            result.append((first, end))
-    return result
-
-
-def without(spans: Iterable[Span], first: int, end: int) -> list[Span]:
-    """Return the parts of spans that are outside another one."""
-    parts = [part for a, b in spans for part in ((a, min(b, first)), (max(a, end), b))]
-    return [(a, b) for a, b in parts if a < b]
 
 
 def _same(state: Any) -> Any:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.data.loaders import is_loader, is_shuffled, is_stateful_loader
 from asyncmon.runtime.data_iterator import DataIterator
+from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontier import Frontier, Task
-from asyncmon.runtime.open_sources import OpenSources
-from asyncmon.runtime.recoverable import Recoverable
-from asyncmon.runtime.stop.control import StopControl
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +23,22 @@ _WAYS_OUT = (
 )
 
 
+class Piped(Protocol):
+    """The part of a pipeline that its session uses."""
+
+    name: str
+    frontier: Frontier
+    reads: Any
+    """The object that it reads."""
+
+    def run_ended(self) -> None: ...
+    def reopened(self) -> None: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Any) -> None: ...
+
+
 class Frontiers:
     """The frontiers of a session, over recoveries.
 
@@ -34,19 +48,11 @@ class Frontiers:
     dataset for each pass.
     """
 
-    def __init__(
-        self,
-        stateful: StatefulObjects,
-        recoveries: Recoverable,
-        stops: StopControl,
-        sources: OpenSources,
-        saves: Callable[[], bool],
-    ) -> None:
+    def __init__(self, stateful: StatefulObjects, parts: DataParts) -> None:
         self._stateful = stateful
-        self._recoveries = recoveries
-        self._stops = stops
-        self._sources = sources
-        self._saves = saves
+        self.parts = parts
+        self.pipelines: list[Piped] = []
+        """Called after each run."""
         self._loaders: dict[int, tuple[Any, Dataset | None]] = {}  # of torch, with their datasets
         self._unnamed: dict[str, Frontier] = {}
         self._named: dict[str, Frontier] = {}
@@ -55,10 +61,60 @@ class Frontiers:
 
     def release(self) -> None:
         """Let the sources go: the session is closed."""
+        for pipeline in self.pipelines:
+            pipeline.close()
+        self.pipelines.clear()
         self._unnamed.clear()
         self._named.clear()
         self._loaders.clear()
         self.all.clear()
+
+    def add_pipeline(self, pipeline: Piped, name: str | None) -> None:
+        """Register a pipeline: its state in checkpoints, its frontier, and its ends.
+
+        Args:
+            pipeline: is not begun yet.
+            name: in checkpoints, ``pipelines/<name>``. Default: that of the pipeline, numbered.
+
+        Raises:
+            ValueError: another iterator or pipeline reads its source; another one has the name; the
+                checkpoint has a position of other data.
+        """
+        source = pipeline.reads
+        others = [*(one.source for one in self.all), *(one.reads for one in self.pipelines)]
+        if any(other is source for other in others):
+            raise ValueError(
+                f"{source!r} is read by another pipeline or iterator of this session. Each needs a "
+                "source of its own."
+            )
+        default = f"pipelines/{name or pipeline.name}"
+        key = default
+        try:
+            if name is None:
+                key = self._stateful.add_numbered(default, pipeline)
+            else:
+                self._stateful.add(default, pipeline)
+        except ValueError as error:
+            raise ValueError(f"The pipeline cannot be saved as {default!r}. {error}") from error
+        pipeline.name = key.removeprefix("pipelines/")
+        self.pipelines.append(pipeline)
+        self.all.append(pipeline.frontier)
+        self.parts.stops.event.when_set(pipeline.stop)
+
+    def run_ended(self) -> None:
+        """Follow the end of a run."""
+        for pipeline in self.pipelines:
+            pipeline.run_ended()
+
+    def stop(self) -> None:
+        """End the work of the pipelines: the session closes."""
+        for pipeline in self.pipelines:
+            pipeline.stop()
+
+    def reopened(self) -> None:
+        """Continue in a new raw session."""
+        for pipeline in self.pipelines:
+            pipeline.reopened()
 
     def iterate(
         self,
@@ -71,14 +127,14 @@ class Frontiers:
         if is_loader(source):
             source = self._read(source)
         frontier = self.of(source, name, counts_passes=counts_passes)
-        return DataIterator(source, should_stop, self._stops, self._sources, frontier)
+        return DataIterator(source, should_stop, self.parts.stops, self.parts.sources, frontier)
 
     def _read(self, loader: Any) -> Any:
         """Return the dataset of a stateful loader; any other loader as it is, with one warning."""
         if id(loader) not in self._loaders:
             dataset = from_iterable(loader) if is_stateful_loader(loader) else None
             self._loaders[id(loader)] = loader, dataset
-            if dataset is None and is_shuffled(loader) and self._saves():
+            if dataset is None and is_shuffled(loader) and self.parts.saves():
                 logger.warning(
                     "iterate(%s) keeps no place in checkpoints, and the loader shuffles: after a "
                     "restart a new pass begins, so that elements count twice or never. Read it by "
@@ -107,6 +163,8 @@ class Frontiers:
         if not has_state(source):
             return None
         frontier = next((one for one in self.all if one.source is source), None)
+        if frontier is not None and frontier.reads_ahead:
+            raise ValueError(f"{source!r} is read by a pipeline of this session, which needs its own.")
         if frontier is None:
             frontier = self._unnamed_place(source) if name is None else self._place(source, name)
         frontier.counts_passes = frontier.counts_passes or counts_passes
@@ -116,11 +174,11 @@ class Frontiers:
         frontier = self._named.get(name)
         if frontier is not None and frontier.is_free():
             return _continued(frontier, source, name)
-        new = Frontier(source, self._recoveries.step_of_data, self._recoveries)
+        new = Frontier(source, self.parts.recoveries.step_of_data, self.parts.recoveries)
         return self._add(new, name, self._named)
 
     def _unnamed_place(self, source: Any) -> Frontier:
-        new = Frontier(source, self._recoveries.step_of_data, self._recoveries)
+        new = Frontier(source, self.parts.recoveries.step_of_data, self.parts.recoveries)
         for name, frontier in self._unnamed.items():
             if frontier.description == new.description and frontier.is_free():
                 return _continued(frontier, source, name)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.runtime.closing import Closing
+from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontiers import Frontiers
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook_check import check_hooks
@@ -17,6 +18,7 @@ from asyncmon.runtime.job_link import current_job
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.opening import Opening
+from asyncmon.runtime.program import peek_with_step
 from asyncmon.runtime.protocols import CreatorMembers, SessionMembers
 from asyncmon.runtime.record_keeper import RecordKeeper
 from asyncmon.runtime.recoverable import Recoverable
@@ -25,6 +27,7 @@ from asyncmon.runtime.reports import describe_call
 from asyncmon.runtime.run_names import name_for
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_statistics import Statistics
+from asyncmon.runtime.session_tasks import SessionTasks
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.watch import RunWatch
 from asyncmon.system.cancellation import current_task
@@ -75,15 +78,24 @@ def session_parts(
     opening = Opening(creator, found, stops, gate, stateful, saves, recovery, signals)
     sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
     observers.runs_here = partial(_runs_here, gate, observers)
-    frontiers = Frontiers(stateful, sessions, stops, sources, found.can_save)
+    tasks = SessionTasks(sessions, stops, observers)
+    of_data = DataParts(
+        sessions, stops, sources, found.can_save, saves.on_committed, tasks, peek_with_step
+    )
+    frontiers = Frontiers(stateful, of_data)
+    sessions.on_open = frontiers.reopened
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
     observers.record = record = RecordKeeper(observers, gate, stops, saves)
     record.job = None if job is None else dict(job.record)
-    closing = Closing(gate, found, sessions, stops, saves, sources, opening.undo, is_chief, record)
-    closing.on_close += [watch.end, record.changed]
+    closing = Closing(
+        gate, found, sessions, stops, saves, sources, opening.undo, is_chief, record, tasks
+    )
+    closing.on_close += [watch.end, record.changed, frontiers.stop]
     stops.shutdown.unsaved, stops.save_secs = closing.unsaved, saves.secs
-    statistics = Statistics(gate, found, sessions, stops, watch, saves)
+    statistics = Statistics(
+        gate, found, sessions, stops, watch, saves, tasks.running, frontiers.pipelines
+    )
     closing.on_release += [  # the statistics first: they are those of the end
         one.release
         for one in (statistics, observers, found, saves, sessions, stops, opening, frontiers)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.variable_selection import take_variables_from
 from asyncmon.runtime.graph_program import graph_program, variables_under_construction
-from asyncmon.runtime.protocols import Program, ProgramMembers, Session, SessionMembers
+from asyncmon.runtime.protocols import Program, ProgramMembers, Session, SessionMembers, step_of
 from asyncmon.system.members import members_of, warn_of_misspelled
 
 _current: ContextVar[Program | None] = ContextVar("asyncmon_program", default=None)
@@ -48,6 +48,15 @@ def step_fetch(session: Session) -> Any:
     """Return the fetch of the global step of a session's program, or None."""
     fetch = members_of(ProgramMembers, as_program(session.graph)).global_step
     return None if fetch is None else fetch()
+
+
+async def peek_with_step(session: Any, fetches: Any) -> tuple[int | None, Any]:
+    """Return the results of a peek, and the global step at which they are; None without steps."""
+    if step_of(session) is None:
+        return None, await session.peek(fetches)
+    fetch = step_fetch(session)
+    step, values = await session.peek(["global_step" if fetch is None else fetch, fetches])
+    return int(step), values
 
 
 def current_program() -> Program:

@@ -67,6 +67,8 @@ class Recoverable:
         self.repeated: asyncio.Task[Any] | None = None
         """The task whose run the last recovery interrupted, if that is repeated."""
         self._reached: int | None = None
+        self.on_open: Callable[[], None] = lambda: None
+        """Called when a raw session is in use."""
 
     def in_use(self) -> Coordinated:
         """Return the session in use.
@@ -247,6 +249,7 @@ class Recoverable:
             self.coord.samples.move_to(session.samples)
         self.current, self.coord = session, session.coord
         self._log_loss(session)
+        self.on_open()
         return session
 
     async def _pause(self, failure: Exception) -> None:

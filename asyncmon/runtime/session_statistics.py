@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,12 +13,14 @@ from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook import HookMembers
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.observation import Span
+from asyncmon.runtime.pipeline_statistics import PipelineStatistics
 from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.stop import Stop
+from asyncmon.runtime.tasks import Task
 from asyncmon.runtime.watch import RunWatch
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.members import members_of
@@ -95,6 +98,8 @@ class SessionStatistics:
     """The number of saves that failed."""
     last_save_error: str | None = None
     """The error of the last save that ended, in words, if it failed."""
+    pipelines: tuple[PipelineStatistics, ...] = ()
+    """Those of ``sess.produce``, in their order."""
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -122,7 +127,11 @@ class Statistics:
         stops: StopControl,
         watch: RunWatch,
         saves: Saves,
+        tasks: Collection[Task],
+        pipelines: list[Any],
     ) -> None:
+        self._tasks = tasks
+        self._pipelines = pipelines
         self._gate = gate
         self._hooks = hooks
         self._sessions = sessions
@@ -144,12 +153,13 @@ class Statistics:
             stop=self._stops.stop,
             recoveries=self._sessions.recoveries,
             hooks=hook_statistics(self._hooks),
-            tasks=() if coord is None else task_statistics(coord),
+            tasks=task_statistics([*self._tasks, *(coord._tasks.running if coord else ())]),
             timers=() if coord is None else timer_statistics(coord),
             under_way=tuple(observers.under_way),
             last_error=self._watch.last_error,
             failed_saves=self._saves.failures,
             last_save_error=self._saves.last_error,
+            pipelines=tuple(pipeline.statistics() for pipeline in self._pipelines),
         )
 
     def last_step(self) -> int | None:
@@ -184,9 +194,9 @@ def hook_statistics(hooks: HookSet) -> tuple[HookStatistics, ...]:
     return tuple(found)
 
 
-def task_statistics(coord: Coordinator) -> tuple[TaskStatistics, ...]:
-    """Return the running tasks of a coordinator by their names."""
-    tasks = sorted(coord._tasks.running, key=lambda task: task.get_name())
+def task_statistics(running: Collection[Task]) -> tuple[TaskStatistics, ...]:
+    """Return running tasks by their names."""
+    tasks = sorted(running, key=lambda task: task.get_name())
     return tuple(TaskStatistics(t.get_name(), where_it_waits(t), t.done()) for t in tasks)
 
 

@@ -18,7 +18,7 @@ from asyncmon.checkpoint.stateful import has_changed
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.errors import AbortedError, RecoveredError
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime.frontier import merged, without
+from asyncmon.runtime.spans import merged, without
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -1,0 +1,74 @@
+"""Which captured states of a pipeline are committed in checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from asyncmon.errors import CancelledError
+
+
+class _Captured(NamedTuple):
+    number: int
+    taken: int
+    outstanding: frozenset[int]
+
+
+class Commits:
+    """The commits of the states of one pipeline.
+
+    Args:
+        listeners: of the session's commits, each called with a step.
+    """
+
+    def __init__(self, listeners: list[Callable[[int], None]]) -> None:
+        self._captures = 0
+        self._of_steps: dict[int, _Captured] = {}
+        self._committed: _Captured | None = None
+        self._waiters: dict[asyncio.Future[None], int] = {}
+        self._is_closed = False
+        listeners.append(self._commit)
+
+    def captured(self, step: int | None, taken: int, outstanding: set[int]) -> None:
+        """Record that a state is captured, for a checkpoint maybe."""
+        self._captures += 1
+        # The first one of a step stays until its commit: a later one may be of no save.
+        state = _Captured(self._captures, taken, frozenset(outstanding))
+        self._of_steps.setdefault(step or 0, state)
+
+    def _commit(self, step: int) -> None:
+        state = self._of_steps.pop(step, None)
+        self._of_steps = {s: state for s, state in self._of_steps.items() if s > step}
+        if state is None:
+            return
+        self._committed = state
+        for waiter in [waiter for waiter, number in self._waiters.items() if number <= state.number]:
+            del self._waiters[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def still_needed(self, elements: dict[int, Any]) -> dict[int, Any]:
+        """Return the elements that the last committed state has not, or has as outstanding."""
+        last = self._committed
+        if last is None:
+            return elements
+        return {n: one for n, one in elements.items() if n >= last.taken or n in last.outstanding}
+
+    async def wait(self) -> None:
+        """Wait for the commit of a state that is captured from now on."""
+        if self._is_closed:
+            raise CancelledError("The session is closed: no checkpoint follows.")
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = self._captures + 1
+        try:
+            await waiter
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def close(self) -> None:
+        """End the waits: the session is closed, and no checkpoint follows."""
+        self._is_closed = True
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(CancelledError("The session was closed before a checkpoint."))

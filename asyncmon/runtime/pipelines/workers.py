@@ -1,0 +1,204 @@
+"""The workers of a pipeline: tasks of the loop, and those outside of it that have leases."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, runtime_checkable
+
+from asyncmon.runtime.data_parts import DataParts
+from asyncmon.runtime.pipelines.item import Item
+from asyncmon.runtime.pipelines.lease import Lease
+from asyncmon.runtime.pipelines.policy import Policy, Versions
+from asyncmon.runtime.pipelines.work import Work
+from asyncmon.runtime.tasks import Task
+from asyncmon.system.cancellation import is_unrequested
+from asyncmon.system.functions import is_coroutine_function, qualified_name
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Workers of another kind than tasks of the loop, in the place of a pipeline's function."""
+
+    async def serve(self, pipeline: Any) -> None:
+        """Make the calls of a pipeline, by ``lease`` and ``complete``, until this is cancelled."""
+
+
+class Workers:
+    """The workers of one pipeline.
+
+    Args:
+        fn: the function, an :class:`Executor` or None.
+        name: of the pipeline.
+        work: has the calls to make.
+        versions: of the learner.
+        parts: of the session.
+        finished: is called after each call that may have changed what the learner waits for.
+        failed: is called with an error that stops the session, and its place.
+
+    Raises:
+        TypeError: ``fn`` is something else.
+    """
+
+    def __init__(
+        self,
+        fn: Any,
+        work: Work,
+        versions: Versions,
+        parts: DataParts,
+        finished: Callable[[], None],
+        failed: Callable[[BaseException, str], None],
+    ) -> None:
+        self._executor = fn if isinstance(fn, Executor) else None
+        self._fn: Callable[..., Awaitable[Any]] | None = None if self._executor else fn
+        if self._fn is not None and not is_coroutine_function(self._fn):
+            raise TypeError(
+                "produce() takes an `async def` function, an object with `async def serve(pipeline)`, "
+                f"or None, got {fn!r}. For a blocking function write one that awaits "
+                "asyncio.to_thread(fn, element)."
+            )
+        self.name = "pipeline" if self._fn is None else qualified_name(fn).rsplit(".", 1)[-1]
+        """The name of the function."""
+        self._takes_policy = self._fn is not None and _takes_policy(self._fn)
+        self._work = work
+        self._versions = versions
+        self._parts = parts
+        self._finished = finished
+        self._failed = failed
+        self._is_open = False
+        self._lessees: deque[asyncio.Future[Lease | None]] = deque()
+
+    def begin(self, pipeline: Any) -> None:
+        """Begin to make calls."""
+        self._is_open = True
+        if self._executor is not None:
+            self._parts.tasks.start(self._executor.serve, pipeline, name=f"workers of {pipeline.name}")
+
+    def stop(self) -> None:
+        """Make no more calls: the session stops. Its tasks are cancelled."""
+        self._is_open = False
+        for lessee in self._lessees:
+            if not lessee.done():
+                lessee.set_result(None)
+        self._lessees.clear()
+
+    def fill(self) -> None:
+        """Start calls while there are permits."""
+        lessees = self._lessees
+        while lessees and lessees[0].done():  # cancelled
+            lessees.popleft()
+        while lessees and (lease := self._next()) is not None:
+            lessees.popleft().set_result(lease)
+            while lessees and lessees[0].done():
+                lessees.popleft()
+        if self._fn is not None:
+            while (lease := self._next()) is not None:
+                name = f"worker of {self.name}"
+                lease.task = self._parts.tasks.start(self._serve, lease, name=name)
+                lease.task.add_done_callback(self._worker_ended)
+
+    def _worker_ended(self, task: Task) -> None:
+        self.fill()
+
+    def _next(self) -> Lease | None:
+        # None in a recovery: the present version is not known.
+        if not self._is_open or self._parts.recoveries.current is None:
+            return None
+        return self._work.next()
+
+    # -- tasks of the loop
+
+    async def _serve(self, lease: Lease | None) -> None:
+        """Make calls in this task as long as there are permits."""
+        task = asyncio.current_task()
+        while lease is not None:
+            lease.task = task
+            try:
+                value = await self.call(lease.item, lease.policy)
+            except asyncio.CancelledError as cancelled:
+                if not is_unrequested():
+                    self._work.release(lease)
+                    raise
+                error = RuntimeError(f"{self.name} raised a CancelledError, and was not cancelled.")
+                error.__cause__ = cancelled
+                self.fail(lease, error)
+            except Exception as error:
+                self.fail(lease, error)
+            except BaseException:
+                self._work.release(lease)
+                raise
+            else:
+                if self._work.complete(lease, value):
+                    self._finished()
+            lease = self._next()
+
+    def call(self, item: Item, policy: Policy) -> Awaitable[Any]:
+        """Call the function with an element."""
+        assert self._fn is not None, "there are calls in this loop"
+        return self._fn(item.element, policy) if self._takes_policy else self._fn(item.element)
+
+    async def call_again(self, item: Item) -> Any:
+        """Return the value of an item whose calls have failed, by calls in this task."""
+        if self._fn is None:
+            assert item.error is not None, "it has failed"
+            raise item.error
+        if not isinstance(item.value, list):
+            return await self.call(item, Policy(self._versions))
+        return [await self.call(item, Policy(self._versions)) for _ in item.value]
+
+    # -- workers with leases
+
+    async def lease(self) -> Lease | None:
+        """Wait for a call to make. See ``Pipeline.lease``."""
+        if not self._lessees and (lease := self._next()) is not None:
+            return lease
+        if self._parts.stops.is_over() is not None:
+            return None
+        lessee: asyncio.Future[Lease | None] = asyncio.get_running_loop().create_future()
+        self._lessees.append(lessee)
+        try:
+            return await lessee
+        except asyncio.CancelledError:
+            if lessee.done() and not lessee.cancelled() and (lease := lessee.result()) is not None:
+                self.release(lease)
+            raise
+
+    def complete(self, lease: Lease, value: Any) -> bool:
+        """End a lease with a result. Return whether it was wanted."""
+        is_wanted = self._work.complete(lease, value)
+        if is_wanted:
+            self._finished()
+        self.fill()
+        return is_wanted
+
+    def fail(self, lease: Lease, error: Exception) -> bool:
+        """End a lease with an error. Return whether its result was wanted."""
+        is_wanted = lease.is_open
+        fatal = self._work.fail(lease, error)
+        if fatal is not None:
+            self._failed(fatal, f"{self.name}, element {lease.ordinal}")
+        elif is_wanted:
+            self._finished()
+            self.fill()
+        return is_wanted
+
+    def release(self, lease: Lease) -> bool:
+        """End a lease without a result. Return whether it was wanted."""
+        is_wanted = self._work.release(lease)
+        self.fill()
+        return is_wanted
+
+
+def _takes_policy(fn: Callable[..., Any]) -> bool:
+    """Return whether a function takes the policy as its second argument."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except ValueError:  # of an extension module
+        return False
+    positional = [
+        one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    second = positional[1:2]
+    return any(one.default is one.empty or one.name == "policy" for one in second)
