@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, verify
+from asyncmon.checkpoint.locations import open_store
 from asyncmon.data import ReplayBuffer
 from asyncmon.errors import OpError
 from asyncmon.system.files import FileCalls
@@ -139,10 +140,21 @@ async def test_a_reader_keeps_a_file(tmp_path: Path) -> None:
     async with await load_checkpoint(first) as reader:
         run.add(*range(CAPACITY, 2 * CAPACITY))
         await run.save(2)
-        assert set((await reader.states())["replay"]["priorities"] or []) == set()
         await reader.verify()
     await run.save(3)
     assert len(run.shared()) == CAPACITY
+
+
+async def test_an_object_store_has_shared_files(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}/run"
+    run = Run(tmp_path, max_to_keep=1)
+    run.add(*range(CAPACITY))
+    for step in range(1, 4):
+        path = await run.saver.save(run.session, f"{url}/model.ckpt", step)
+        run.add(CAPACITY + step)
+    names = [name for name in open_store(url).names() if name.startswith("shared-")]
+    assert len(names) == CAPACITY
+    assert await contents(path) == {2, 3, 4, 5, 6, 7, 9, 10}
 
 
 class Broken(FileCalls):
