@@ -25,16 +25,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import google_crc32c
 import msgspec
+import numpy as np
 
 from asyncmon.checkpoint import tensor_file
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
-from asyncmon.checkpoint.manifest import RECORD_NAME, Manifest, TensorEntry, TensorFile, manifest_name
+from asyncmon.checkpoint.manifest import (
+    RECORD_NAME,
+    SHARED,
+    Manifest,
+    TensorEntry,
+    TensorFile,
+    manifest_name,
+)
 from asyncmon.checkpoint.os_errors import describe, op_errors
+from asyncmon.checkpoint.shared_files import Adopted, adopt
 from asyncmon.checkpoint.state_file import is_state
 from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.checkpoint.throttle import Control, Pace, each
@@ -46,7 +55,7 @@ from asyncmon.system.files import (
     beside,
     is_file_name,
 )
-from asyncmon.system.snapshot import Holder
+from asyncmon.system.snapshot import FixedArray, Holder
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +96,7 @@ def write(store: Store, lock: DirectoryLock, draft: Draft) -> Manifest:
         )
     journal = beside(name)
     parts = tensor_file.plan(draft.arrays, draft.basename)
-    draft.control.left = sum(part.nbytes for part in parts if not part.is_held)
+    adopted = Adopted({}, ())
     names: list[str] = []
     written: dict[str, Mapping[str, int]] = {}
 
@@ -107,16 +116,24 @@ def write(store: Store, lock: DirectoryLock, draft: Draft) -> Manifest:
     with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
         try:
             with lock.mutex:
+                if any(part.shared for part in parts):
+                    adopted = adopt(store, lock.shared.in_use(store, _manifest), parts)
+                    parts = [part for part in parts if part.shared not in adopted.files]
                 taken = {*store.names(), *lock.reserved}
-                names = tensor_file.file_names(draft.basename, len(parts), taken)
+                names = tensor_file.names_of(parts, draft.basename, taken)
                 lock.reserved.update(names)
+            draft.control.left = sum(part.nbytes for part in parts if not part.is_held)
             store.write(journal, _journal(names, draft.state, draft.before))
             writes = [partial(write_one, *one) for one in zip(names, parts, strict=True)]
             each(writes, draft.control)
             with lock.mutex:  # another saver of this process may commit the same checkpoint
                 old = _content(store, name)
                 replaced = None if old is None else _decoded(old, name)
-                manifest = _complete(draft, parts, written, names, replaced)
+                manifest = _complete(draft, parts, written, names, adopted)
+                free = _files(replaced) - _files(manifest)
+                if any(file.startswith(SHARED) for file in free):
+                    free -= lock.shared.in_use(store, _manifest, without=name).keys()
+                manifest = msgspec.structs.replace(manifest, replaces=tuple(sorted(free)))
                 lock.check()
                 _check_is_there(store, journal)
                 files = {name: manifest.encode(), **draft.state}
@@ -127,6 +144,7 @@ def write(store: Store, lock: DirectoryLock, draft: Draft) -> Manifest:
                     _delete(store, [*written, journal])
             raise
         finally:
+            adopted.close()
             with lock.mutex:
                 lock.reserved.difference_update(names)
     _finish(store, journal, manifest.replaces)
@@ -138,6 +156,8 @@ def remove(store: Store, lock: DirectoryLock, basename: str) -> bool:
     name = manifest_name(basename)
     with lock.mutex:
         files = _files(_manifest(store, name))
+        if any(file.startswith(SHARED) for file in files):
+            files -= lock.shared.in_use(store, _manifest, without=name).keys()
         if any(store.is_read(file) for file in files):
             return False
         journal = beside(name)
@@ -204,7 +224,10 @@ def chunks(
     yield part.header
     for name, array in part.arrays.items():
         checksums[name] = 0
-        for chunk in byte_chunks(array, _CHUNK):
+        content: Any = array
+        if isinstance(content, FixedArray):
+            content = np.asarray(content)  # of this process, and only now
+        for chunk in byte_chunks(content, _CHUNK):
             control.check()
             checksums[name] = google_crc32c.extend(checksums[name], chunk)
             yield chunk.data
@@ -225,17 +248,20 @@ def _complete(
     parts: Sequence[tensor_file.Part],
     checksums: Mapping[str, Mapping[str, int]],
     names: Sequence[str],
-    old: Manifest | None,
+    adopted: Adopted,
 ) -> Manifest:
-    """Return the complete manifest of a checkpoint that replaces ``old``."""
+    """Return the manifest of a checkpoint with its files, written ones and adopted ones."""
     entries: dict[str, TensorEntry] = {}
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         entries.update(part.entries(number, checksums[name]))
+    for number, shared in enumerate(adopted.files.values(), len(parts)):
+        for name, entry in shared.entries.items():
+            entries[name] = msgspec.structs.replace(entry, file=number)
+    written = (part.describe(name) for part, name in zip(parts, names, strict=True))
     return msgspec.structs.replace(
         draft.manifest,
-        files=tuple(part.describe(name) for part, name in zip(parts, names, strict=True)),
+        files=(*written, *(shared.file for shared in adopted.files.values())),
         tensors={name: entries[name] for name in draft.arrays},
-        replaces=tuple(sorted(_files(old))),
     )
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from asyncmon.checkpoint.shared_files import SharedFiles
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system import clock, portable
 from asyncmon.system.files import FileCalls, patiently, system_calls
@@ -41,11 +42,13 @@ class DirectoryLock:
     Attributes:
         mutex: held by a thread that commits or deletes checkpoints of the directory.
         reserved: the names of tensor files of the current saves of this process.
+        shared: the tensor files that several checkpoints have.
     """
 
     def __init__(self, directory: str) -> None:
         self.mutex = threading.Lock()
         self.reserved: set[str] = set()
+        self.shared = SharedFiles()
         self._directory = directory
         self._path = None if is_url(directory) else Path(directory, LOCK_NAME)
         self._lease: Any = None  # of an object store

@@ -15,7 +15,8 @@ byte is detected. The other members:
 ``program``    the program's ``describe()``, any JSON value
 ``files``      ``[{"name", "bytes", "header_crc32c"}, ...]``: the tensor files
                (:mod:`.tensor_file`) in the same directory, their sizes, and the checksums of all
-               bytes before their data
+               bytes before their data. Files whose name begins with ``shared-`` may belong to several
+               checkpoints of the directory, and are deleted with the last of them
 ``tensors``    name -> ``{"dtype", "shape", "file", "data_offsets", "crc32c"}``: ``file`` is an index
                of ``files``. The bytes of the entry start at ``data_offsets[0]`` and end before
                ``data_offsets[1]`` *of the file* (in the header of a safetensors file, of its data).
@@ -58,6 +59,8 @@ from asyncmon.system.files import is_file_name
 FORMAT = "asyncmon.checkpoint"
 ENDING = ".safetensors"
 """The ending of the names of tensor files."""
+SHARED = "shared-"
+"""The beginning of the names of tensor files that several checkpoints may have."""
 VERSION = 1
 _PADDED_BYTES = 64 << 20  # of an array of strings
 
@@ -198,7 +201,8 @@ class Manifest(Struct, frozen=True):
         members["metrics"] = {name: float(value) for name, value in members["metrics"].items()}
         found = msgspec.convert(members, cls)
         for name in (*(file.name for file in found.files), *found.replaces):
-            if not (is_file_name(name) and name.startswith(basename) and name.endswith(ENDING)):
+            own = name.startswith((basename, SHARED))
+            if not (is_file_name(name) and own and name.endswith(ENDING)):
                 raise ValueError(f"{name!r} is no name of a tensor file of {basename!r}")
         if not math.isfinite(found.wall_time):
             raise ValueError(f"wall_time {found.wall_time!r} is no time")

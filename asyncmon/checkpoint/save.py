@@ -32,7 +32,7 @@ from asyncmon.system.cancellation import outlast
 from asyncmon.system.error_text import add_note, phrase, text_of
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.members import members_of
-from asyncmon.system.snapshot import HeldArray, ShardedArray
+from asyncmon.system.snapshot import FixedArray, HeldArray, ShardedArray
 
 logger = logging.getLogger(__name__)
 
@@ -354,7 +354,7 @@ def _by_kind(
     sharded: dict[str, ShardedEntry] = {}
     problems: list[str] = []
     for name, value in state.items():
-        is_here = not isinstance(value, HeldArray | ShardedArray)
+        is_here = not isinstance(value, HeldArray | ShardedArray | FixedArray)
         array: Any = np.asarray(value) if is_here else value
         try:
             if name == _RESERVED:

@@ -2,6 +2,8 @@
 
 A stateful object has ``state_dict()`` and ``load_state_dict(state)``. A state consists of nested dicts,
 lists, tuples, strings, bytes, numbers, booleans, None, numpy arrays and scalars, and tensors of torch.
+Large arrays that rarely change may be a :class:`~asyncmon.system.snapshot.FixedArray`, which is written
+once for all checkpoints of a directory.
 In the manifest it is JSON. Types that JSON lacks are objects with one member:
 
 =====================================  =========================================================
@@ -28,12 +30,13 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array
 from asyncmon.system.members import members_of
+from asyncmon.system.snapshot import FixedArray
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +178,11 @@ def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
 
 def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     match value:
+        case FixedArray():
+            while where in arrays:
+                where += "'"
+            arrays[where] = cast("Array", value)  # read when it is written, if at all
+            return {"__array__": where}
         case np.ndarray() | np.generic():
             while where in arrays:  # {"a": {"b": x}, "a/b": y}
                 where += "'"

@@ -22,14 +22,14 @@ checksums, pauses, cancellation and fsync, and reads mapped files or byte ranges
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import google_crc32c
 
 from asyncmon.checkpoint.dtypes import Array, element_of
-from asyncmon.checkpoint.manifest import FORMAT, TensorEntry, TensorFile
-from asyncmon.system.snapshot import HeldArray
+from asyncmon.checkpoint.manifest import FORMAT, SHARED, TensorEntry, TensorFile
+from asyncmon.system.snapshot import FixedArray, HeldArray
 
 _ALIGNMENT = 64
 
@@ -39,6 +39,8 @@ class Part(NamedTuple):
 
     header: bytes
     arrays: Mapping[str, Array]
+    shared: str = ""
+    """The id of arrays that several checkpoints have, or empty."""
 
     @property
     def nbytes(self) -> int:
@@ -72,15 +74,21 @@ class Part(NamedTuple):
 
 
 def plan(arrays: Mapping[str, Array], basename: str) -> list[Part]:
-    """Return the tensor file of each process that holds arrays."""
-    by_rank: dict[int, dict[str, Array]] = {}
+    """Return the tensor files: one of each process that holds arrays, and one of each shared part."""
+    places: dict[tuple[str, int], dict[str, Array]] = {}
     for name in sorted(arrays, key=lambda name: -arrays[name].itemsize):
-        by_rank.setdefault(_rank_of(arrays[name]), {})[name] = arrays[name]
-    return [Part(_header(held, basename), held) for _, held in sorted(by_rank.items())]
+        places.setdefault(_place_of(arrays[name]), {})[name] = arrays[name]
+    return [
+        Part(_header(held, shared or basename), held, shared)
+        for (shared, _), held in sorted(places.items(), key=lambda place: place[0])
+    ]
 
 
-def _rank_of(array: Any) -> int:
-    return array.rank if isinstance(array, HeldArray) else 0
+def _place_of(array: Any) -> tuple[str, int]:
+    """Return the id of a shared part, or empty, and the number of the process."""
+    if isinstance(array, FixedArray):
+        return array.part, 0
+    return "", array.rank if isinstance(array, HeldArray) else 0
 
 
 def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:
@@ -94,6 +102,15 @@ def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:
         if taken.isdisjoint(names):
             break
     return names
+
+
+def names_of(parts: Sequence[Part], basename: str, taken: Collection[str]) -> list[str]:
+    """Return unused names for the files of a checkpoint that it does not share yet."""
+    own = iter(file_names(basename, sum(not part.shared for part in parts), taken))
+    return [
+        file_names(f"{SHARED}{part.shared}", 1, taken)[0] if part.shared else next(own)
+        for part in parts
+    ]
 
 
 def _header(arrays: Mapping[str, Array], basename: str) -> bytes:

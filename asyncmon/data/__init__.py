@@ -34,6 +34,7 @@ Elements move in chunks, so an element costs well under a microsecond a step. On
 
 from asyncmon.data.batching import stack
 from asyncmon.data.dataset import Dataset, Iteration, from_arrays, from_iterable
+from asyncmon.data.replay import ReplayBuffer, Sample
 
-__all__ = ["Dataset", "Iteration", "from_arrays", "from_iterable", "stack"]
+__all__ = ["Dataset", "Iteration", "ReplayBuffer", "Sample", "from_arrays", "from_iterable", "stack"]
 __dir__ = __all__.copy

@@ -21,18 +21,17 @@ except ImportError as missing:
 from asyncmon.jobs.job import Event, Job
 from asyncmon.jobs.job_queue import JobQueue
 from asyncmon.jobs.table import ACTIVE, State, StateError
-from asyncmon.monitor.body import json_body
 from asyncmon.monitor.encoding import to_json
 from asyncmon.monitor.event_stream import send_events
 from asyncmon.monitor.guard import (
     Authenticate,
     Credentials,
-    Failure,
     Guard,
     Rates,
     refuse,
     require_login,
 )
+from asyncmon.system.asgi import Answer, Failure, read_object
 from asyncmon.system.signals import server_is_stopping
 
 HEARTBEAT_SECS = 15.0
@@ -97,7 +96,7 @@ class _Api:
         self._queue = queue
         self._streams = 0
 
-    async def submit(self, request: Request) -> Response:
+    async def submit(self, request: Request) -> ASGIApp:
         given = await _body(request)
         if unknown := given.keys() - _KEYS:
             raise Failure(400, f"Unknown: {', '.join(sorted(unknown))}; there are {sorted(_KEYS)}.")
@@ -117,7 +116,7 @@ class _Api:
         location = str(request.url_for("job", job=job.id))
         return _json(job.as_json(), 201 if is_new else 200, {"location": location})
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> ASGIApp:
         query = request.query_params
         state, after = query.get("state"), query.get("after", "0")
         if state is not None and state not in list(State):
@@ -131,23 +130,23 @@ class _Api:
         last = page[-1].number if page else None
         return _list([job.as_json() for job in page], len(jobs) > limit, last)
 
-    async def get(self, request: Request) -> Response:
+    async def get(self, request: Request) -> ASGIApp:
         return _json((await self._job(request)).as_json())
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, request: Request) -> ASGIApp:
         await self._queue.delete(await self._job(request))
         return Response(status_code=204)
 
-    async def cancel(self, request: Request) -> Response:
+    async def cancel(self, request: Request) -> ASGIApp:
         return await self._steer(request, Job.cancel)
 
-    async def pause(self, request: Request) -> Response:
+    async def pause(self, request: Request) -> ASGIApp:
         return await self._steer(request, Job.pause)
 
-    async def resume(self, request: Request) -> Response:
+    async def resume(self, request: Request) -> ASGIApp:
         return await self._steer(request, Job.resume)
 
-    async def _steer(self, request: Request, action: Callable[[Job], Awaitable[Job]]) -> Response:
+    async def _steer(self, request: Request, action: Callable[[Job], Awaitable[Job]]) -> ASGIApp:
         await _body(request)
         job = await action(await self._job(request))
         return _json(job.as_json(), 202 if job.state in ACTIVE else 200)
@@ -217,7 +216,7 @@ async def _body(request: Request) -> dict[str, Any]:
     # A page of another origin can send forms and plain text without asking first.
     if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":
         raise Failure(415, f"A body must be application/json, not {kind!r}.")
-    given = await json_body(request)
+    given = await read_object(request.stream())
     if given and kind is None:
         raise Failure(415, "A body must be application/json: send that as Content-Type.")
     return given
@@ -230,11 +229,11 @@ def _integer(name: str, text: str, least: int, most: int = 1 << 62) -> int:
     return number
 
 
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_json(value), status, headers, media_type="application/json")
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+    return Answer(to_json(value), status, headers)
 
 
-def _list(data: Iterable[Any], has_more: bool, last: int | None) -> Response:
+def _list(data: Iterable[Any], has_more: bool, last: int | None) -> Answer:
     return _json({"object": "list", "data": data, "has_more": has_more, "after": last})
 
 
@@ -257,10 +256,10 @@ def _checked(
     return respond
 
 
-async def _explain(request: Request, error: Exception) -> Response:
+async def _explain(request: Request, error: Exception) -> Answer:
     assert isinstance(error, HTTPException), "registered for it"
-    return Failure(error.status_code, error.detail, dict(error.headers or {})).response()
+    return Failure(error.status_code, error.detail, dict(error.headers or {})).answer()
 
 
-async def _fail(request: Request, error: Exception) -> Response:
-    return Failure(500, "The queue has failed to answer; the log says why.").response()
+async def _fail(request: Request, error: Exception) -> Answer:
+    return Failure(500, "The queue has failed to answer; the log says why.").answer()

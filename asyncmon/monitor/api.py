@@ -10,19 +10,20 @@ from typing import Any, Literal
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from asyncmon.errors import OpError
-from asyncmon.monitor.body import json_body
 from asyncmon.monitor.encoding import encode_series, members, to_json
 from asyncmon.monitor.endpoints import ACTIONS
 from asyncmon.monitor.feed import READ_SECS, EventStream, Feed
-from asyncmon.monitor.guard import Credentials, Failure, client_of
+from asyncmon.monitor.guard import Credentials, client_of
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.media import Picture, Record, image_type, records_json
 from asyncmon.monitor.page_files import page_file
 from asyncmon.monitor.run import ActionError
 from asyncmon.monitor.runs import Entry, Runs
 from asyncmon.monitor.scalars import Part, downsample, means
+from asyncmon.system.asgi import Answer, Failure, read_object
 from asyncmon.system.files import in_thread
 
 logger = logging.getLogger(__name__)
@@ -42,21 +43,21 @@ class Api:
         self._credentials = credentials
         self._registry = registry
 
-    async def runs(self, request: Request) -> Response:
+    async def runs(self, request: Request) -> ASGIApp:
         await self._runs.read(READ_SECS)
         return _json({"runs": self._runs.rows()})
 
-    async def run(self, request: Request) -> Response:
+    async def run(self, request: Request) -> ASGIApp:
         entry = await self._entry(request)
         details = await entry.run.details()
         return _json({**entry.row(), **members(details)})
 
-    async def scalars(self, request: Request) -> Response:
+    async def scalars(self, request: Request) -> ASGIApp:
         entry = await self._entry(request)
         self._feed.publish()
         return _json({"tags": [point._asdict() for point in entry.run.scalars.tags()]})
 
-    async def points(self, request: Request) -> Response:
+    async def points(self, request: Request) -> ASGIApp:
         query = request.state.query
         tags, after = query["tag"], query["after"]
         if not 0 < len(tags) <= _MOST_TAGS:
@@ -78,16 +79,16 @@ class Api:
         reset = b"true" if after is not None and not resumes else b"false"
         return Response(body % (cursor, reset, encoded), media_type="application/json")
 
-    async def media(self, request: Request) -> Response:
+    async def media(self, request: Request) -> ASGIApp:
         entry = await self._entry(request)
         return _json({"tags": [last._asdict() for last in entry.run.media.tags()]})
 
-    async def records(self, request: Request) -> Response:
+    async def records(self, request: Request) -> ASGIApp:
         entry = await self._entry(request)
         records = self._records(request, entry)
         return _json(await in_thread(records_json, records, request.state.query["bins"]))
 
-    async def image(self, request: Request) -> Response:
+    async def image(self, request: Request) -> ASGIApp:
         number = request.state.query["id"]
         for record in self._records(request, await self._entry(request)):
             if record.id == number and isinstance(record.content, Picture):
@@ -102,7 +103,7 @@ class Api:
             raise Failure(404, f"The run {entry.name!r} has no histogram, image or text {tag!r}.")
         return found
 
-    async def table(self, request: Request) -> Response:
+    async def table(self, request: Request) -> ASGIApp:
         columns = request.state.query["column"]
         if len(columns) > _MOST_TAGS:
             raise Failure(400, f"Give up to {_MOST_TAGS} parameters `column`, not {len(columns)}.")
@@ -114,7 +115,7 @@ class Api:
             rows.append({"id": entry.id, "config": entry.run.config, "last": last})
         return _json({"runs": rows})
 
-    async def log(self, request: Request) -> Response:
+    async def log(self, request: Request) -> ASGIApp:
         entry = await self._entry(request)
         after = request.state.query["after"]
         lines = self._log.after(after, self._runs.id_of) if entry.run.kind == "live" else []
@@ -128,12 +129,12 @@ class Api:
             after = int(resumed)
         return EventStream(self._feed, after)
 
-    async def act(self, request: Request) -> Response:
+    async def act(self, request: Request) -> ASGIApp:
         entry = self._find(request)
         action = request.path_params["action"]
         if action not in ACTIONS:
             raise Failure(404, f"There is no action {action!r}; there are: {', '.join(ACTIONS)}.")
-        reason = (await json_body(request)).get("reason")
+        reason = (await read_object(request.stream())).get("reason")
         if reason is not None and not isinstance(reason, str):
             raise Failure(400, f"The reason must be a text, not {reason!r}.")
         logger.info("%s of the run %r, for %s", action, entry.name, client_of(request.scope))
@@ -142,18 +143,18 @@ class Api:
             return _json({"ok": True, "checkpoints": checkpoints})
         return _json({"ok": True, **await _done(entry.run.act(action, reason))})
 
-    async def remove(self, request: Request) -> Response:
+    async def remove(self, request: Request) -> ASGIApp:
         entry = self._find(request)
-        await json_body(request)
+        await read_object(request.stream())
         logger.info("remove the run %r, for %s", entry.name, client_of(request.scope))
         self._runs.remove(entry.id)
         self._feed.publish()
         return _json({"ok": True})
 
-    async def detach(self, request: Request) -> Response:
+    async def detach(self, request: Request) -> ASGIApp:
         entry = self._find(request)
         hook = request.path_params["hook"]
-        await json_body(request)
+        await read_object(request.stream())
         logger.info("detach %r of %r, for %s", hook, entry.name, client_of(request.scope))
         try:
             await _done(entry.run.detach(hook))
@@ -161,8 +162,8 @@ class Api:
             raise Failure(404, f"The run {entry.name!r} has no hook {hook!r}.") from None
         return _json({"ok": True})
 
-    async def login(self, request: Request) -> Response:
-        token = (await json_body(request)).get("token")
+    async def login(self, request: Request) -> ASGIApp:
+        token = (await read_object(request.stream())).get("token")
         if not isinstance(token, str):
             raise Failure(400, 'Expected {"token": "..."}.')
         if not self._credentials.needed:
@@ -171,10 +172,10 @@ class Api:
         cookie = self._credentials.login_cookie(request.scope)
         return _json({"ok": True}, {"set-cookie": cookie})
 
-    async def healthz(self, request: Request) -> Response:
+    async def healthz(self, request: Request) -> ASGIApp:
         return _json({"ok": True})
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, request: Request) -> ASGIApp:
         try:
             import prometheus_client
         except ImportError:
@@ -182,7 +183,7 @@ class Api:
         text = prometheus_client.generate_latest(self._registry or prometheus_client.REGISTRY)
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
-    async def page(self, request: Request) -> Response:
+    async def page(self, request: Request) -> ASGIApp:
         file = await page_file(request.path_params.get("name", ""))
         if file is None:
             raise HTTPException(404)
@@ -211,8 +212,8 @@ class Api:
         return entry
 
 
-def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_json(value), headers=headers, media_type="application/json")
+def _json(value: Any, headers: dict[str, str] | None = None) -> Answer:
+    return Answer(to_json(value), headers=headers)
 
 
 def _part(query: Mapping[str, Any]) -> Part | None:

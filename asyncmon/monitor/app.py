@@ -10,7 +10,6 @@ try:
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.routing import Route
     from starlette.types import ASGIApp
 except ImportError as missing:
@@ -21,9 +20,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from asyncmon.monitor.api import Api
 from asyncmon.monitor.endpoints import ENDPOINTS, Endpoint, read_query
 from asyncmon.monitor.feed import Feed
-from asyncmon.monitor.guard import Authenticate, Credentials, Failure, Guard, refuse, require_login
+from asyncmon.monitor.guard import Authenticate, Credentials, Guard, refuse, require_login
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
+from asyncmon.system.asgi import Answer, Failure
 from asyncmon.system.signals import server_is_stopping
 
 
@@ -84,10 +84,11 @@ def create_app(
         )
         for endpoint in ENDPOINTS
     ]
+    handlers: Any = {Failure: refuse, HTTPException: _explain, Exception: _fail}
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, credentials=credentials, authenticate=authenticate)],
-        exception_handlers={Failure: refuse, HTTPException: _explain, Exception: _fail},
+        exception_handlers=handlers,
         lifespan=lifespan,
     )
     app.state.runs = table
@@ -107,14 +108,14 @@ def _checked(
     return respond
 
 
-async def _explain(request: Request, error: Exception) -> Response:
+async def _explain(request: Request, error: Exception) -> Answer:
     assert isinstance(error, HTTPException), "registered for it"
     text = {
         404: "There is nothing here: api/runs lists the runs.",
         405: f"{request.method} is not allowed here.",
     }.get(error.status_code, error.detail)
-    return Failure(error.status_code, text, dict(error.headers or {})).response()
+    return Failure(error.status_code, text, dict(error.headers or {})).answer()
 
 
-async def _fail(request: Request, error: Exception) -> Response:
-    return Failure(500, "The monitor has failed to answer; its log says why.").response()
+async def _fail(request: Request, error: Exception) -> Answer:
+    return Failure(500, "The monitor has failed to answer; its log says why.").answer()

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from starlette.datastructures import QueryParams
 
-from asyncmon.monitor.guard import Failure
 from asyncmon.monitor.run import Action
+from asyncmon.system.asgi import Failure
 
 ACTIONS: tuple[str, ...] = (*get_args(Action), "verify")
 

@@ -17,10 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from asyncmon.monitor.encoding import encode_series, to_json
 from asyncmon.monitor.event_stream import send_events
-from asyncmon.monitor.guard import Failure
 from asyncmon.monitor.log_lines import LogLines
 from asyncmon.monitor.runs import Runs
 from asyncmon.system import clock
+from asyncmon.system.asgi import Failure
 
 logger = logging.getLogger(__name__)
 

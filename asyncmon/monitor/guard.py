@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from asyncmon.monitor.encoding import to_json
 from asyncmon.system import clock
+from asyncmon.system.asgi import Answer, Failure, Token, bearer, missing_token, wrong_token
 
 logger = logging.getLogger(__name__)
 
@@ -42,24 +41,10 @@ LOGIN_SECS = 30 * 24 * 3600
 """The lifetime of a login in seconds."""
 
 
-class Failure(Exception):
-    """A refused request, with its HTTP status and message."""
-
-    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.headers = headers or {}
-
-    def response(self) -> Response:
-        """Return the JSON response."""
-        body = to_json({"error": str(self)})
-        return Response(body, self.status, self.headers, media_type="application/json")
-
-
-async def refuse(request: Request, error: Exception) -> Response:
+async def refuse(request: Request, error: Exception) -> Answer:
     """Answer a request with its :class:`Failure`. An exception handler of Starlette."""
     assert isinstance(error, Failure), "registered for it"
-    return error.response()
+    return error.answer()
 
 
 class Rates:
@@ -108,13 +93,8 @@ class Credentials:
     """
 
     def __init__(self, token: str | None) -> None:
-        if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
-            raise ValueError(
-                "The token must have 16 printable ASCII characters or more. A good one: "
-                "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
-            )
         self.needed = token is not None
-        self._token = (token or "").encode()
+        self._token = None if token is None else Token(token)
         self._failures = Rates(burst=10, secs=6.0)
 
     def check(self, client: str, given: str) -> None:
@@ -124,10 +104,13 @@ class Credentials:
             Failure: the token is wrong, or this client has tried too often.
         """
         self._failures.check(client)
-        sent = given.encode(errors="replace")  # JSON may hold half a character
-        if not self.needed or not hmac.compare_digest(sent, self._token):
+        try:
+            if self._token is None:  # there is none to be right
+                raise wrong_token()
+            self._token.check(given)
+        except Failure:
             self._failures.take(client)
-            raise Failure(401, "The token is wrong.", {"www-authenticate": "Bearer"})
+            raise
 
     def login_cookie(self, scope: Scope) -> str:
         """Return the header that logs a browser in: a signed cookie that expires."""
@@ -154,7 +137,8 @@ class Credentials:
 
     def _signed(self, expires: int) -> str:
         text = b"asyncmon monitor login %d" % expires
-        digest = hmac.new(self._token, text, hashlib.sha256).digest()
+        key = b"" if self._token is None else self._token.key
+        digest = hmac.new(key, text, hashlib.sha256).digest()
         return f"{expires}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
 
 
@@ -211,7 +195,7 @@ class Guard:
             else:
                 await self._check_user(scope, self._authenticate)
         except Failure as failure:
-            await failure.response()(scope, receive, send_with_headers)
+            await failure.answer()(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
 
@@ -233,8 +217,8 @@ class Guard:
         if not self._credentials.needed:
             _check_local(client, headers)
             scope[_ALLOWED] = True
-        elif scheme_and_token := _bearer(headers):
-            self._credentials.check(client, scheme_and_token)
+        elif given := bearer(scope):
+            self._credentials.check(client, given)
             scope[_ALLOWED] = True
             return  # no page of another origin can send this header
         else:
@@ -262,21 +246,12 @@ def require_login(scope: Scope) -> None:
         Failure: it has neither.
     """
     if not scope[_ALLOWED]:
-        raise Failure(
-            401,
-            "A token is needed: send it as `Authorization: Bearer TOKEN`, or log in on the page.",
-            {"www-authenticate": "Bearer"},
-        )
+        raise missing_token(", or log in on the page")
 
 
 def client_of(scope: Scope) -> str:
     """Return the address of the client; "local" on a socket that has none."""
     return str(scope["client"][0]) if scope.get("client") else "local"
-
-
-def _bearer(headers: Headers) -> str:
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _cookie_name(scope: Scope) -> str:

@@ -159,3 +159,45 @@ def _read_only(array: Any) -> Any:
     view: NDArray[Any] = np.asarray(array).view()
     view.flags.writeable = False
     return view
+
+
+class FixedArray:
+    """An array of a state that is written once for several checkpoints of a directory.
+
+    A stateful object returns it in ``state_dict()`` in place of an array. Nothing is copied before the
+    array is read, which is only done where no earlier checkpoint of the directory has it.
+
+    Args:
+        part: the id of the content, which no other content ever has: ``uuid.uuid4().hex``. Arrays of
+            one part are written into one file.
+        dtype, shape: those of the array.
+        read: returns the array as it was when this object was made. Called in threads, possibly after
+            the owner has changed its own array.
+    """
+
+    __slots__ = ("__weakref__", "_read", "dtype", "part", "shape")
+
+    def __init__(
+        self,
+        part: str,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        read: Callable[[], NDArray[Any]],
+    ) -> None:
+        self.part, self.dtype, self.shape, self._read = part, dtype, shape, read
+
+    def __repr__(self) -> str:
+        return f"<FixedArray {self.dtype} {list(self.shape)} of {self.part}>"
+
+    @property
+    def itemsize(self) -> int:
+        """The size of an element in bytes."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the array in bytes."""
+        return prod(self.shape) * self.itemsize
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self._read() if dtype is None else self._read().astype(dtype)
