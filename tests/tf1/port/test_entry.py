@@ -6,7 +6,6 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 
 from asyncmon.tf1.port.porting import port
 

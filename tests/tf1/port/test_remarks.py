@@ -7,7 +7,6 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 
 from asyncmon.tf1.port.package import port_folder
 from asyncmon.tf1.port.porting import port
