@@ -1,7 +1,8 @@
 """MNIST and data sets in its format: TF1: ``tensorflow.examples.tutorials.mnist.input_data``.
 
-The files are read, never downloaded: put ``train-images-idx3-ubyte.gz``, ``train-labels-idx1-ubyte.gz``,
-``t10k-images-idx3-ubyte.gz`` and ``t10k-labels-idx1-ubyte.gz``, compressed or not, in the folder.
+The files are read, never downloaded: put ``train-images-idx3-ubyte.gz``,
+``train-labels-idx1-ubyte.gz``, ``t10k-images-idx3-ubyte.gz`` and ``t10k-labels-idx1-ubyte.gz``,
+compressed or not, in the folder.
 The calls block, as in TF1.
 """
 
@@ -140,7 +141,7 @@ def read_data_sets(
 
 def dense_to_one_hot(labels_dense: Any, num_classes: int) -> NDArray[Any]:
     """Return rows with a 1.0 at the label. TF1: same name."""
-    return np.eye(num_classes)[labels_dense]
+    return np.asarray(np.eye(num_classes)[labels_dense])
 
 
 def _idx(folder: Path, name: str, dimensions: int, url: str) -> NDArray[np.uint8]:

@@ -8,7 +8,8 @@ import sys
 import warnings
 from types import ModuleType
 
-from asyncmon.tf1.port.kinds import Foreign, Types
+from asyncmon.tf1.port.infer import Types
+from asyncmon.tf1.port.kinds import Foreign
 from asyncmon.tf1.port.source import Source, dotted
 
 
@@ -39,7 +40,7 @@ def _of_modules(types: Types, source: Source, node: ast.AST) -> str:
 def _is_absent(path: str) -> bool:
     """Return whether a module that is loaded has no attribute and no submodule of a name."""
     home, _, name = path.rpartition(".")
-    module = sys.modules.get(home)
+    module = None if home == "__main__" else sys.modules.get(home)
     if not isinstance(module, ModuleType):
         return False
     with warnings.catch_warnings():

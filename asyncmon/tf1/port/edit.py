@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect
 from collections.abc import Sequence
 
 import asyncmon.tf1 as tf
 from asyncmon.tf1.port import blocking, imports, names
 from asyncmon.tf1.port.entry import Entry, indented
-from asyncmon.tf1.port.kinds import MANAGERS, Def, Foreign, Instance, Method, Real
+from asyncmon.tf1.port.infer import MANAGERS
+from asyncmon.tf1.port.kinds import Def, Foreign, Instance, Method, Real
 from asyncmon.tf1.port.plan import ENTERING, Plan
 from asyncmon.tf1.port.source import Source, decorators, dotted
 from asyncmon.tf1.port.threads import Threads
@@ -64,8 +66,8 @@ class Editor:
                 self.source.insert(at, "async ")
             case ast.Import() | ast.ImportFrom():
                 made, _ = imports.rewritten(node)
+                gap = self.source.newline + self.source.indent(node)
                 if made:
-                    gap = self.source.newline + self.source.indent(node)
                     self.source.replace_node(node, gap.join(made))
             case ast.Expr() if self._is_no_op(node):
                 self.removed.add(node)
@@ -150,7 +152,10 @@ class Editor:
         if "absl.app.run" in paths and self._runs_async(call) and (root := self._root()):
             self.source.replace_node(call.func, f"{root}.app.run")
         joins = any(isinstance(k, Method) and k.name in ("join", "stop", "Stop") for k in kinds)
-        made = isinstance(call.func, ast.Attribute) and call.func.attr in ("create_tasks", "create_threads")
+        made = isinstance(call.func, ast.Attribute) and call.func.attr in (
+            "create_tasks",
+            "create_threads",
+        )
         ours = any(isinstance(kind, Real | Method) for kind in kinds)
         for keyword in call.keywords:
             name, at = keyword.arg or "", self.source.start(keyword)
@@ -243,7 +248,7 @@ class Editor:
         first = node.body[0]
         colon = source.code.index(b":", source.end(items[-1]))
         inline = first.lineno == node.lineno
-        body_start = source.start(first) if inline else source.line_start(source.start(first))
+        body_start = source.start(first) if inline else source.starts[bisect(source.starts, colon)]
         comment = "" if inline else source.code[colon + 1 : body_start].decode()
 
         def made() -> str:
@@ -259,7 +264,7 @@ class Editor:
             ending = comment if comment.strip() else newline
             return newline.join(heads) + ending + text
 
-        source.replace(at, source.end(node), made, outer=True)
+        source.replace(at, source.end(node), made)
 
     def _needs_new(self, init: ast.FunctionDef) -> bool:
         owner = self.source.owner(init)
@@ -287,7 +292,9 @@ class Editor:
             source.replace(source.line_start(source.start(node)), end, "")
         else:
             after = source.code[source.end(node) :]
-            gap = len(after) - len(after.lstrip(b" \t;")) if after.lstrip(b" \t").startswith(b";") else 0
+            gap = (
+                len(after) - len(after.lstrip(b" \t;")) if after.lstrip(b" \t").startswith(b";") else 0
+            )
             source.replace(source.start(node), source.end(node) + gap, "" if gap else "pass")
 
     def _import(self) -> None:
@@ -301,7 +308,11 @@ class Editor:
             at += 1
         position = source.start(body[at]) if at < len(body) else len(source.code)
         text = "".join(f"import {name}{source.newline}" for name in missing)
-        if at < len(body) and self.entry.moved and body[at] is (self.entry.guard or self.entry.moved[0]):
+        if (
+            at < len(body)
+            and self.entry.moved
+            and body[at] is (self.entry.guard or self.entry.moved[0])
+        ):
             position = self.entry._comments_above(source.line_start(position))
         source.insert(position, text, first=True)
 

@@ -57,7 +57,8 @@ class Entry:
         """Return whether a site is a call of a function of the program, outside of loops."""
         if not isinstance(site, ast.Call):
             return False
-        if not any(isinstance(k, Def) for k in self.plan.of(self.source, site.func)):
+        kinds = self.plan.of(self.source, site.func)
+        if not any(isinstance(k, Def) and not isinstance(k.node, ast.ClassDef) for k in kinds):
             return False
         loops = (ast.For, ast.While, ast.With, *COMPREHENSIONS)
         return not any(isinstance(node, loops) for node in self.source.above(site))
@@ -74,7 +75,9 @@ class Entry:
                 if blocking.form(kinds, node) and self.plan.reach(self.source, node):
                     self.plan.awaited.add(node)
             if dotted(node.func).endswith("app.run"):
-                text = f"`{dotted(node.func)}` is inside of `{self.name}` now, which has a loop of its own"
+                text = (
+                    f"`{dotted(node.func)}` is inside of `{self.name}` now, which has a loop of its own"
+                )
                 self.plan.note(self.source, node, text)
 
     # -- the new text
@@ -102,7 +105,8 @@ class Entry:
             unit = source.unit if inline else ""
             above = f'if __name__ == "__main__":{newline}{source.unit}{call}'
             source.replace(header, end, lambda: (
-                f"{opening}{rest_of_line}{self._declared()}{unit}{source.render(start, end)}{gap}{above}"
+                f"{opening}{rest_of_line}{self._declared()}{unit}{source.render(start, end)}"
+                f"{gap}{above}"
             ), outer=True)  # fmt: skip
             return
         at = self._comments_above(start)

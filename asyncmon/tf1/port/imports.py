@@ -132,6 +132,7 @@ def rewritten(node: ast.Import | ast.ImportFrom) -> tuple[list[str], list[str]]:
         else:
             moved.append(alias)
     if moved:
+        assert isinstance(home, ModuleType), "the names were found in it"
         made.append(ast.unparse(ast.ImportFrom(_module_name(home), moved, 0)))
     if kept and made:
         made.append(ast.unparse(ast.ImportFrom(base, kept, 0) if base else ast.Import(kept)))

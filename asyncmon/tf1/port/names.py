@@ -32,13 +32,18 @@ RENAMED = {
 KEYWORDS = {"threads": "tasks", "ignore_live_threads": "ignore_live_tasks"}
 """Renamed arguments of ``Coordinator.join`` and ``Supervisor.stop``."""
 
-COMMON = frozenset(
+COMMON = frozenset(["begin", "close", "end", "flush", "join", "load", "save", "start", "stop"])
+"""Awaited methods whose names files, threads and models have, too: not awaited by their name alone."""
+
+_NEW = frozenset(
     [
-        "close", "drain", "flush", "get", "join", "load", "put", "read", "reset", "save", "send",
-        "start", "stop", "update", "wait", "write",
+        "abandon", "attach", "background", "claim", "cleanup", "clear", "continue_from", "current_step",
+        "detach", "drain", "get_tensors", "open", "peek", "queues", "receive", "receive_versioned",
+        "repeat", "reset", "restore_latest", "sample", "save_now", "send", "snapshot",
+        "snapshot_to_write", "states", "verify",
     ]
 )  # fmt: skip
-"""Awaited methods whose names files, threads and models have, too: not awaited by their name alone."""
+"""Methods that TF1 lacks, or has on the class alone; its programs mean something else by the names."""
 
 _TYPES = {
     ("Supervisor", "saver"): "Saver",
@@ -171,17 +176,14 @@ def member(value: Any, name: str) -> Any:
     """
     if is_alias(value, name) or (value is tf.compat and name == "v1"):
         return value if value is not tf.compat else tf
-    found = getattr(value, RENAMED.get(name, name))
-    if isinstance(value, type):
-        return inspect.getattr_static(value, name, found)
-    return found
+    return getattr(value, RENAMED.get(name, name))
 
 
 def is_ours(value: Any) -> bool:
     """Return whether an attribute of a module is a module, class or function of asyncmon."""
     if isinstance(value, ModuleType):
         return value.__name__.startswith("asyncmon")
-    return callable(value)
+    return callable(value) and hasattr(value, "__name__")
 
 
 def _table() -> dict[str, tuple[str, ...]]:
@@ -189,7 +191,7 @@ def _table() -> dict[str, tuple[str, ...]]:
     for title, owner in CLASSES.items():
         for name in dir(owner):
             public = not name.startswith("_") and owner.__name__ == title and title not in SYMBOLS
-            if public and name != "reset" and is_method_awaited(title, name):  # env.reset() of Gym
+            if public and name not in _NEW and is_method_awaited(title, name):
                 found.setdefault(name, []).append(title)
     return {name: tuple(sorted(titles)[:4]) for name, titles in found.items()}
 

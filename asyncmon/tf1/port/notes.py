@@ -16,10 +16,9 @@ from asyncmon.tf1.port.kinds import (
     Method,
     Object,
     Real,
-    path_of,
 )
 from asyncmon.tf1.port.plan import ENTERING, PLAIN_METHODS, Plan, a_class
-from asyncmon.tf1.port.source import DEFS, Source, decorators, dotted, is_guard, last_name
+from asyncmon.tf1.port.source import DEFS, Source, decorators, dotted, is_guard, last_name, path_of
 from asyncmon.tf1.port.threads import is_lock, is_on_loop
 
 _CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
@@ -104,9 +103,8 @@ class Notes:
                 continue
             outer = self.source.parent[node]
             keyword = self.source.parent.get(outer)
-            if node.attr == "AggregationMethod" and isinstance(keyword, ast.keyword):
-                if is_sum(keyword.value):
-                    continue
+            if isinstance(keyword, ast.keyword) and is_sum(keyword.value):
+                continue
             if (kind.value is tf and node.attr == "compat") or node.attr == "LooperThread":
                 continue
             try:
@@ -126,7 +124,9 @@ class Notes:
     def _uses_property(self, node: ast.Attribute, home: Source, function: ast.AST) -> None:
         kinds, owner = self.plan.of(self.source, node.value), home.owner(function)
         mine = [kind.of for kind in kinds if isinstance(kind, Object)]
-        if owner is not None and (not kinds or any(owner is c.node for of in mine for c in self.plan.types.ancestors(of))):
+        if owner is not None and (
+            not kinds or any(owner is c.node for of in mine for c in self.plan.types.ancestors(of))
+        ):
             text = path_of(self.source, node)
             self._note(node, f"`{text}` runs a session: `await {text}()` of an async method")
 
@@ -151,6 +151,7 @@ class Notes:
         targets = plan.types.targets(source, call.func)
         name, shown = last_name(call.func), path_of(source, call.func)
         method = isinstance(call.func, ast.Attribute)
+        inner: ast.expr = getattr(call.func, "value", call.func)
         awaits = plan.is_told(source, call)
         if len({plan.is_coroutine(target) for target in targets}) == 2:
             self._note(call, f"`{shown}` may be async or not here: make them all async")
@@ -161,19 +162,24 @@ class Notes:
         elif (why := blocking.why(kinds, call)) and is_on_loop(plan, source, call):
             self._note(call, f"`{shown}` holds the event loop: {why}")
         elif self._blocks(call) and is_on_loop(plan, source, call):
-            self._note(call, f"`{shown}` holds the event loop: it blocks in its file: await asyncio.to_thread")
-        elif not method or not unknown or (kinds and not plan.of(source, call.func.value)):
+            self._note(
+                call, f"`{shown}` holds the event loop: it blocks in its file: await asyncio.to_thread"
+            )
+        elif not method or not unknown or (kinds and not plan.of(source, inner)):
             pass
         elif any(plan.owners(name).values()) and not self._is_plain(call):
             self._note(call, f"`{shown}` is not known: await it if it has become async")
         elif name in names.AWAITED and not self._is_plain(call) and not plan.owners(name):
             if not any(isinstance(k, Foreign) for k in kinds):
                 self._note(call, f"`{shown}` is not known: await it if {a_class(name)} has it")
-        if not awaits and method and name in ENTERING and not isinstance(source.holder[call], ast.ClassDef):
-            inner = plan.of(source, call.func.value)
-            if not inner or plan.is_entered(source, call.func.value):
-                text = "by hand: use `async with`, or contextlib.AsyncExitStack"
-                self._note(call, f"`{shown}` {text}")
+        if (
+            not awaits
+            and method
+            and name in ENTERING
+            and not isinstance(source.holder[call], ast.ClassDef)
+        ) and (not plan.of(source, inner) or plan.is_entered(source, inner)):
+            text = "by hand: use `async with`, or contextlib.AsyncExitStack"
+            self._note(call, f"`{shown}` {text}")
         self._dynamic(call, kinds)
 
     def _blocks(self, call: ast.Call) -> bool:
@@ -183,9 +189,7 @@ class Notes:
             return any(t.source is not self.source and t.node in self.blocking for t in targets)
         if not isinstance(call.func, ast.Attribute) or self.plan.of(self.source, call.func):
             return False
-        found = [
-            one for one in self.plan._owners.get(call.func.attr, ()) if one.node in self.blocking
-        ]
+        found = [one for one in self.plan._owners.get(call.func.attr, ()) if one.node in self.blocking]
         owners = [owner.name for one in found if (owner := one.source.owner(one.node))]
         return bool(owners) and self.plan.fits(self.source, call, owners)
 
@@ -216,7 +220,9 @@ class Notes:
                     path.startswith("contextlib.") for path in paths
                 )
                 session = isinstance(kind, Instance) and kind.name in names.SESSIONS
-                known = any(isinstance(k, Foreign) and (k.known or imports.is_tensorflow(k.path)) for k in kinds)
+                known = any(
+                    isinstance(k, Foreign) and (k.known or imports.is_tensorflow(k.path)) for k in kinds
+                )
                 if enters and plan.is_entered(source, value):
                     text = f"`{shown}` does not enter `{path_of(source, value)}`: use `async with`"
                     self._note(call, text)
@@ -260,6 +266,3 @@ def _blocking(plan: Plan) -> set[ast.AST]:
                         found.add(holder)
         plan.blocking = found
     return plan.blocking
-
-
-

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable
 
 from asyncmon.tf1.port import blocking, names
+from asyncmon.tf1.port.infer import PROPERTIES, Types
 from asyncmon.tf1.port.kinds import (
     Callback,
     Def,
@@ -22,12 +23,18 @@ from asyncmon.tf1.port.kinds import (
     Real,
     Stream,
     Thread,
-    Types,
-    path_of,
     union,
 )
-from asyncmon.tf1.port.kinds import PROPERTIES as PROPERTIES
-from asyncmon.tf1.port.source import COMPREHENSIONS, DEFS, Holder, Note, Source, decorators, last_name
+from asyncmon.tf1.port.source import (
+    COMPREHENSIONS,
+    DEFS,
+    Holder,
+    Note,
+    Source,
+    decorators,
+    last_name,
+    path_of,
+)
 
 CAN_BE_ASYNC = frozenset(
     ["__init__", "__enter__", "__exit__", "__call__", "__aenter__", "__aexit__", "__anext__", "__new__"]
@@ -56,7 +63,7 @@ class Plan:
         self.loops: set[ast.AST] = set()
         self.withs: set[ast.AST] = set()
         self.collected: set[ast.AST] = set()
-        """Arguments that become list comprehensions: ``sum(await ... for ...)``, ``list(generator)``."""
+        """Arguments that become lists: ``sum(await ... for ...)``, ``list(generator)``."""
         self.nexts: set[ast.AST] = set()
         self.started: set[ast.AST] = set()
         """Monitored sessions constructed without ``with``; TF1 opens them in the constructor."""

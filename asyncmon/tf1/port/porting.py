@@ -9,7 +9,7 @@ from pathlib import Path
 
 from asyncmon.tf1.port.edit import Editor
 from asyncmon.tf1.port.entry import Entry
-from asyncmon.tf1.port.kinds import Types
+from asyncmon.tf1.port.infer import Types
 from asyncmon.tf1.port.notes import Notes
 from asyncmon.tf1.port.plan import Plan
 from asyncmon.tf1.port.source import Note, Source, parsed
@@ -50,7 +50,9 @@ class Program:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     base = "." * getattr(node, "level", 0) + (getattr(node, "module", "") or "")
                     for alias in node.names:
-                        self._find(source, f"{base.rstrip('.') or base}.{alias.name}" if base else alias.name)
+                        self._find(
+                            source, f"{base.rstrip('.') or base}.{alias.name}" if base else alias.name
+                        )
                     self._find(source, base)
         progress(f"following the names of {len(self.types.sources)} files")
         self.types.learn()

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Holder = Function | ast.ClassDef | ast.Module
@@ -56,8 +57,11 @@ class Source:
         }
         self.edits: list[Edit] = []
         self._active: list[Edit] = []
-        unit = re.search(rb"^([ \t]+)\S", self.code[self.start(self.module.body[0]) :] if self.module.body
-                         else b"", re.M)
+        unit = re.search(
+            rb"^([ \t]+)\S",
+            self.code[self.start(self.module.body[0]) :] if self.module.body else b"",
+            re.M,
+        )
         self.unit = "    " if unit is None else unit[1].decode()
 
     def _visit(self, node: ast.AST, holder: Holder) -> None:
@@ -134,17 +138,18 @@ class Source:
 
     # -- positions
 
-    def start(self, node: ast.AST) -> int:
+    def start(self, node: Any) -> int:
         """Return where a node begins; decorators are part of it."""
         first = (getattr(node, "decorator_list", None) or [node])[0]
         first = first.context_expr if isinstance(first, ast.withitem) else first
         at = self.starts[first.lineno - 1] + first.col_offset
         return self.code.rindex(b"@", 0, at) if getattr(node, "decorator_list", None) else at
 
-    def end(self, node: ast.AST) -> int:
+    def end(self, node: Any) -> int:
         """Return where a node ends."""
         node = (node.optional_vars or node.context_expr) if isinstance(node, ast.withitem) else node
-        return self.starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+        found: int = self.starts[node.end_lineno - 1] + node.end_col_offset
+        return found
 
     def text(self, node: ast.AST) -> str:
         """Return the old text of a node."""
@@ -183,7 +188,7 @@ class Source:
     ) -> None:
         """Replace a range; text that is computed may :meth:`render` the range, if it is ``outer``."""
         made = (lambda: text) if isinstance(text, str) else text
-        self.edits.append(Edit(start, end, start - outer, end, made, replaces=True))
+        self.edits.append(Edit(start, end, start, end, made, replaces=True, outer=outer))
 
     def replace_node(self, node: ast.AST, text: str | Callable[[], str]) -> None:
         """Replace a node."""
@@ -218,12 +223,15 @@ class Edit:
     text: Callable[[], str]
     closes: bool = False
     replaces: bool = False
+    outer: bool = False
     order: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         # At one position: what ends, the inner first; what begins, the outer first; replacements last.
         size = self.last - self.first
-        self.order = (self.start, 0, size) if self.closes else (self.start, 1, -size, self.replaces)
+        self.order = (
+            (self.start, 0, size) if self.closes else (self.start, 1, -size - self.outer, self.replaces)
+        )
 
 
 def parsed(text: str) -> ast.Module:
@@ -263,7 +271,9 @@ def dotted(node: ast.AST | None) -> str:
 
 def last_name(node: ast.AST | None) -> str:
     """Return the name or the attribute at the end of an expression."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    )
 
 
 def argument(call: ast.Call, index: int | None, name: str) -> ast.expr | None:
@@ -279,6 +289,11 @@ def decorators(node: ast.AST) -> set[str]:
     """Return the last names of a function's decorators."""
     found = getattr(node, "decorator_list", [])
     return {last_name(one.func if isinstance(one, ast.Call) else one) for one in found}
+
+
+def path_of(source: Source, node: ast.AST) -> str:
+    """Return the text of an expression for a note."""
+    return dotted(node) or source.text(node)
 
 
 def is_guard(node: ast.AST) -> bool:

@@ -111,7 +111,9 @@ class Threads:
         """Return the expression to await instead of a thread's ``join``."""
         assert isinstance(call.func, ast.Attribute), "it is thread.join()"
         task, timeout = self.source.new(call.func.value), argument(call, 0, "timeout")
-        return task if timeout is None else f"asyncio.wait([{task}], timeout={self.source.new(timeout)})"
+        return (
+            task if timeout is None else f"asyncio.wait([{task}], timeout={self.source.new(timeout)})"
+        )
 
     def _spread(self, node: ast.expr | None, star: str) -> list[str]:
         """Return arguments of a call for the ``args`` or ``kwargs`` of a thread."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-
 import asyncmon.tf1 as tf
 from asyncmon.tf1.port.porting import port
 

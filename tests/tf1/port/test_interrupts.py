@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-
 from asyncmon.tf1.port.porting import port
 from tests import forked
 

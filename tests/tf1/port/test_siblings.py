@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-
 from asyncmon.tf1.port.package import port_folder
 from asyncmon.tf1.port.porting import port
 
@@ -152,6 +151,7 @@ def test_the_plans_of_all_files_of_a_folder_agree(package: Path) -> None:
     assert "        await loop(sess, Net(), data.Feeder(), env)\n" in train
     found = [line.removeprefix(f"{package}/").partition(": ")[::2] for line in listed]
     assert [(place, why.split(": ")[0][:40]) for place, why in found] == [
+        ("data.py:9", "`q.get` holds the event loop"),
         ("loop.py:2", "`env.step` is not known"),
         ("loop.py:3", "`feeder.take` holds the event loop"),
         ("train.py:6", "`slim.no_such`"),
