@@ -48,7 +48,7 @@ class DataSet:
         if not fake_data and len(images) != len(labels):
             raise ValueError(f"images.shape: {images.shape} labels.shape: {labels.shape}")
         if reshape and not fake_data:
-            images = images.reshape(len(images), -1)
+            images = images.reshape(len(images), int(np.prod(images.shape[1:])))
         if kind == "float32" and not fake_data:
             images = images.astype(np.float32) / np.float32(255.0)
         self._fake, self._one_hot = fake_data, one_hot

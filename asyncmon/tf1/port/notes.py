@@ -169,15 +169,11 @@ class Notes:
             pass
         elif any(plan.owners(name).values()) and not self._is_plain(call):
             self._note(call, f"`{shown}` is not known: await it if it has become async")
-        elif name in names.AWAITED and not self._is_plain(call) and not plan.owners(name):
-            if not any(isinstance(k, Foreign) for k in kinds):
-                self._note(call, f"`{shown}` is not known: await it if {a_class(name)} has it")
-        if (
-            not awaits
-            and method
-            and name in ENTERING
-            and not isinstance(source.holder[call], ast.ClassDef)
-        ) and (not plan.of(source, inner) or plan.is_entered(source, inner)):
+        elif name in names.AWAITED and not (kinds or self._is_plain(call) or plan.owners(name)):
+            self._note(call, f"`{shown}` is not known: await it if {a_class(name)} has it")
+        entered = not plan.of(source, inner) or plan.is_entered(source, inner)
+        inside = isinstance(source.holder[call], ast.ClassDef)
+        if name in ENTERING and method and entered and not (awaits or inside):
             text = "by hand: use `async with`, or contextlib.AsyncExitStack"
             self._note(call, f"`{shown}` {text}")
         self._dynamic(call, kinds)

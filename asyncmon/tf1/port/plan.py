@@ -97,9 +97,9 @@ class Plan:
             kinds = self.of(source, call)
             made = any(isinstance(kind, Real) for kind in self.of(source, call.func))
             stored = isinstance(source.parent[call], ast.Assign | ast.Return)
-            if made and stored and kinds & monitored and not kinds & entered:
-                if self.reach(source, call):
-                    self.started.add(call)
+            opens = made and stored and kinds & monitored and not kinds & entered
+            if opens and self.reach(source, call):
+                self.started.add(call)
 
     def note(self, source: Source, node: ast.AST, text: str) -> None:
         """Add a note on code that is left unchanged, or that is awaited by its name only."""
@@ -127,14 +127,15 @@ class Plan:
             self._collect(source, call)
         for node in source.nodes:
             if isinstance(node, ast.With) and node not in self.withs:
-                if any(self.is_entered(source, item.context_expr) for item in node.items):
-                    if self.reach(source, node):
-                        self.withs.add(node)
-            elif isinstance(node, ast.For | ast.comprehension) and node not in self.loops:
-                if not getattr(node, "is_async", 0) and self.is_streamed(source, node.iter):
-                    at = source.parent[node] if isinstance(node, ast.comprehension) else node
-                    if self.reach(source, at):
-                        self.loops.add(node)
+                entered = any(self.is_entered(source, item.context_expr) for item in node.items)
+                if entered and self.reach(source, node):
+                    self.withs.add(node)
+            if not isinstance(node, ast.For | ast.comprehension) or getattr(node, "is_async", False):
+                continue
+            at = source.parent[node] if isinstance(node, ast.comprehension) else node
+            streamed = node not in self.loops and self.is_streamed(source, node.iter)
+            if streamed and self.reach(source, at):
+                self.loops.add(node)
         for node in source.functions:
             owner = source.owner(node)
             if owner is not None and node in self.functions:

@@ -66,9 +66,10 @@ class Threads:
             return
         name, statement = call.func.attr, self.source.parent[call]
         if not (self.moved or thread.has_start):
-            if name == "join" and is_on_loop(self.plan, self.source, call):
-                if not self.plan.is_told(self.source, call) and self.plan.reach(self.source, call):
-                    self.waited.add(call)
+            on_loop = name == "join" and is_on_loop(self.plan, self.source, call)
+            told = self.plan.is_told(self.source, call)
+            if on_loop and not told and self.plan.reach(self.source, call):
+                self.waited.add(call)
         elif (name == "start" and not thread.has_start) or name == "setDaemon":
             if isinstance(statement, ast.Expr):
                 self.dropped.add(statement)

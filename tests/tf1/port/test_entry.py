@@ -108,7 +108,8 @@ SCOPE = {
         "0.5 (True, 0.5)",
     ),
     "a class body": (
-        "n = int(sess.run(x, {x: 3}))\nclass Config:\n    n = n\n    m = n + 1\nprint(Config.n, Config.m)",
+        "n = int(sess.run(x, {x: 3}))\nclass Config:\n    n = n\n    m = n + 1\n"
+        "print(Config.n, Config.m)",
         "3 4",
     ),
     "del": (
@@ -134,7 +135,8 @@ SCOPE = {
     "an exception and a pool": (
         "try:\n    sess.run('no:0')\nexcept ValueError as error:\n    kept = error\n"
         "import multiprocessing\ndef double(a): return 2 * a\n"
-        "with multiprocessing.get_context('fork').Pool(1) as pool:\n    print(pool.map(double, [1, 2]))",
+        "with multiprocessing.get_context('fork').Pool(1) as pool:\n"
+        "    print(pool.map(double, [1, 2]))",
         "[2, 4]",
     ),
 }

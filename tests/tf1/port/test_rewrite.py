@@ -54,8 +54,8 @@ def whole(text: str) -> str:
         ("from tensorflow import train", "from asyncmon.tf1 import train"),
         ("from tensorflow import layers as L, nn", "from asyncmon.tf1 import layers as L, nn"),
         (
-            "from tensorflow.python.ops import array_ops, math_ops as m\nm.add(array_ops.zeros([2]), 1)",
-            "import asyncmon.tf1 as array_ops\nimport asyncmon.tf1 as m\nm.add(array_ops.zeros([2]), 1)",
+            "from tensorflow.python.ops import array_ops as a, math_ops as m\nm.add(a.zeros([2]), 1)",
+            "import asyncmon.tf1 as a\nimport asyncmon.tf1 as m\nm.add(a.zeros([2]), 1)",
         ),
         (
             "from tensorflow.core.framework import summary_pb2\nsummary_pb2.Summary()",
@@ -419,6 +419,7 @@ def test_tabs_and_line_ends_stay() -> None:
     text = "import tensorflow as tf\r\nwith tf.Session() as s:\r\n\tif s:\r\n\t\ts.run(1)\t# one\r\n"
     assert port(text.encode()).source == (
         b"import asyncio\r\nimport asyncmon.tf1 as tf\r\n\r\n\r\nasync def main():\r\n"
-        b"\tglobal s\r\n\tasync with tf.Session() as s:\r\n\t\tif s:\r\n\t\t\tawait s.run(1)\t# one\r\n\r\n\r\n"
+        b"\tglobal s\r\n\tasync with tf.Session() as s:\r\n\t\tif s:\r\n"
+        b"\t\t\tawait s.run(1)\t# one\r\n\r\n\r\n"
         b"asyncio.run(main())\r\n"
     )
