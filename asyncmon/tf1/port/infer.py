@@ -392,7 +392,8 @@ class Types:
         for base in self.real_bases(of):
             if names.method(base, name) is not None:
                 return one(Method(base, name))
-        if found := self.attributes.get((of.source, name)):
+        homes = dict.fromkeys(one.source for one in self.ancestors(of))
+        if found := union(self.attributes.get((home, name), NOTHING) for home in homes):
             return found
         bases = union(self.bases.get(one.node, NOTHING) for one in self.ancestors(of))
         foreign = (b for b in bases if isinstance(b, Foreign) and b.path != "builtins.object")
