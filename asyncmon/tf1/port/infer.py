@@ -48,6 +48,8 @@ _PASSING = frozenset(["list", "tuple", "set", "iter", "reversed", "sorted", "nex
 _TAKING = frozenset(["append", "add", "insert", "appendleft", "put", "setdefault", "extend"])
 _GIVING = frozenset(["get", "pop", "popleft", "setdefault", "values", "copy", "items"])
 _ROUNDS = 8
+_LONGEST = 60
+"""The length of a path that does not grow: ``x = x.next()`` has no end."""
 
 
 class Types:
@@ -379,7 +381,8 @@ class Types:
                 inner = self.find(source, f".{name}")
                 return self._member(source, name) or (NOTHING if inner is None else one(File(inner)))
             case Foreign(path):
-                return one(kind) if path == "value" else one(Foreign(f"{path}.{name}"))
+                ends = path == "value" or len(path) > _LONGEST
+                return one(kind) if ends else one(Foreign(f"{path}.{name}"))
             case Thread():
                 return one(Foreign(f"threading.Thread().{name}"))
         return NOTHING
@@ -459,7 +462,7 @@ class Types:
             return one(Foreign("queue.Unbounded()"))
         if path.startswith("tensorflow."):
             return TENSOR  # most functions of TensorFlow return tensors
-        return one(Foreign(f"{path}()"))
+        return one(Foreign(path if len(path) > _LONGEST else f"{path}()"))
 
 
 def _of_function(function: Any) -> Kinds:

@@ -227,7 +227,8 @@ class Plan:
     def _is_certain(self, source: Source, call: ast.Call, name: str) -> bool:
         words = {keyword.arg for keyword in call.keywords}
         if name == "eval":
-            return not call.args and words <= {"feed_dict", "session"}
+            session = any(k in map(Instance, names.SESSIONS) for k in self.given(source, call))
+            return session or (not call.args and words <= {"feed_dict", "session"})
         if name == "run":
             given = union(self.of(source, arg) for arg in call.args)
             return bool(words & _RUN_WORDS) or Instance("Tensor") in given
