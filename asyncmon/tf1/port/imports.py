@@ -104,6 +104,15 @@ def is_tensorflow(path: str) -> bool:
     return path.split(".")[0] in ("tensorflow", "tensorflow_core")
 
 
+def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the modules that an import may read, with the dots of a relative one."""
+    found = [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = "." * node.level + (node.module or "")
+        found = [base, *(f"{base}.{name}" if node.module else base + name for name in found)]
+    return found
+
+
 def rewritten(node: ast.Import | ast.ImportFrom) -> tuple[list[str], list[str]]:
     """Return the statements that replace an import of TensorFlow, and notes on names that are left.
 

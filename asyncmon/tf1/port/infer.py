@@ -47,6 +47,11 @@ PROPERTIES = frozenset({"property", "cached_property", "lazy_property"})
 _PASSING = frozenset(["list", "tuple", "set", "iter", "reversed", "sorted", "next", "dict", "anext"])
 _TAKING = frozenset(["append", "add", "insert", "appendleft", "put", "setdefault", "extend"])
 _GIVING = frozenset(["get", "pop", "popleft", "setdefault", "values", "copy", "items"])
+_BINDING = (
+    ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Import, ast.ImportFrom,
+    ast.Return, ast.Call,
+)  # fmt: skip
 _ROUNDS = 8
 _LONGEST = 60
 """The length of a path that does not grow: ``x = x.next()`` has no end."""
@@ -69,11 +74,11 @@ class Types:
 
     def learn(self) -> None:
         """Bind the names of all files, to a fixed point."""
+        binding = [(s, node) for s in self.sources for node in s.nodes if isinstance(node, _BINDING)]
         for _ in range(_ROUNDS):
             before = self._found
-            for source in self.sources:
-                for node in source.nodes:
-                    self._bind_by(source, node)
+            for source, node in binding:
+                self._bind_by(source, node)
             self._cache.clear()
             if self._found == before:
                 return

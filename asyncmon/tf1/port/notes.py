@@ -84,11 +84,7 @@ class Notes:
 
     def _imported(self, node: ast.Import | ast.ImportFrom) -> None:
         """Note imports of files that run a session when they are imported."""
-        base = "." * getattr(node, "level", 0) + (getattr(node, "module", "") or "")
-        paths = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [base]
-        if isinstance(node, ast.ImportFrom):
-            paths += [f"{base.rstrip('.')}.{alias.name}" for alias in node.names]
-        for path in paths:
+        for path in imports.modules_of(node):
             found = self.plan.types.find(self.source, path)
             if found is None or found is self.source:
                 continue

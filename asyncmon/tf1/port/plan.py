@@ -227,7 +227,8 @@ class Plan:
     def _is_certain(self, source: Source, call: ast.Call, name: str) -> bool:
         words = {keyword.arg for keyword in call.keywords}
         if name == "eval":
-            session = any(k in map(Instance, names.SESSIONS) for k in self.given(source, call))
+            given = self.given(source, call)
+            session = any(isinstance(k, Instance) and k.name in names.SESSIONS for k in given)
             return session or (not call.args and words <= {"feed_dict", "session"})
         if name == "run":
             given = union(self.of(source, arg) for arg in call.args)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from asyncmon.tf1.port import imports
 from asyncmon.tf1.port.edit import Editor
 from asyncmon.tf1.port.entry import Entry
 from asyncmon.tf1.port.infer import Types
@@ -41,6 +42,7 @@ class Program:
     ) -> None:
         self.sources: dict[Path, Source | None] = {}
         self.errors: dict[Path, SyntaxError] = {}
+        self._found: dict[tuple[Path, str], Source | None] = {}
         self.types = Types(self._find)
         for number, (path, data) in enumerate(files.items(), 1):
             progress(f"{number} of {len(files)} files read")
@@ -48,12 +50,8 @@ class Program:
         for source in self.types.sources:  # grows by what is imported
             for node in source.nodes:
                 if isinstance(node, ast.Import | ast.ImportFrom):
-                    base = "." * getattr(node, "level", 0) + (getattr(node, "module", "") or "")
-                    for alias in node.names:
-                        self._find(
-                            source, f"{base.rstrip('.') or base}.{alias.name}" if base else alias.name
-                        )
-                    self._find(source, base)
+                    for module in imports.modules_of(node):
+                        self._find(source, module)
         progress(f"following the names of {len(self.types.sources)} files")
         self.types.learn()
         self.plan = Plan(self.types)
@@ -82,7 +80,12 @@ class Program:
         name = module.lstrip(".")
         if source.path is None or not name:
             return None
-        folder, ups = source.path.parent, len(module) - len(name)
+        key = source.path.parent, module
+        if key not in self._found:
+            self._found[key] = self._search(source.path.parent, name, len(module) - len(name))
+        return self._found[key]
+
+    def _search(self, folder: Path, name: str, ups: int) -> Source | None:
         folders = [folder, *list(folder.parents)[:_UP]]
         if ups:
             folders = folders[ups - 1 : ups]

@@ -142,7 +142,10 @@ def package(tmp_path: Path) -> Path:
 
 def test_the_plans_of_all_files_of_a_folder_agree(package: Path) -> None:
     listed: list[str] = []
-    assert port_folder(package, package.with_name("new"), listed.append) == 1
+    shown: list[str] = []
+    assert port_folder(package, package.with_name("new"), listed.append, shown.append) == 1
+    assert shown[0] == "1 of 6 files read"
+    assert shown[-1] == "6 of 6 files ported"
     loop = (package.with_name("new") / "loop.py").read_text()
     assert loop.startswith("async def loop(")
     assert "env.step(await net.step(sess))" in loop  # by the name of the class, Net
