@@ -89,6 +89,8 @@ class SessionConfig:
             threads in the process, which the close of the session restores.
         inter_op_parallelism_threads: TF1's name of ``workers``; overrides it unless 0.
         operation_timeout_in_ms: the default ``timeout_in_ms`` of runs; 0 is no limit.
+        allow_soft_placement: compute on the CPU of a server what is assigned to a device that it lacks,
+            such as a GPU, which is an error otherwise. In one process the CPU is always used.
         rpc_options: options of the connection to the process of a target.
         isolate_session_state: give the session a state of its own on the server of its target, and on
             each task of its cluster, which ends with the session.
@@ -114,8 +116,9 @@ class SessionConfig:
     rpc_options: RPCOptions = field(default_factory=RPCOptions)
     isolate_session_state: bool = False
 
+    allow_soft_placement: bool = False
+
     # Without effect. The names are fixed, so that a misspelt option is refused.
-    allow_soft_placement: Any = False
     cluster_def: Any = None
     device_count: Any = field(default_factory=dict)
     device_filters: Any = field(default_factory=list)
@@ -169,7 +172,7 @@ class SessionConfig:
 
 _ENGINE = {
     "inline_ms", "workers", "intra_op_parallelism_threads", "inter_op_parallelism_threads",
-    "operation_timeout_in_ms", "kernels", "isolate_session_state",
+    "operation_timeout_in_ms", "kernels", "isolate_session_state", "allow_soft_placement",
 }  # fmt: skip
 _USED = _ENGINE | {
     f"rpc_options.{name}"

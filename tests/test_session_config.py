@@ -46,7 +46,7 @@ async def test_fields_without_meaning_are_named_once_in_one_line(caplog: Any) ->
         async with tf.Session(config=config):
             pass
     assert caplog.messages == [
-        "SessionConfig: allow_soft_placement, device_count, device_filters,"
+        "SessionConfig: device_count, device_filters,"
         " experimental.collective_nccl, gpu_options.per_process_gpu_memory_fraction,"
         " gpu_options.allow_growth, graph_options.optimizer_options.opt_level,"
         " graph_options.optimizer_options.global_jit_level,"

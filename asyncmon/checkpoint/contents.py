@@ -29,6 +29,8 @@ class Facts(NamedTuple):
     metrics: Mapping[str, float] = MappingProxyType({})
     averages: Mapping[str, str] = MappingProxyType({})
     """Entries that are moving averages of others, with the names by which the files have them."""
+    incomplete: Mapping[str, str] = MappingProxyType({})
+    """Entries of which the files have a part only, each with the error of reading it."""
 
 
 class Contents(ABC):

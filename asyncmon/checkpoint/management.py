@@ -32,6 +32,7 @@ from asyncmon.checkpoint.state_file import (
     STATE_NAME,
     get_checkpoint_state,
 )
+from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError
@@ -247,15 +248,24 @@ async def verify(ckpt_dir_or_file: str | os.PathLike[str]) -> list[Inspected]:
     """Read one checkpoint, or all of a directory, and compare all bytes with their checksums.
 
     Returns:
-        The checkpoints, the newest first, including missing ones in the state file.
+        The checkpoints, the newest first, including missing ones in the state file. If a directory was
+        moved, those are the files in it, not the paths that its state file has from before.
     """
     path = os.fspath(ckpt_dir_or_file)
-    if is_plain(path) or await checkpoint_exists(path):
+    if is_plain(path) or await checkpoint_exists(path) or await in_thread(os.path.isfile, path):
         return [await _inspect(path)]
     place, store = await in_thread(Directory.of, path), locations.open_store(path)
     _, text = await in_thread(place.look, store, STATE_NAME)
     found = candidates(place, store, STATE_NAME, text, everything=True)
-    return [await _inspect(one) async for one in found]
+    return [await _inspect(one) async for one in found if not await in_thread(_has_moved, store, one)]
+
+
+def _has_moved(store: Store, path: str) -> bool:
+    """Return whether a checkpoint at an old path of a directory is in the directory now. Blocking."""
+    directory, basename = locations.split(path)
+    if locations.own_path(store.directory, path) or main_file(store, basename) is None:
+        return False
+    return main_file(locations.open_store(directory), basename) is None
 
 
 async def _inspect(path: str) -> Inspected:
@@ -264,7 +274,7 @@ async def _inspect(path: str) -> Inspected:
         async with await CheckpointReader.open(path) as reader:
             facts = reader.facts
             await reader.verify()
-    except (NotFoundError, DataLossError) as error:
+    except (NotFoundError, DataLossError, InvalidArgumentError) as error:
         return Inspected(path, facts, str(error))
     return Inspected(path, facts, None)
 

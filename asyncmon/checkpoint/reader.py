@@ -15,7 +15,7 @@ from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.manifest_reader import ManifestContents
 from asyncmon.checkpoint.os_errors import read_errors
 from asyncmon.checkpoint.safetensors_file import PlainFiles, is_plain
-from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name
+from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name, refuse_v1
 from asyncmon.errors import NotFoundError
 from asyncmon.system.files import in_thread
 
@@ -46,6 +46,7 @@ class CheckpointReader:
         Raises:
             NotFoundError: there is no such checkpoint.
             DataLossError: its manifest is damaged, or a file is missing or of another size.
+            InvalidArgumentError: it is in TensorFlow's V1 format.
             PermissionDeniedError, ResourceExhaustedError: it cannot be read in this environment.
         """
         path = os.fspath(path)
@@ -60,6 +61,7 @@ class CheckpointReader:
                     return cls(path, await BundleContents.open(store, basename, path))
                 if is_plain(basename) and basename in names:
                     return cls(path, await PlainFiles.open(store, basename, path))
+                await refuse_v1(store, basename, path)
                 raise
 
     @property
@@ -90,6 +92,7 @@ class CheckpointReader:
         Raises:
             NotFoundError: there is no entry of this name.
             DataLossError: the checksum does not match.
+            InvalidArgumentError: TensorFlow has saved a part of the variable only.
         """
         return (await self.get_tensors([name]))[name]
 

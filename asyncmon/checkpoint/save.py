@@ -379,7 +379,7 @@ def _by_kind(
 def _check_names(prefix: str, stem: str, global_step: Any, latest_filename: str) -> None:
     if os.path.split(latest_filename)[0]:
         raise ValueError(f"'latest_filename' must not contain path components, got {latest_filename!r}")
-    if not stem:
+    if not stem and global_step is None:  # with a step the prefix is dir/-7, as in TF1
         raise ValueError(
             f"save_path is a prefix such as 'dir/model.ckpt', not the directory {prefix!r}."
         )

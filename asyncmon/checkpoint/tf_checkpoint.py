@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from asyncmon.checkpoint.contents import Contents, Facts, close_files, open_file
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
 from asyncmon.checkpoint.os_errors import is_environment
 from asyncmon.checkpoint.store import DataFile, Store
-from asyncmon.errors import DataLossError
+from asyncmon.errors import DataLossError, InvalidArgumentError
 from asyncmon.protobuf import DELIMITED, fields, read_varint, signed
 from asyncmon.protobuf.tf_types import DTYPES, QUANTIZED, masked
 from asyncmon.system.files import in_thread
@@ -258,6 +259,7 @@ def _repeat(content: bytearray, offset: int, length: int) -> None:
 
 logger = logging.getLogger(__name__)
 
+_STEP = "global_step"
 _STRING = DTYPES["string"]
 _ELEMENTS = {
     number: name
@@ -296,6 +298,12 @@ class BundleContents(Contents):
             nbytes=sum(file.size for file in files),
             shapes={name: entry.shape for name, entry in known.items()},
             dtypes={name: _numpy_dtype(entry.dtype) for name, entry in known.items()},
+            incomplete={
+                name: f"Does not have sufficient slices for partitioned tensor {name} to restore in "
+                f"slice_spec: {':'.join('-' for _ in entry.shape)}"
+                for name, entry in known.items()
+                if not _is_covered(entry)
+            },
         )
 
     @classmethod
@@ -304,9 +312,24 @@ class BundleContents(Contents):
         index = index_name(basename)
         data = await read_main_file(store, index, path)
         try:
-            return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
+            made = await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
         except ValueError as error:
             raise DataLossError(f"Checkpoint {path!r} is damaged: {index!r}: {error}.") from error
+        try:
+            made.facts = made.facts._replace(step=await made._step())
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    async def _step(self) -> int | None:
+        """Return the value of the global step, or the step in the name of the checkpoint."""
+        entry = self._bundle.tensors.get(_STEP)
+        if entry is not None and not entry.shape and _ELEMENTS.get(entry.dtype) in ("int64", "int32"):
+            with suppress(DataLossError):  # reading the entry reports the damage
+                return int((await self.read([_STEP]))[_STEP])
+        digits = re.search(r"-(\d+)$", self._path)
+        return None if digits is None else int(digits[1])
 
     @classmethod
     def _opened(cls, store: Store, basename: str, path: str, data: bytes) -> BundleContents:
@@ -343,6 +366,8 @@ class BundleContents(Contents):
     async def _tensor(self, name: str, entry: BundleEntry) -> Array:
         if not entry.slices:
             return await self._whole(entry)
+        if name in self.facts.incomplete:
+            raise InvalidArgumentError(f"Checkpoint {self._path!r}: {self.facts.incomplete[name]}")
         whole = np.zeros(entry.shape, _numpy_dtype(entry.dtype))
         for one in entry.slices:
             part = await self._whole(self._bundle.slices[name, one])
@@ -407,6 +432,38 @@ def _strings(data: bytes, entry: BundleEntry) -> Array:
 def _swapped(data: Array, size: int, name: str) -> Array:
     width = size // 2 if name.startswith("complex") else size
     return data.reshape(-1, width)[:, ::-1].reshape(-1)
+
+
+def _is_covered(entry: BundleEntry) -> bool:
+    """Return whether the slices of a partitioned tensor, which never overlap, make the whole."""
+    found = 0
+    for one in entry.slices:
+        if len(one) != len(entry.shape):
+            return True  # reading the slice reports the damage
+        pairs = zip(entry.shape, one, strict=True)
+        found += prod(size if length is None else length for size, (_, length) in pairs)
+    return not entry.slices or found >= prod(entry.shape)
+
+
+async def refuse_v1(store: Store, basename: str, path: str) -> None:
+    """Raise InvalidArgumentError if a checkpoint is in TensorFlow's V1 format, one file a shard."""
+    parts = re.compile(rf"{re.escape(basename)}(-\d{{5}}-of-\d{{5}})?")
+    for name in filter(parts.fullmatch, await in_thread(store.names)):
+        try:
+            file = await in_thread(store.open, name, lost=DataFile.close)
+        except OSError:  # a directory of this name
+            continue
+        try:
+            ending = (max(file.size - 8, 0), file.size)
+            (piece,) = await file.read([ending])
+        finally:
+            file.close()
+        if piece.data.tobytes() == _MAGIC.to_bytes(8, "little"):
+            raise InvalidArgumentError(
+                f"Checkpoint {path!r} is in TensorFlow's V1 format, which is not read here. Restore it "
+                "with TensorFlow and save it again with tf.compat.v1.train.Saver(), whose default is "
+                "write_version=tf.compat.v1.train.SaverDef.V2."
+            )
 
 
 def _is_array(entry: BundleEntry) -> bool:

@@ -11,6 +11,8 @@ from asyncmon.cli.output import add_checkpoint_options, moment, write_json, writ
 
 DESCRIPTION = "List the contents of a checkpoint, or of the newest one in a directory."
 
+EPILOG = "exit status: 0; 1 a partitioned variable lacks a part, or there is no checkpoint."
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_checkpoint_options(parser)
@@ -32,10 +34,10 @@ async def _inspect(path: str, as_json: bool) -> int:
         write_json({
             "checkpoint": reader.path, "step": facts.step, "saved": facts.wall_time,
             "files": list(facts.file_names), "bytes": facts.nbytes, "metrics": dict(facts.metrics),
-            "states": states,
+            "states": states, "problems": dict(facts.incomplete),
             "entries": [dict(zip(("name", "dtype", "shape"), entry, strict=True)) for entry in entries],
         })  # fmt: skip
-        return 0
+        return int(bool(facts.incomplete))
     lines = [
         ["checkpoint", reader.path],
         ["step", "none" if facts.step is None else str(facts.step)],
@@ -44,9 +46,10 @@ async def _inspect(path: str, as_json: bool) -> int:
     ]
     lines += [["metric", f"{name} = {value:g}"] for name, value in sorted(facts.metrics.items())]
     lines += [["state", name] for name in states]
+    lines += [["problem", text] for _, text in sorted(facts.incomplete.items())]
     write_table([], lines)
     sys.stdout.write("\n")
     write_table(
         ["name", "dtype", "shape"], [[name, dtype, str(shape)] for name, dtype, shape in entries]
     )
-    return 0
+    return int(bool(facts.incomplete))

@@ -29,9 +29,13 @@ class Placement:
         cluster: the tasks.
         job: the job of the session's own task.
         task: its index.
+        soft: accept devices that no task has, such as GPUs, and use the CPU of the task.
     """
 
-    def __init__(self, graph: Graph, cluster: ClusterSpec, job: str, task: int) -> None:
+    def __init__(
+        self, graph: Graph, cluster: ClusterSpec, job: str, task: int, *, soft: bool = False
+    ) -> None:
+        self._soft = soft
         self._graph = graph
         self._cluster = cluster
         self._own = (job, task)
@@ -78,6 +82,11 @@ class Placement:
         spec = DeviceSpec.from_string(place)
         return self._cluster.task_address(str(spec.job), int(spec.task or 0))
 
+    def _devices(self) -> list[str]:
+        cluster = self._cluster
+        tasks = [(job, task) for job in cluster.jobs for task in cluster.task_indices(job)]
+        return [f"/job:{job}/replica:0/task:{task}/device:CPU:0" for job, task in tasks]
+
     def _of_device(self, op: Operation) -> str:
         device = op.device
         found = self._places.get(device)
@@ -88,6 +97,13 @@ class Placement:
     def _resolved(self, device: str, op: Operation) -> str:
         spec = DeviceSpec.from_string(device)
         job, task = spec.job, spec.task
+        if spec.device_type not in (None, "CPU") and not self._soft:
+            raise InvalidArgumentError(
+                f"Cannot assign a device for operation {op.name}: Operation was explicitly assigned to "
+                f"{device} but available devices are [ {', '.join(self._devices())} ]. Make sure the "
+                "device specification refers to a valid device, or set allow_soft_placement in the "
+                "config of the session."
+            )
         if job is None:
             return OWN
         if task is None:

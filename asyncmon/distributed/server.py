@@ -197,7 +197,8 @@ class Server:
     def backend(self, graph: Graph, config: SessionConfig) -> Backend:
         """Return the backend of a session: of this task, and of the tasks of its devices."""
         cluster = self._cluster
-        placement = Placement(graph, cluster, self._def.job_name, self._def.task_index)
+        job, task = self._def.job_name, self._def.task_index
+        placement = Placement(graph, cluster, job, task, soft=bool(config.allow_soft_placement))
         if sum(map(cluster.num_tasks, cluster.jobs)) == 1:
             return self.state.backend(graph, config, placement.check)
         own = self.state.backend(graph, config)

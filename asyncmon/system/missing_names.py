@@ -19,9 +19,11 @@ class Adviser(Protocol):
 
     Attributes:
         ROOMS: the modules that are searched after those of the core.
+        VAGUE: those of them whose names of one word mean something else elsewhere: they are no advice.
     """
 
     ROOMS: Sequence[str]
+    VAGUE: Sequence[str]
 
     def hint_for(self, name: str, *, exact: bool = False) -> str | None:
         """Return what to use instead of a name; None if there is no hint.
@@ -68,7 +70,8 @@ def _advice(
         return f": {hint}"
     for room in searched:
         is_there = f"{room}.{name}" in searched or name in getattr(sys.modules.get(room), "__all__", ())
-        if room != module and is_there:
+        vague = name.isalpha() and name.islower() and any(room in one.VAGUE for one in advisers)
+        if room != module and is_there and not vague:
             return f": it is {room}.{name}"
     from difflib import get_close_matches  # here, as most programs need none
 

@@ -47,7 +47,9 @@ from asyncmon.tf1.ops.segments import *
 from asyncmon.tf1.ops.sequences import *
 from asyncmon.tf1.ops.sparse import (
     SparseTensor as SparseTensor, SparseTensorValue as SparseTensorValue,
-    sparse_placeholder as sparse_placeholder, sparse_tensor_to_dense as sparse_tensor_to_dense,
+    sparse_placeholder as sparse_placeholder, sparse_retain as sparse_retain,
+    sparse_tensor_dense_matmul as sparse_tensor_dense_matmul,
+    sparse_tensor_to_dense as sparse_tensor_to_dense,
 )
 from asyncmon.tf1.ops.strided_slice import *
 from asyncmon.tf1.ops.strings import *
@@ -59,7 +61,7 @@ from asyncmon.tf1.session import *
 from asyncmon.tf1.variables import *
 from asyncmon.tf1.weighting import confusion_matrix as confusion_matrix
 from asyncmon.tf1.image import random_crop as random_crop
-from asyncmon.tf1 import app, compat, contrib, flags as flags, gfile, image, layers
+from asyncmon.tf1 import app, compat, contrib, distributions, flags as flags, gfile, image, layers
 from asyncmon.tf1 import logging, losses, metrics, nn, python_io, rnn_cell as _rnn_cell, summary, train
 from asyncmon.tf1.namespaces import open_namespace as _open_namespace
 from asyncmon.tf1.namespaces import show as _show, small_namespaces as _small_namespaces
@@ -87,15 +89,15 @@ for _name, _module in _small.items():
     setattr(_sys.modules[f"{__name__}.{_owner}".rstrip(".")], _last, _module)
 
 _show(
-    globals(), *[_name for _name in _small if "." not in _name], "app", "compat", "contrib", "errors",
-    "flags", "gfile", "image", "layers", "logging", "losses", "metrics", "nn", "python_io",
-    "summary", "train",
+    globals(), *[_name for _name in _small if "." not in _name], "app", "compat", "contrib",
+    "distributions", "errors", "flags", "gfile", "image", "layers", "logging", "losses", "metrics",
+    "nn", "python_io", "summary", "train",
 )  # fmt: skip
 
 for _module in (
     _sys.modules[__name__], app, compat, contrib, contrib.estimator, contrib.framework, contrib.layers,
-    contrib.rnn, contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training, gfile,
-    image, layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary, train,
-    *_small.values(),
+    contrib.rnn, contrib.seq2seq, contrib.slim, contrib.slim.prefetch_queue, contrib.training,
+    distributions, gfile, image, layers, logging, losses, metrics, nn, python_io, _rnn_cell, summary,
+    train, *_small.values(),
 ):  # fmt: skip
     _open_namespace(_module)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.tf1.functional_ops import case
 from asyncmon.tf1.old_names import saturate_cast
 from asyncmon.tf1.ops import resizing
 from asyncmon.tf1.signatures import REQUIRED, function_of
@@ -23,11 +25,12 @@ from asyncmon.tf1.signatures import REQUIRED, function_of
 __all__ = [
     "ResizeMethod", "adjust_brightness", "adjust_contrast", "central_crop", "convert_image_dtype",
     "crop_to_bounding_box", "decode_image", "decode_jpeg", "decode_png", "encode_jpeg",
-    "encode_png", "flip_left_right", "flip_up_down", "per_image_standardization",
+    "encode_png", "flip_left_right", "flip_up_down", "grayscale_to_rgb", "pad_to_bounding_box",
+    "per_image_standardization",
     "random_brightness", "random_contrast", "random_crop", "random_flip_left_right",
     "random_flip_up_down", "resize", "resize_area", "resize_bicubic", "resize_bilinear",
     "resize_image_with_crop_or_pad", "resize_images", "resize_nearest_neighbor",
-    "resize_with_crop_or_pad",
+    "resize_with_crop_or_pad", "rgb_to_grayscale", "rot90",
 ]  # fmt: skip
 
 
@@ -58,12 +61,59 @@ def _random_flip(image: g.Tensor, axis: int, seed: int | None) -> g.Tensor:
     return g.where(g.broadcast_to(each, g.shape(image)), g.reverse(image, [axis]), image)
 
 
+def rot90(image: Any, k: Any = 1, name: str | None = None) -> g.Tensor:
+    """Return images turned by ``k`` times 90 degrees counter-clockwise. TF1: same name.
+
+    ``k`` may be a scalar tensor.
+    """
+    with g.name_scope(name, "rot90", [image, k]):
+        tensor = _image_tensor(image)
+        rank = tensor.shape.ndims or 3
+        perm = [*range(rank - 3), rank - 2, rank - 3, rank - 1]
+
+        def turned(times: int) -> g.Tensor:
+            if times == 2:
+                return g.reverse(tensor, [-3, -2])
+            if times == 1:
+                return g.reverse(g.transpose(tensor, perm), [-3])
+            return g.transpose(g.reverse(tensor, [-3]), perm) if times else g.identity(tensor)
+
+        if not g.is_tensor_like(k):
+            return turned(int(k) % 4)
+        times = g.floormod(g.convert_to_tensor(k, g.int32), 4)
+        cases = [(g.equal(times, n), partial(turned, n)) for n in (1, 2, 3)]
+        found: g.Tensor = case(cases, lambda: turned(0), exclusive=True)
+        return found
+
+
 # --- colours --------------------------------------------------------------------------------------
 def adjust_brightness(image: Any, delta: Any) -> g.Tensor:
     """Return images with ``delta`` added; integers are scaled to [0, 1] for it. TF1: same name."""
     tensor = g.convert_to_tensor(image)
     adjusted = _floating(tensor)
     return _like(adjusted + g.cast(delta, adjusted.dtype), tensor)
+
+
+def rgb_to_grayscale(images: Any, name: str | None = None) -> g.Tensor:
+    """Return the brightness of images, with one channel. TF1: same name."""
+    with g.name_scope(name, "rgb_to_grayscale", [images]):
+        tensor = g.convert_to_tensor(images)
+        floats = _floating(tensor)
+        weights = np.asarray([0.2989, 0.587, 0.114], floats.dtype.as_numpy_dtype)
+        gray = g.expand_dims(g.reduce_sum(floats * weights, -1), -1)
+        gray.set_shape([*tensor.shape.as_list()[:-1], 1] if tensor.shape.ndims else None)
+        return convert_image_dtype(gray, tensor.dtype)
+
+
+def grayscale_to_rgb(images: Any, name: str | None = None) -> g.Tensor:
+    """Return images of one channel with three equal ones. TF1: same name."""
+    with g.name_scope(name, "grayscale_to_rgb", [images]):
+        tensor = g.convert_to_tensor(images)
+        if tensor.shape.ndims is not None and tensor.shape.as_list()[-1] not in (1, None):
+            raise ValueError(
+                f"Last dimension of a grayscale image should be size 1, got {tensor.shape}."
+            )
+        return g.concat([tensor] * 3, -1)
 
 
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> g.Tensor:
@@ -177,6 +227,30 @@ def crop_to_bounding_box(
         if fixed and (first < 0 or extent <= 0 or first + extent > (whole or first + extent)):
             raise ValueError(f"A box from {first} to {first + extent} is not inside of {whole} pixels.")
     return g.slice(tensor, g.stack(begin), g.stack(size))
+
+
+def pad_to_bounding_box(
+    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+) -> g.Tensor:
+    """Return images with zeros around them; the numbers may be tensors. TF1: same name.
+
+    ValueError, or InvalidArgumentError in the run, if the image does not fit.
+    """
+    tensor = _image_tensor(image)
+    known: list[int | None] = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
+    paddings: list[Any] = [[0, 0] for _ in known]
+    for axis, offset, target in ((-3, offset_height, target_height), (-2, offset_width, target_width)):
+        size: Any = g.shape(tensor)[axis] if known[axis] is None else known[axis]
+        after = target - offset - size
+        fixed = not any(map(g.is_tensor_like, (offset, target, size)))
+        if fixed and (offset < 0 or after < 0):
+            raise ValueError(f"{size} pixels at {offset} do not fit into {target}.")
+        paddings[axis] = [offset, after]
+        known[axis] = None if g.is_tensor_like(target) else int(target)
+    result = g.pad(tensor, paddings)
+    if tensor.shape.ndims is not None:
+        result.set_shape(known)
+    return result
 
 
 def central_crop(image: Any, central_fraction: float) -> g.Tensor:

@@ -18,6 +18,12 @@ ROOMS = [
 ]  # fmt: skip
 """The modules searched for a name of TF1, in this order."""
 
+VAGUE = [
+    f"asyncmon.tf1.{room}"
+    for room in ("layers", "losses", "metrics", "image", "summary", "contrib.layers", "gfile", "app")
+]
+"""Modules in which a word such as ``scalar`` or ``mean`` has a meaning of its own."""
+
 
 def hint_for(name: str, *, exact: bool = False) -> str | None:
     """Return what to use instead of TF1's ``tf.<name>``; None if there is no hint.

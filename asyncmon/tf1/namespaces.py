@@ -39,7 +39,8 @@ _SMALL = {
     "io": """
         FixedLenFeature FixedLenSequenceFeature PaddingFIFOQueue PriorityQueue QueueBase
         RandomShuffleQueue VarLenFeature decode_csv decode_raw matching_files parse_example
-        parse_single_example read_file TFRecordCompressionType=python_io.TFRecordCompressionType
+        decode_base64 encode_base64 parse_single_example read_file
+        TFRecordCompressionType=python_io.TFRecordCompressionType
         TFRecordOptions=python_io.TFRecordOptions TFRecordWriter=python_io.TFRecordWriter
         decode_image=image.decode_image decode_jpeg=image.decode_jpeg decode_png=image.decode_png
         encode_jpeg=image.encode_jpeg encode_png=image.encode_png
@@ -52,7 +53,8 @@ _SMALL = {
         rename=gfile.Rename rmtree=gfile.DeleteRecursively stat=gfile.Stat walk=gfile.Walk
     """,
     "linalg": """
-        einsum eye global_norm l2_normalize=nn.l2_normalize matmul norm tensor_diag=diag
+        det=matrix_determinant einsum eye global_norm inv=matrix_inverse
+        l2_normalize=nn.l2_normalize matmul norm tensor_diag=diag
         tensor_diag_part=diag_part tensordot
     """,
     "manip": "gather_nd reshape reverse scatter_nd tile",
@@ -72,7 +74,11 @@ _SMALL = {
         multinomial normal=random_normal set_random_seed shuffle=random_shuffle truncated_normal
         uniform=random_uniform
     """,
-    "sparse": "SparseTensor placeholder=sparse_placeholder to_dense=sparse_tensor_to_dense",
+    "sparse": """
+        SparseTensor matmul=sparse_tensor_dense_matmul placeholder=sparse_placeholder
+        retain=sparse_retain sparse_dense_matmul=sparse_tensor_dense_matmul
+        to_dense=sparse_tensor_to_dense
+    """,
     "strings": "to_number=string_to_number",
 }
 """The names in each small namespace; ``=`` precedes a different name below ``tf``."""

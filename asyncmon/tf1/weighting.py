@@ -96,6 +96,9 @@ def confusion_matrix(
     with tf.name_scope(name, "confusion_matrix", [labels, predictions, weights]) as scope:
         y, x = squeezed(labels, predictions)
         at = tf.stack([tf.cast(y, tf.int64), tf.cast(x, tf.int64)], 1)
+        known = [one.spec.value.max(initial=-1) for one in (y, x) if one.spec.value is not None]
+        if num_classes is None and len(known) == 2:
+            num_classes = 1 + max(known)  # a static shape
         count = tf.reduce_max(at) + 1 if num_classes is None else tf.cast(num_classes, tf.int64)
         each = tf.ones_like(x, dtype) if weights is None else tf.cast(weights, dtype)
         return tf.scatter_nd(at, each, tf.stack([count, count]), name=scope)

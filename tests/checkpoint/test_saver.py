@@ -271,3 +271,16 @@ async def test_the_program_says_what_it_is(tmp_path: Path, make_session: Callabl
     await Saver().save(session, tmp_path / "m")
     program = json.loads((tmp_path / "m.json").read_bytes())["program"]
     assert program["type"].endswith("MemorySession")
+
+
+@pytest.mark.asyncio
+async def test_a_directory_and_a_step_are_a_prefix_as_in_tf1(
+    make_session: Callable[..., Any], tmp_path: Path
+) -> None:
+    session = make_session(w=np.ones(2))
+    path = await Saver().save(session, f"{tmp_path}/", global_step=7)
+    assert path == f"{tmp_path}/-7"
+    assert await latest_checkpoint(tmp_path) == path
+    session.state["w"] = np.zeros(2)
+    await Saver().restore(session, path)
+    assert session.state["w"].tolist() == [1.0, 1.0]

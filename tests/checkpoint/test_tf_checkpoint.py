@@ -14,6 +14,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from asyncmon import checkpoint
 from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, locations, tf_checkpoint, verify
 from asyncmon.checkpoint.tf_checkpoint import (
     Bundle,
@@ -23,7 +24,8 @@ from asyncmon.checkpoint.tf_checkpoint import (
     read_bundle,
     read_table,
 )
-from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.cli import main
+from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError
 from asyncmon.protobuf.tf_types import masked
 
 if TYPE_CHECKING:
@@ -264,13 +266,16 @@ def table_of(entries: dict[bytes, bytes]) -> bytes:
 async def test_a_slice_is_found_wherever_it_begins(tmp_path: Path, start: int, ordered: bytes) -> None:
     """Its key has the start in as few bytes as take its bits and the sign, 7 in each."""
     data = np.array([2.5], np.float32).tobytes()
-    (tmp_path / "m.data-00000-of-00001").write_bytes(data)
+    (tmp_path / "m.data-00000-of-00001").write_bytes(bytes(4 * start) + data)
     part = field(1, field(1, start) + field(2, 1))
+    before = field(1, field(2, start))
     entries = {
         b"": field(1, 1),
-        b"\0v\0\1\1\1" + ordered + b"\x81": field(1, 1) + shape_of(1) + field(5, 4)
-        + checksum_of(data),
-        b"v": field(1, 1) + shape_of(start + 1) + field(7, part),
+        tf_checkpoint._slice_key("v", ((0, start),)): field(1, 1) + shape_of(start)
+        + field(5, 4 * start) + checksum_of(bytes(4 * start)),
+        b"\0v\0\1\1\1" + ordered + b"\x81": field(1, 1) + shape_of(1) + field(4, 4 * start)
+        + field(5, 4) + checksum_of(data),
+        b"v": field(1, 1) + shape_of(start + 1) + field(7, before) + field(7, part),
     }  # fmt: skip
     (tmp_path / "m.index").write_bytes(table_of(entries))
     found = (await read(tmp_path / "m"))["v"]
@@ -329,3 +334,72 @@ async def test_bfloat16_without_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> No
     found = (await read(DATA / "dtypes.ckpt"))["of/bfloat16"]
     assert found.dtype == np.float32
     assert found.tolist() == [[0, 1, 2], [3, 100, 7]]
+
+
+# --- checkpoints that TensorFlow reads in part, or does not write any more ------------------------
+HOLE = "Does not have sufficient slices for partitioned tensor a to restore in slice_spec: -:-"
+
+
+@pytest.mark.asyncio
+async def test_a_partitioned_variable_with_a_hole_is_refused_as_by_tensorflow(
+    make_session: Callable[..., Any],
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=HOLE):
+        await checkpoint.load_variable(DATA / "hole", "a")
+    with pytest.raises(InvalidArgumentError, match=HOLE):
+        await Saver().restore(make_session(a=np.zeros((4, 3), np.float32)), DATA / "hole")
+    (found,) = await verify(DATA / "hole")
+    assert HOLE in str(found.problem)
+    assert await checkpoint.list_variables(DATA / "hole") == [("a", [4, 3])]
+
+
+def test_inspect_names_the_hole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(DATA / "hole")]) == 1
+    assert f"problem     {HOLE}\n" in capsys.readouterr().out
+
+
+@pytest.mark.asyncio
+async def test_other_entries_of_an_incomplete_checkpoint_are_usable(tmp_path: Path) -> None:
+    for file in DATA.glob("hole.*"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "hole"\n')
+    assert await checkpoint.latest_checkpoint(tmp_path) == str(tmp_path / "hole")
+    async with await load_checkpoint(tmp_path) as reader:
+        assert reader.facts.incomplete == {"a": HOLE}
+
+
+@pytest.mark.asyncio
+async def test_the_v1_format_is_named_with_the_remedy(
+    make_session: Callable[..., Any], tmp_path: Path
+) -> None:
+    shutil.copy(DATA / "v1.ckpt", tmp_path / "v1.ckpt-00000-of-00001")
+    for prefix in (DATA / "v1.ckpt", tmp_path / "v1.ckpt"):
+        with pytest.raises(InvalidArgumentError, match=r"V1 format.*save it again with"):
+            await load_checkpoint(prefix)
+        with pytest.raises(InvalidArgumentError, match="V1 format"):
+            await Saver().restore(make_session(w=np.zeros(3)), prefix)
+    (found,) = await verify(DATA / "v1.ckpt")
+    assert "V1 format" in str(found.problem)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("name", "step"), [("dtypes.ckpt", 1000), ("partitioned.ckpt-7", 7)])
+async def test_the_step_is_that_of_the_variable_or_of_the_name(
+    name: str, step: int, tmp_path: Path
+) -> None:
+    for file in DATA.glob(f"{name.partition('-')[0]}.*"):
+        shutil.copy(file, tmp_path / file.name.replace(name.partition("-")[0], name))
+    async with await load_checkpoint(tmp_path / name) as reader:
+        assert reader.facts.step == step
+
+
+@pytest.mark.asyncio
+async def test_verify_of_a_moved_directory_checks_the_files_in_it(tmp_path: Path) -> None:
+    for file in DATA.glob("sharded.*"):
+        shutil.copy(file, tmp_path)
+    old = tmp_path.parent / "before"
+    state = f'model_checkpoint_path: "{old}/sharded.ckpt"\nall_model_checkpoint_paths: "{old}/gone"\n'
+    (tmp_path / "checkpoint").write_text(state)
+    found = {one.path: one.problem for one in await verify(tmp_path)}
+    assert found.pop(str(tmp_path / "sharded.ckpt")) is None
+    assert [path for path, problem in found.items() if problem] == [f"{old}/gone"]

@@ -355,3 +355,18 @@ async def test_a_stop_ends_what_sessions_wait_for() -> None:
     with pytest.raises((errors.UnavailableError, errors.AbortedError)):
         await waiting
     await sess.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_remote", [True, False])
+async def test_a_device_that_a_server_lacks_needs_soft_placement(is_remote: bool) -> None:
+    config = rpc_config() if is_remote else am.SessionConfig()
+    with graph.device("/gpu:0"):
+        doubled = graph.placeholder_with_default(2.0, []) * 2.0
+    async with Server.create_local_server() as server:
+        async with graph.Session(server.target, config=config) as sess:
+            with pytest.raises(errors.InvalidArgumentError, match=r"assigned to /device:GPU:0 but"):
+                await sess.run(doubled)
+        config.allow_soft_placement = True
+        async with graph.Session(server.target, config=config) as sess:
+            assert await sess.run(doubled) == 4.0

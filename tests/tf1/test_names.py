@@ -34,11 +34,13 @@ from asyncmon.tf1.names import hint_for, hints
         (graph, "data", "iterate over your data with asyncmon.data and sess.iterate"),
         (graph, "igammac", "compute it with scipy.special before it is fed, or in a tf.py_func"),
         (tf, "AdamOptimizer", "it is asyncmon.tf1.train.AdamOptimizer"),
-        (tf, "sparse_add", "sparse tensors are parsed, fed and looked up only"),
+        (tf, "sparse_add", "sparse tensors are parsed, fed, looked up and multiplied only"),
         (tf.train, "float32", "it is asyncmon.tf1.float32"),
         (tf.train, "Checkpoint", "use tf.train.Saver"),
         (tf.nn, "ctc_loss", "CTC is not here"),
         (tf.flags, "DEFINE_strnig", "did you mean 'DEFINE_string'?"),
+        (tf, "scalar", "use tf.TensorShape([])"),
+        (tf, "mean_squared_error", "it is asyncmon.tf1.losses.mean_squared_error"),
         (tf, "qint8", "quantised numbers are not here; did you mean 'int8'?"),
     ],
 )
@@ -91,7 +93,7 @@ def resolved(name: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("name", ["nextafter", "no_such_name"])
+@pytest.mark.parametrize("name", ["nextafter", "no_such_name", "accuracy"])
 def test_nothing_is_said_of_a_name_without_a_hint(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"^module 'asyncmon.tf1' has no attribute '{name}'$"):
         getattr(tf, name)

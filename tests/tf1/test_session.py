@@ -34,7 +34,7 @@ async def test_messages_in_messages_are_accepted_and_named_once(
     async with tf.Session(config=config) as sess:
         assert await sess.run(tf.constant(3)) == 3
     assert caplog.messages == [
-        "SessionConfig: allow_soft_placement, device_count,"
+        "SessionConfig: device_count,"
         " gpu_options.per_process_gpu_memory_fraction, gpu_options.allow_growth,"
         " graph_options.optimizer_options.opt_level, graph_options.optimizer_options.global_jit_level:"
         " set, and without effect in this engine."

@@ -232,8 +232,16 @@ def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:
 def _pair(op_type: str, name: str, **attrs: Any) -> tuple[Operator, Operator]:
     """Return the operator of an op type, and the reflected operator."""
 
+    opposite = f"__r{name}__"
+
     def operator(self: Operators, other: Any) -> Tensor:
-        return self.graph.create(op_type, (self, other), attrs, name, pair=True).outputs[0]
+        try:
+            return self.graph.create(op_type, (self, other), attrs, name, pair=True).outputs[0]
+        except TypeError:
+            known = isinstance(other, Operators) or type(other).__module__ in ("builtins", "numpy")
+            if known or not hasattr(type(other), opposite):
+                raise
+            return NotImplemented  # type: ignore[no-any-return]  # Python calls the other's
 
     def reflected(self: Operators, other: Any) -> Tensor:
         return self.graph.create(op_type, (other, self), attrs, name, pair=True).outputs[0]

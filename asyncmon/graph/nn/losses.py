@@ -24,7 +24,8 @@ from asyncmon.graph.nn.activations import (
 from asyncmon.graph.numerics.arrays import Array, ones
 from asyncmon.graph.ops.basic import cast, in_single
 from asyncmon.graph.ops.elementwise import abs, sigmoid
-from asyncmon.graph.ops.shape_ops import expand_dims, unbroadcast
+from asyncmon.graph.ops.join import stack
+from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape, unbroadcast
 
 Gradients = list[Tensor | None]
 
@@ -94,9 +95,12 @@ def softmax_cross_entropy_with_logits_v2(
 ) -> Tensor:
     """Return the cross entropy of each row of probabilities and logits. TF1: same name.
 
+    As in TF1, the outer dimensions of both are flattened to rows: they may differ if the number of rows
+    is the same, or if one has a single row. The result has the outer dimensions of the logits.
+
     Args:
         labels: probabilities, with rows that sum to 1; gradients flow into them.
-        logits: of the same shape, unscaled log probabilities. Half precision is computed in float32.
+        logits: unscaled log probabilities. Half precision is computed in float32.
         axis: the dimension of the classes; by default the last.
         name: the node's name.
         dim: old name of ``axis``.
@@ -108,7 +112,15 @@ def softmax_cross_entropy_with_logits_v2(
     if axis not in (None, -1):
         target, x = _axis_last(target, axis), _axis_last(x, axis)
     name = name or "softmax_cross_entropy_with_logits"
-    return cast(create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], dtype)
+    if x.shape.ndims == target.shape.ndims == 2:
+        return cast(create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], dtype)
+    pair = (_flat_rows(x), _flat_rows(target))
+    losses = create_ops("SoftmaxCrossEntropyWithLogits", pair, None, name)[0]
+    return cast(reshape(losses, shape(x)[:-1]), dtype)
+
+
+def _flat_rows(x: Tensor) -> Tensor:
+    return reshape(x, stack([-1, shape(x)[-1]]))
 
 
 def _axis_last(x: Tensor, axis: int) -> Tensor:

@@ -234,15 +234,23 @@ def _arg_rule(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
     return Spec(output_type, x.shape[:axis] + x.shape[axis + 1 :])
 
 
-def _arg_kernel(find: Callable[..., Any]) -> Callable[..., Any]:
+def _arg_kernel(find: Callable[..., Any], least: float) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, output_type: dtypes.DType) -> Any:
-        return np.asarray(find(x, axis=axis), dtype=output_type.numpy)
+        found = find(x, axis=axis)
+        if (
+            x.dtype.kind == "f"
+            and np.isnan(np.take_along_axis(x, np.expand_dims(found, axis), axis)).any()
+        ):
+            found = find(
+                np.where(np.isnan(x), x.dtype.type(least), x), axis=axis
+            )  # numpy finds the NaN
+        return np.asarray(found, dtype=output_type.numpy)
 
     return kernel
 
 
-register(OpDef("ArgMax", _arg_kernel(np.argmax), _arg_rule, ZERO))
-register(OpDef("ArgMin", _arg_kernel(np.argmin), _arg_rule, ZERO))
+register(OpDef("ArgMax", _arg_kernel(np.argmax, -np.inf), _arg_rule, ZERO))
+register(OpDef("ArgMin", _arg_kernel(np.argmin, np.inf), _arg_rule, ZERO))
 
 
 def _arg(
@@ -265,7 +273,10 @@ def argmax(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Tensor:
-    """Return the position of the greatest element along an axis, 0 by default. TF1: ``tf.argmax``."""
+    """Return the position of the greatest element along an axis, 0 by default. TF1: ``tf.argmax``.
+
+    As in TF1, NaN is no greatest element; where all are NaN, the position is 0.
+    """
     return _arg("ArgMax", input, axis, name, dimension, output_type)
 
 
@@ -276,5 +287,8 @@ def argmin(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Tensor:
-    """Return the position of the smallest element along an axis, 0 by default. TF1: ``tf.argmin``."""
+    """Return the position of the smallest element along an axis, 0 by default. TF1: ``tf.argmin``.
+
+    As in TF1, NaN is no smallest element; where all are NaN, the position is 0.
+    """
     return _arg("ArgMin", input, axis, name, dimension, output_type)

@@ -75,13 +75,18 @@ def variable(
     collections: Sequence[str] | None = None,
     caching_device: Any = None,
     device: Any = None,
+    custom_getter: Callable[..., Any] | None = None,
     **options: Any,
 ) -> graph.Variable:
-    """As ``tf.get_variable``, on a device. TF1: same name."""
+    """As ``tf.get_variable``, on a device. TF1: same name.
+
+    A ``custom_getter`` is called in place of ``tf.get_variable``.
+    """
     keys = [graph.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*dict.fromkeys(collections)]
-    given = name, shape, dtype, initializer, regularizer, trainable, keys, caching_device
+    options |= {"shape": shape, "dtype": dtype, "initializer": initializer, "regularizer": regularizer}
+    options |= {"trainable": trainable, "collections": keys, "caching_device": caching_device}
     with graph.device(device or ""):
-        made: graph.Variable = graph.get_variable(*given, **options)
+        made: graph.Variable = (custom_getter or graph.get_variable)(name, **options)
         return made
 
 

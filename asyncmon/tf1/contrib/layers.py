@@ -15,7 +15,7 @@ from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.summary import scalar
-from asyncmon.tf1.contrib.framework import add_arg_scope
+from asyncmon.tf1.contrib.framework import add_arg_scope, model_variable
 from asyncmon.tf1.old_names import scalar_mul
 from asyncmon.tf1.optimizers import FtrlOptimizer
 from asyncmon.tf1.signatures import REQUIRED, function_of
@@ -228,7 +228,10 @@ def _weighted(
 
 
 def _named(collections: Any, **names: str) -> Callable[..., Any]:
-    """Return a getter that renames variables, if there are names, and adds them to collections."""
+    """Return a getter that renames variables, if there are names, and adds them to collections.
+
+    It makes them by ``model_variable``, whose arguments, and those of ``variable``, have an arg_scope.
+    """
 
     def getter(get: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         path, _, last = name.rpartition("/")
@@ -236,10 +239,10 @@ def _named(collections: Any, **names: str) -> Callable[..., Any]:
             return get(name, *args, **kwargs)
         own = names.get(last, last)
         wanted = collections.get(own) if isinstance(collections, dict) else collections
-        keys = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.MODEL_VARIABLES]
         extra = [wanted] if isinstance(wanted, str) else [*(wanted or [])]
-        kwargs["collections"] = [*(kwargs.get("collections") or keys), *extra]
-        return get(f"{path}/{own}" if path else own, *args, **kwargs)
+        kwargs["collections"] = [*(kwargs.get("collections") or ()), *extra]
+        path = f"{path}/{own}" if path else own
+        return model_variable(path, *args, custom_getter=get, **kwargs)
 
     return getter
 

@@ -13,13 +13,26 @@ from asyncmon.graph.core import rules
 from asyncmon.graph.core.indexed_slices import to_dense
 from asyncmon.graph.core.rules import FLOATS, SMOOTH
 from asyncmon.graph.ops import families
+from asyncmon.graph.ops.elementwise import check_nonzero
 from asyncmon.graph.ops.families import UnaryFunction
 
 __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "hessians", "sinh",
+    "truncatediv", "truncatemod",
 ]  # fmt: skip
 
 unary, binary = partial(families.unary, __name__), partial(families.binary, __name__)
+
+
+def _truncated_rest(x: Any, y: Any, out: Any = None) -> Any:
+    check_nonzero(y)
+    return np.fmod(x, y, out=out)
+
+
+def _truncated_quotient(x: Any, y: Any, out: Any = None) -> Any:
+    if np.result_type(x, y).kind in "iu":
+        return np.floor_divide(x - _truncated_rest(x, y), y, out=out)
+    return np.trunc(np.divide(x, y), out=out)
 
 
 # fmt: off
@@ -42,6 +55,11 @@ atanh = unary("atanh", "Atanh", np.arctanh, SMOOTH, lambda g, x, y: g / (1 - x *
 _atan2 = binary("atan2", "Atan2", np.arctan2, FLOATS,
     lambda g, y, x, z: ((scaled := g / (x * x + y * y)) * x, -(scaled * y)),
     "Return the angle of a point.", rule=rules.binary("Atan2", FLOATS, ("y", "x")))
+truncatediv = binary("truncatediv", "TruncateDiv", _truncated_quotient, rules.REALS, None,
+    "Return ``x / y`` rounded toward 0. Integers by zero: InvalidArgumentError in the run.")
+truncatemod = binary("truncatemod", "TruncateMod", _truncated_rest, rules.REALS,
+    lambda g, x, y, z: (g, g * -truncatediv(x, y)),
+    "Return the remainder of :func:`truncatediv`, with the sign of ``x``.")
 # fmt: on
 
 

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from asyncmon import graph as g
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import rules
 from asyncmon.graph.core.build import axes_of
 from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.shape import merge
 
-__all__ = ["clip_by_average_norm", "diag", "diag_part", "norm"]
+__all__ = [
+    "clip_by_average_norm", "diag", "diag_part", "matrix_determinant", "matrix_inverse", "norm",
+]  # fmt: skip
 
 _OF_DIAGONALS = (*rules.FLOATS, g.int32, g.int64, *rules.COMPLEX)
 
@@ -56,6 +59,69 @@ def diag_part(input: Any, name: str | None = None) -> g.Tensor:
 def _positions(count: g.Tensor) -> g.Tensor:
     """Return the positions of the diagonal in the elements of a square matrix of this size."""
     return g.range(count) * (count + 1)
+
+
+# --- determinants and inverses --------------------------------------------------------------------
+def _square(x: g.Spec) -> tuple[int | None, ...] | None:
+    rules.check_dtype(x.dtype, (*rules.FLOATS, *rules.COMPLEX), "input")
+    rules.with_rank_at_least(x.shape, 2)
+    if x.shape is not None:
+        merge(x.shape[-1:], x.shape[-2:-1])
+    return x.shape
+
+
+def _as(function: Any, x: Any) -> Any:
+    """Compute half precision in float32: LAPACK has none."""
+    half = x.dtype.itemsize == 2
+    return np.asarray(function(x.astype(np.float32) if half else x), x.dtype)
+
+
+def _determinant_rule(x: g.Spec) -> g.Spec:
+    shape = _square(x)
+    return g.Spec(x.dtype, None if shape is None else shape[:-2])
+
+
+def _inverse(x: Any, *, adjoint: bool) -> Any:
+    try:
+        return _as(np.linalg.inv, np.conj(np.swapaxes(x, -1, -2)) if adjoint else x)
+    except np.linalg.LinAlgError:
+        raise InvalidArgumentError("Input is not invertible.") from None
+
+
+def _inverse_rule(x: g.Spec, *, adjoint: bool) -> g.Spec:
+    return g.Spec(x.dtype, _square(x))
+
+
+def _determinant_gradient(op: g.Operation, grad: g.Tensor) -> list[g.Tensor | None]:
+    inverse = matrix_inverse(op.inputs[0], adjoint=True)
+    scale = grad * op.outputs[0]
+    return [g.expand_dims(g.expand_dims(scale, -1), -1) * inverse]
+
+
+def _inverse_gradient(op: g.Operation, grad: g.Tensor) -> list[g.Tensor | None]:
+    y = op.outputs[0]
+    if op.attrs["adjoint"]:
+        return [-g.matmul(y, g.matmul(grad, y, adjoint_a=True), adjoint_b=False)]
+    return [-g.matmul(y, g.matmul(grad, y, adjoint_b=True), adjoint_a=True)]
+
+
+g.register(g.OpDef("MatrixDeterminant", lambda x: _as(np.linalg.det, x),
+    _determinant_rule, _determinant_gradient))  # fmt: skip
+g.register(g.OpDef("MatrixInverse", _inverse, _inverse_rule, _inverse_gradient))
+
+
+def matrix_determinant(input: Any, name: str | None = None) -> g.Tensor:
+    """Return the determinants of the inner matrices. TF1: same name."""
+    return g.create_op("MatrixDeterminant", (g.convert_to_tensor(input),), None, name)
+
+
+def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> g.Tensor:
+    """Return the inverses of the inner matrices, or of their adjoints. TF1: same name.
+
+    InvalidArgumentError in the run for a matrix that has none.
+    """
+    attrs = {"adjoint": bool(adjoint)}
+    return g.create_op("MatrixInverse", (g.convert_to_tensor(input),), attrs, name)
 
 
 # --- norms ----------------------------------------------------------------------------------------

@@ -132,4 +132,8 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
         rows = g.concat([g.reshape(x, g.concat([[-1], rest], 0)) for x in data], 0)
         at = g.concat([g.reshape(place, [-1]) for place in places], 0)
         last = _maxima(g.range(g.size(at)), at, g.reduce_max(g.concat([[-1], at], 0)) + 1)
-        return g.create_op("RowsOf", (rows, last))
+        found = g.create_op("RowsOf", (rows, last))
+        known = [p.spec.value.max(initial=-1) for p in places if p.spec.value is not None]
+        if len(known) == len(places) and found.shape.ndims is not None:
+            found.set_shape([int(max(known)) + 1, *found.shape.as_list()[1:]])
+        return found

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import rules
-from asyncmon.graph.core.build import shape_tensor
+from asyncmon.graph.core.build import create_ops, shape_tensor
 from asyncmon.graph.core.convert import renamed_argument, static_int
 from asyncmon.graph.core.op import ZERO
 from asyncmon.graph.core.shape import merge, merge_dim
 from asyncmon.graph.numerics.arrays import Array, nd_index
 from asyncmon.graph.ops.join import check_one_dtype
 
-__all__ = ["meshgrid", "reverse_sequence", "searchsorted", "sequence_mask", "sparse_to_dense"]
+__all__ = [
+    "meshgrid", "reverse_sequence", "searchsorted", "sequence_mask", "sparse_to_dense", "unique",
+    "unique_with_counts",
+]  # fmt: skip
 
 
 # --- sequences ------------------------------------------------------------------------------------
@@ -161,6 +164,53 @@ def searchsorted(
     output = g.as_dtype(out_type)
     rules.check_dtype(output, rules.INTS, "out_type")
     return g.create_op("SearchSorted", (rows, found), {"side": side, "out_type": output}, name)
+
+
+# --- different elements ---------------------------------------------------------------------------
+class Unique(NamedTuple):
+    """The different elements in the order of their first occurrence, and the position of each."""
+
+    y: g.Tensor
+    idx: g.Tensor
+
+
+class UniqueWithCounts(NamedTuple):
+    """As :class:`Unique`, with the number of each."""
+
+    y: g.Tensor
+    idx: g.Tensor
+    count: g.Tensor  # type: ignore[assignment]  # TF1's name; hides that of tuple
+
+
+def _unique(x: Array, *, out_idx: g.DType) -> tuple[Array, Array, Array]:
+    _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.argsort(order, kind="stable")
+    kind = out_idx.numpy
+    return x[first[order]], rank[inverse].astype(kind), counts[order].astype(kind)
+
+
+def _unique_rule(x: g.Spec, *, out_idx: g.DType) -> tuple[g.Spec, g.Spec, g.Spec]:
+    rules.with_rank(x.shape, 1)
+    return g.Spec(x.dtype, (None,)), g.Spec(out_idx, x.shape), g.Spec(out_idx, (None,))
+
+
+g.register(g.OpDef("UniqueWithCounts", _unique, _unique_rule, ZERO))
+
+
+def unique(x: Any, out_idx: Any = g.int32, name: str | None = None) -> Unique:
+    """Return the different elements of a vector, and the position of each element among them.
+
+    TF1: same name. The dtype of the positions is ``out_idx``.
+    """
+    return Unique(*unique_with_counts(x, out_idx, name or "Unique")[:2])
+
+
+def unique_with_counts(x: Any, out_idx: Any = g.int32, name: str | None = None) -> UniqueWithCounts:
+    """As :func:`unique`, with the number of each. TF1: same name."""
+    attrs = {"out_idx": g.as_dtype(out_idx)}
+    rules.check_dtype(attrs["out_idx"], rules.INTS, "out_idx")
+    return UniqueWithCounts(*create_ops("UniqueWithCounts", (g.convert_to_tensor(x),), attrs, name))
 
 
 # --- sparse_to_dense ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from asyncmon.tf1.ops.sequences import sparse_to_dense
 
 __all__ = [
     "SparseTensor", "SparseTensorValue", "embedding_lookup_sparse", "sparse_placeholder",
-    "sparse_tensor_to_dense",
+    "sparse_retain", "sparse_tensor_dense_matmul", "sparse_tensor_to_dense",
 ]  # fmt: skip
 
 
@@ -67,7 +67,35 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     return SparseTensor(at, g.placeholder(dtype, [None], f"{scope}/values"), dense)
 
 
+def sparse_retain(sp_input: SparseTensor, to_retain: Any) -> SparseTensor:
+    """Return the elements for which ``to_retain``, a vector of booleans, is true. TF1: same name."""
+    at, values, sizes = _checked(sp_input)
+    kept = g.convert_to_tensor(to_retain, g.bool)
+    kept.shape.with_rank(1).assert_is_compatible_with(values.shape)
+    return SparseTensor(g.boolean_mask(at, kept), g.boolean_mask(values, kept), sizes)
+
+
 # fmt: off
+def sparse_tensor_dense_matmul(
+    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+) -> g.Tensor:
+    """Return the product of a sparse and a dense matrix; either may be transposed. TF1: same name.
+
+    Gradients flow into the values and into ``b``. InvalidArgumentError in the run for indices that are
+    out of range.
+    """
+    given = sp_a if isinstance(sp_a, SparseTensor) else SparseTensor(*sp_a)
+    with g.name_scope(name, "SparseTensorDenseMatMul"):
+        right = g.convert_to_tensor(b, given.values.dtype)
+        right = g.transpose(right) if adjoint_b else right
+        row, column = (1, 0) if adjoint_a else (0, 1)
+        picked = g.gather(right, given.indices[:, column]) * g.expand_dims(given.values, 1)
+        found = g.unsorted_segment_sum(picked, given.indices[:, row], given.dense_shape[row])
+        rows = given.shape.as_list()[row] if given.shape.ndims else None
+        found.set_shape([rows, right.shape.as_list()[1] if right.shape.ndims else None])
+        return found
+
+
 def sparse_tensor_to_dense(
     sp_input: SparseTensor, default_value: Any = None, validate_indices: bool = True,
     name: str | None = None,

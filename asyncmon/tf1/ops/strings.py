@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,7 +17,7 @@ from asyncmon.graph.core.convert import renamed_argument
 from asyncmon.graph.core.op import ZERO
 from asyncmon.graph.numerics.arrays import Array
 
-__all__ = ["decode_csv", "decode_raw", "string_to_number"]
+__all__ = ["decode_base64", "decode_csv", "decode_raw", "encode_base64", "string_to_number"]
 
 _STRING = (g.string,)
 _NUMERIC = (g.float32, g.float64, g.int32, g.int64)
@@ -254,3 +255,45 @@ def decode_csv(
         "types": tuple(default.dtype for default in defaults),
     }
     return list(g.create_ops("DecodeCSV", (records, *defaults), attrs, name))
+
+
+# --- base64 ---------------------------------------------------------------------------------------
+def _encode(x: Array, *, pad: bool) -> Array:
+    def one(text: bytes) -> bytes:
+        made = base64.urlsafe_b64encode(text)
+        return made if pad else made.rstrip(b"=")
+
+    return np.asarray(np.frompyfunc(one, 1, 1)(x), object)
+
+
+def _decode(x: Array) -> Array:
+    def one(text: bytes) -> bytes:
+        plain = text.rstrip(b"=")
+        try:
+            return base64.b64decode(plain + b"=" * (-len(plain) % 4), b"-_", validate=True)
+        except ValueError:
+            raise InvalidArgumentError("Invalid character found in base64.") from None
+
+    return np.asarray(np.frompyfunc(one, 1, 1)(x), object)
+
+
+def _string_rule(x: g.Spec, **_attrs: Any) -> g.Spec:
+    rules.check_dtype(x.dtype, _STRING, "input")
+    return g.Spec(x.dtype, x.shape)
+
+
+g.register(g.OpDef("EncodeBase64", _encode, _string_rule, ZERO))
+g.register(g.OpDef("DecodeBase64", _decode, _string_rule, ZERO))
+
+
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> g.Tensor:
+    """Return strings in the web-safe base64, with ``=`` at their ends if ``pad``. TF1: same name."""
+    return g.create_op("EncodeBase64", (g.convert_to_tensor(input, g.string),), {"pad": pad}, name)
+
+
+def decode_base64(input: Any, name: str | None = None) -> g.Tensor:
+    """Return the content of strings in the web-safe base64, padded or not. TF1: same name.
+
+    InvalidArgumentError in the run for other characters.
+    """
+    return g.create_op("DecodeBase64", (g.convert_to_tensor(input, g.string),), None, name)

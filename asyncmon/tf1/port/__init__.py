@@ -1,10 +1,9 @@
-"""Port a TF1 program: ``python -m asyncmon port OLD.py``. Needs the extra ``port`` (libcst).
+"""Port a TF1 program: ``python -m asyncmon port OLD.py``.
 
-The modules, bottom up: ``kinds`` (possible values of an expression), ``blocking`` (calls that block
-a thread), ``catalogue`` (the classes of asyncmon), ``scopes`` (the parsed file), ``imports``,
-``siblings`` (other files of the program), ``store``, ``calls``, ``flow`` (the kinds of every
-expression), ``plan`` (calls to await and functions to make async), ``threads``, ``program`` (the plans
-for all files), ``entry`` (``asyncio.run``, Ctrl-C), ``absent`` (names that Python and numpy lack),
-``remarks`` (notes on code that is left unchanged), ``rewrite`` (the new text), ``porting`` (the whole
-port, continuation lines), ``package`` (a folder, written files), ``command`` (options, exit status).
+The modules, bottom up: ``source`` (a parsed file, edits of its text), ``names`` (what of asyncmon is
+awaited), ``imports``, ``kinds`` (of objects), ``infer`` (the kinds of expressions), ``blocking`` (calls
+that block a thread), ``plan`` (calls to await and functions to make async, in all files), ``threads``,
+``entry`` (``asyncio.run``, the names of the module, Ctrl-C), ``edit`` (the new text), ``absent`` (names
+that Python and numpy lack), ``notes`` (on code that is left unchanged), ``porting`` (the files of a
+program), ``package`` (a folder, written files), ``command`` (options, exit status).
 """

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import warnings
 from types import ModuleType
 
-import libcst as cst
-
+from asyncmon.tf1.port.infer import Types
 from asyncmon.tf1.port.kinds import Foreign
-from asyncmon.tf1.port.scopes import Tree, dotted
-from asyncmon.tf1.port.store import Store
+from asyncmon.tf1.port.source import Source, dotted
 
 
-def why(flow: Store, node: cst.CSTNode) -> str:
+def why(types: Types, source: Source, node: ast.AST) -> str:
     """Return which name of a node is of Python 2, or lacking in a loaded module, or ""."""
-    return _of_python2(flow.tree, node) or _of_modules(flow, node)
+    found = _of_python2(source, node)
+    text = f"`{found}` is Python 2: run 2to3 first" if found else _of_modules(types, source, node)
+    return "" if text and _is_conditional(source, node) else text
 
 
-def _of_modules(flow: Store, node: cst.CSTNode) -> str:
+def _of_modules(types: Types, source: Source, node: ast.AST) -> str:
     """Return which name of a loaded module an import or an attribute lacks, or ""."""
     paths: list[str] = []
-    if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
-        paths = [] if node.relative else [f"{dotted(node.module)}.{dotted(a.name)}" for a in node.names]
-    elif (
-        isinstance(node, cst.Attribute)
-        and not flow.tree.in_import(node)
-        and not isinstance(flow.tree.parent(node), cst.AssignTarget)
-    ):
-        owners = (kind for kind in flow.kinds(node.value) if isinstance(kind, Foreign) and kind.known)
-        paths = [f"{owner.path}.{node.attr.value}" for owner in owners]
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        paths = [f"{node.module}.{alias.name}" for alias in node.names if alias.name != "*"]
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        owners = (k for k in types.of(source, node.value) if isinstance(k, Foreign) and k.known)
+        paths = [f"{owner.path}.{node.attr}" for owner in owners]
     lacking = [path for path in paths if _is_absent(path)]
-    if not lacking or _is_conditional(flow.tree, node):
+    if not lacking:
         return ""
     top = lacking[0].partition(".")[0]
     version = getattr(sys.modules[top], "__version__", "") if top not in sys.stdlib_module_names else ""
@@ -43,7 +40,7 @@ def _of_modules(flow: Store, node: cst.CSTNode) -> str:
 def _is_absent(path: str) -> bool:
     """Return whether a module that is loaded has no attribute and no submodule of a name."""
     home, _, name = path.rpartition(".")
-    module = sys.modules.get(home)
+    module = None if home == "__main__" else sys.modules.get(home)
     if not isinstance(module, ModuleType):
         return False
     with warnings.catch_warnings():
@@ -81,49 +78,33 @@ _BUILTINS = frozenset(
 _METHODS = frozenset(["has_key", "iteritems", "iterkeys", "itervalues", "viewitems", "viewkeys"])
 
 
-def _of_python2(tree: Tree, node: cst.CSTNode) -> str:
+def _of_python2(source: Source, node: ast.AST) -> str:
     """Return what of a node is Python 2, or ""."""
-    found = ""
-    if isinstance(node, cst.ImportFrom) and not node.relative:
-        base = dotted(node.module)
-        names = [] if isinstance(node.names, cst.ImportStar) else [dotted(a.name) for a in node.names]
-        members = [f"{base}.{name}" for name in names if f"{base}.{name}" in _MEMBERS]
-        found = base if base.split(".")[0] in _MODULES else (members or [""])[0]
-    elif isinstance(node, cst.Import):
-        tops = [dotted(alias.name) for alias in node.names]
-        found = next((top for top in tops if top.split(".")[0] in _MODULES), "")
-    elif isinstance(node, cst.Attribute) and not tree.in_import(node):
-        if dotted(node) in _MEMBERS:
-            found = dotted(node)
-        elif node.attr.value in _METHODS and dotted(node.value) not in ("six", "future.utils"):
-            found = node.attr.value
-    elif isinstance(node, cst.Name) and node.value in _BUILTINS and _is_used(tree, node):
-        found = node.value
-    elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.RightShift):
-        found = "print >>" if isinstance(node.left, cst.Name) and node.left.value == "print" else ""
-    if not found or _is_conditional(tree, node):
-        return ""
-    return f"`{found}` is Python 2: run 2to3 first"
+    match node:
+        case ast.ImportFrom(level=0, module=base):
+            members = [f"{base}.{alias.name}" for alias in node.names]
+            found = base if str(base).split(".")[0] in _MODULES else ""
+            return found or next((one for one in members if one in _MEMBERS), "")
+        case ast.Import():
+            return next((a.name for a in node.names if a.name.split(".")[0] in _MODULES), "")
+        case ast.Attribute():
+            if (path := dotted(node)) in _MEMBERS:
+                return path
+            ours = dotted(node.value) not in ("six", "future.utils")
+            return node.attr if node.attr in _METHODS and ours else ""
+        case ast.Name(id=name, ctx=ast.Load()):
+            used = name in _BUILTINS and source.binder(name, source.holder[node]) is None
+            return name if used else ""
+        case ast.BinOp(left=ast.Name(id="print"), op=ast.RShift()):
+            return "print >>"
+    return ""
 
 
-def _is_used(tree: Tree, node: cst.Name) -> bool:
-    """Return whether a name is read here and bound nowhere in the file."""
-    above = tree.parent(node)
-    return not (
-        (isinstance(above, cst.Attribute) and above.attr is node)
-        or (isinstance(above, cst.Arg) and above.keyword is node)
-        or isinstance(above, cst.Param | cst.ImportAlias | cst.AsName)
-        or tree.binder(node)
-    )
-
-
-def _is_conditional(tree: Tree, node: cst.CSTNode) -> bool:
+def _is_conditional(source: Source, node: ast.AST) -> bool:
     """Return whether a ``try`` with handlers, or a test of the version, is around a node."""
-    above = tree.parent(node)
-    while above is not None:
-        if isinstance(above, cst.Try) and above.handlers:
-            return True
-        if isinstance(above, cst.If | cst.IfExp) and tree.mentions(above.test, ("version_info", "PY2")):
-            return True
-        above = tree.parent(above)
-    return False
+    return any(
+        (isinstance(above, ast.Try) and above.handlers)
+        or (isinstance(above, ast.If | ast.IfExp) and "version_info" in ast.unparse(above.test))
+        or (isinstance(above, ast.If | ast.IfExp) and "PY2" in ast.unparse(above.test))
+        for above in source.above(node)
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
 from asyncmon.tf1.port.kinds import Foreign, Kinds
+from asyncmon.tf1.port.source import argument, last_name
 
 SLEEP = "asyncio.sleep"
 TO_THREAD = "asyncio.to_thread"
@@ -83,22 +84,14 @@ _UNKNOWN = frozenset(
 """Methods that probably block where the class of their object is unknown."""
 
 
-def made(path: str, call: cst.Call) -> str:
-    """Return the path of the class that a call makes an object of, or ""."""
-    path = canonical(path)
-    if path.startswith("queue.") and not call.args:
-        return "queue.Unbounded"
-    owner, _, name = path.rpartition("().")
-    if owner in CLASSES and name in _STARTS:
-        return _STARTS[name]
-    return path if path in CLASSES else ""
-
-
 def canonical(path: str) -> str:
     """Return the path of a class or function where Python 2, or six, has it elsewhere."""
     for old, new in {"six.moves.queue.": "queue.", "Queue.": "queue.", "six.moves.": ""}.items():
         if path.startswith(old):
             path = new + path.removeprefix(old)
+    owner, _, name = path.partition("().")
+    if (start := _STARTS.get(name.partition("()")[0])) and "()." in name and owner in CLASSES:
+        path = f"{start}().{name.partition('().')[2]}"
     return {"input": "builtins.input", "raw_input": "builtins.input"}.get(path, path)
 
 
@@ -106,7 +99,7 @@ def _paths(kinds: Kinds) -> list[str]:
     return [canonical(kind.path) for kind in kinds if isinstance(kind, Foreign)]
 
 
-def form(kinds: Kinds, call: cst.Call) -> str:
+def form(kinds: Kinds, call: ast.Call) -> str:
     """Return the function that replaces a blocking call where it is awaited, or ""."""
     for path in _paths(kinds):
         if path == "time.sleep":
@@ -117,7 +110,7 @@ def form(kinds: Kinds, call: cst.Call) -> str:
     return ""
 
 
-def why(kinds: Kinds, call: cst.Call) -> str:
+def why(kinds: Kinds, call: ast.Call) -> str:
     """Return what to use instead of a blocking call, or "" if the call does not block."""
     for path in _paths(kinds):
         owner, _, name = path.rpartition("().")
@@ -127,9 +120,9 @@ def why(kinds: Kinds, call: cst.Call) -> str:
             return LISTED[path]
         if (path in FINITE or name in CLASSES.get(owner, ())) and not _is_immediate(call, name):
             return _lock_hint(owner) if CLASSES.get(owner) is _LOCK else "await asyncio.to_thread"
-    if not kinds and isinstance(call.func, cst.Attribute):
-        name = call.func.attr.value
-        words = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+    if not kinds and isinstance(call.func, ast.Attribute):
+        name = call.func.attr
+        words = {keyword.arg for keyword in call.keywords}
         taken = name == "get" and (not call.args or bool(words & {"timeout", "block"}))
         if (name in _UNKNOWN or taken) and not _is_immediate(call, name):
             return "if it blocks, await asyncio.to_thread"
@@ -141,22 +134,15 @@ def _lock_hint(owner: str) -> str:
     return f"use asyncio.{'Lock' if name == 'RLock' else name}, or await asyncio.to_thread"
 
 
-def _is_timed(call: cst.Call) -> bool:
+def _is_timed(call: ast.Call) -> bool:
     """Return whether a call has a timeout that is no None."""
-    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    place = {"get": 1, "put": 2, "acquire": 1}.get(name, 0)
-    for index, arg in enumerate(call.args):
-        named = arg.keyword is not None and arg.keyword.value == "timeout"
-        if named or (arg.keyword is None and index == place):
-            return not (isinstance(arg.value, cst.Name) and arg.value.value == "None")
-    return False
+    place = {"get": 1, "put": 2, "acquire": 1}.get(last_name(call.func), 0)
+    found = argument(call, place, "timeout")
+    return found is not None and not (isinstance(found, ast.Constant) and found.value is None)
 
 
-def _is_immediate(call: cst.Call, name: str) -> bool:
+def _is_immediate(call: ast.Call, name: str) -> bool:
     """Return whether a call does not block: ``q.get(False)``, ``lock.acquire(blocking=False)``."""
-    for index, arg in enumerate(call.args):
-        word = arg.keyword.value if arg.keyword is not None else ""
-        place = word in ("block", "blocking") or (not word and index == (1 if name == "put" else 0))
-        if place and isinstance(arg.value, cst.Name) and arg.value.value == "False":
-            return True
-    return False
+    place = 1 if name == "put" else 0
+    found = argument(call, place, "block") or argument(call, None, "blocking")
+    return isinstance(found, ast.Constant) and found.value is False

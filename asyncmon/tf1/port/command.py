@@ -21,8 +21,8 @@ What is left to you is listed on standard error, by line of OLD.py, with the rea
 
 EPILOG = """\
 exit status: 0 all is ported; 1 ported, but for the lines listed; 2 nothing is written (OLD.py cannot be
-read or is not Python 3, a file cannot be written, libcst is not installed: pip install
-'asyncmon[port]'). Files of a folder that are not Python 3 are copied and listed.
+read or is not Python 3, or a file cannot be written). Files of a folder that are not Python 3 are
+copied and listed.
 Porting a ported file changes nothing."""
 
 
@@ -41,13 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Port a file or a folder as the options say, and return the exit status."""
-    try:
-        from asyncmon.tf1.port.package import port_folder, refusal, write
-        from asyncmon.tf1.port.porting import port
-    except ModuleNotFoundError as error:
-        if error.name != "libcst":
-            raise
-        return _refuse("`port` needs libcst: pip install 'asyncmon[port]'")
+    # Here, as `--help` of all commands imports this module: these import all of asyncmon.tf1.
+    from asyncmon.tf1.port.package import port_folder, refusal, write
+    from asyncmon.tf1.port.porting import port
 
     old: Path = options.old
     new: Path | None = old if options.in_place else options.output
@@ -57,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         if old.is_dir():
             if new is None:
                 return _refuse(f"{old} is a folder: give the one to write with -o, or -i")
-            return port_folder(old, new, sys.stderr.write)
+            return port_folder(old, new, sys.stderr.write, _progress)
         if new is not None and new.is_dir():
             return _refuse(f"{new} is a folder: give the file to write, {new / old.name}")
         if options.output is not None and options.output.exists() and options.output.samefile(old):
@@ -72,6 +68,12 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(f"{old}: {error}")
     _report(old, new, source, ported, diff=options.diff)
     return 1 if ported.notes else 0
+
+
+def _progress(text: str) -> None:
+    """Show the progress in one line of a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}\r")
 
 
 def _refuse(text: str) -> int:

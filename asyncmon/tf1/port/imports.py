@@ -1,21 +1,16 @@
-"""Imports: their replacements, and the kinds of the names they bind."""
+"""Imports of TensorFlow: the modules of asyncmon in their place."""
 
 from __future__ import annotations
 
-import importlib
+import ast
 import importlib.util
 import sys
 from types import ModuleType
 from typing import Any
 
-import libcst as cst
-
 import asyncmon
 import asyncmon.tf1 as tf
-from asyncmon.tf1.port.kinds import VALUE, Foreign, Kinds, Real, one
-from asyncmon.tf1.port.scopes import dotted
-
-ROOTS = ("tensorflow", "tensorflow.compat.v1", "tensorflow.python", "tensorflow_core")
+from asyncmon.tf1 import input_data
 
 _PRIVATE = {
     "": "client.session framework.ops framework.dtypes framework.constant_op framework.tensor_shape "
@@ -61,7 +56,7 @@ PRIVATE = {
 }
 """TensorFlow's private modules, each with the namespace below ``tf.`` that has its public names."""
 
-_KNOWN = frozenset(
+KNOWN = frozenset(
     [
         "numpy", "scipy", "matplotlib", "pandas", "sklearn", "six", "absl", "PIL", "cv2", "tqdm",
         "gym", "gymnasium", "h5py", "yaml", "requests", "skimage", "nltk", "imageio", "seaborn",
@@ -70,23 +65,33 @@ _KNOWN = frozenset(
 )  # fmt: skip
 
 WHY_NOT = {
-    "tensorflow.examples": "asyncmon has no example data; load your own arrays",
+    "tensorflow.examples": "of the examples there is the reader of MNIST, input_data",
     "tensorflow.contrib": "of tf.contrib asyncmon has only a few names",
     "tensorflow.python.lib.io.file_io": "tf.gfile has its functions, by other names",
     "tensorflow.python": "this module is TensorFlow's own inside",
     "tensorflow.core": "this module is TensorFlow's own inside",
 }
 
+_EXAMPLES = frozenset(
+    [
+        "tensorflow.examples.tutorials.mnist.input_data",
+        "tensorflow.contrib.learn.python.learn.datasets.mnist",
+    ]
+)
+"""Modules of TensorFlow that read MNIST."""
+
 
 def ours(path: str) -> Any:
     """Return the object of asyncmon for a dotted name of TensorFlow or asyncmon, or None."""
     home, _, last = path.rpartition(".")
+    if path in _EXAMPLES or home in _EXAMPLES:
+        return input_data if path in _EXAMPLES else getattr(input_data, last, None)
     if path in PRIVATE:
         path = f"tensorflow.{PRIVATE[path]}".rstrip(".")
     elif home in PRIVATE:
         path = f"tensorflow.{PRIVATE[home]}.{last}".replace("..", ".")
     for root in ("tensorflow.compat.v1", "tensorflow", "asyncmon.tf1", "asyncmon"):
-        if path == root or path.startswith(root + "."):
+        if path == root or path.startswith(f"{root}."):
             value: Any = asyncmon if root == "asyncmon" else tf
             for name in path[len(root) + 1 :].split(".") if path != root else ():
                 value = getattr(value, name, None)
@@ -94,72 +99,58 @@ def ours(path: str) -> Any:
     return None
 
 
-def private_alias(node: cst.CSTNode, alias: cst.ImportAlias) -> tuple[str, str] | None:
-    """Return the name that an import gives a private module, and the public namespace below ``tf``."""
-    base = f"{dotted(node.module)}." if isinstance(node, cst.ImportFrom) else ""
-    path = base + dotted(alias.name)
-    if path not in PRIVATE or (not base and alias.asname is None):
-        return None
-    return _as(alias, dotted(alias.name)), PRIVATE[path]
-
-
 def is_tensorflow(path: str) -> bool:
     """Return whether a module belongs to TensorFlow."""
     return path.split(".")[0] in ("tensorflow", "tensorflow_core")
 
 
-def bound(node: cst.Import | cst.ImportFrom) -> list[tuple[str, Kinds]]:
-    """Return the names that an import binds, with their kinds."""
-    if isinstance(node, cst.ImportFrom):
-        if isinstance(node.names, cst.ImportStar):
-            return []
-        base = "." * len(node.relative) + dotted(node.module)
-        base += "" if node.module is None else "."
-        return [
-            (_as(alias, dotted(alias.name)), _kind(f"{base}{dotted(alias.name)}"))
-            for alias in node.names
-        ]
-    found = []
-    for alias in node.names:
-        path = dotted(alias.name)
-        name = _as(alias, "")
-        found.append((name, _kind(path)) if name else (path.split(".")[0], _kind(path.split(".")[0])))
+def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the modules that an import may read, with the dots of a relative one."""
+    found = [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = "." * node.level + (node.module or "")
+        found = [base, *(f"{base}.{name}" if node.module else base + name for name in found)]
     return found
 
 
-def _as(alias: cst.ImportAlias, default: str) -> str:
-    return dotted(alias.asname.name) if alias.asname is not None else default
+def rewritten(node: ast.Import | ast.ImportFrom) -> tuple[list[str], list[str]]:
+    """Return the statements that replace an import of TensorFlow, and notes on names that are left.
 
-
-def _kind(path: str) -> Kinds:
-    top = path.split(".")[0]
-    if top in ("tensorflow", "asyncmon"):
-        value = ours(path)
-        if value is None:
-            return one(Foreign(path, known=False))
-        return one(Real(value)) if isinstance(value, ModuleType) or callable(value) else VALUE
-    return one(Foreign(path, known=top in sys.stdlib_module_names or top in _KNOWN))
-
-
-def rewritten(node: cst.Import | cst.ImportFrom) -> tuple[list[cst.BaseSmallStatement], list[str]]:
-    """Return the replacements of an import, and notes on the names that are left unchanged."""
-    if isinstance(node, cst.ImportFrom):
-        return _rewritten_from(node)
-    made: list[cst.BaseSmallStatement] = []
-    kept: list[cst.ImportAlias] = []
+    There are no statements if nothing changes.
+    """
+    made: list[str] = []
+    kept: list[ast.alias] = []
+    moved: list[ast.alias] = []
     notes: list[str] = []
+    base = getattr(node, "module", "") or ""
+    if isinstance(node, ast.ImportFrom) and (node.level or not is_tensorflow(base)):
+        return [], []
+    if node.names[0].name == "*":
+        return [], [f"`from {base} import *` is left: name what the file uses"]
+    home = ours(base) if base else None
     for alias in node.names:
-        path = dotted(alias.name)
+        path = f"{base}.{alias.name}" if base else alias.name
         value = ours(path) if is_tensorflow(path) else None
-        if value is not None:
-            made.append(_import(value if alias.asname else tf, _as(alias, "tensorflow")))
-            continue
-        if is_tensorflow(path):
-            notes.append(_why(path))
-        kept.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
-    if not made:
-        return [node], notes
-    return [*made, *([node.with_changes(names=kept)] if kept else [])], notes
+        if value is None:
+            notes += [_why(path)] if is_tensorflow(path) else []
+            kept.append(alias)
+        elif not base:
+            made.append(_import(value if alias.asname else tf, alias.asname or "tensorflow"))
+        elif isinstance(value, ModuleType) and not _is_part(value, home, alias.name):
+            made.append(_import(value, alias.asname or alias.name))
+        else:
+            moved.append(alias)
+    if moved:
+        assert isinstance(home, ModuleType), "the names were found in it"
+        made.append(ast.unparse(ast.ImportFrom(_module_name(home), moved, 0)))
+    if kept and made:
+        made.append(ast.unparse(ast.ImportFrom(base, kept, 0) if base else ast.Import(kept)))
+    return made, notes
+
+
+def _is_part(value: ModuleType, home: Any, name: str) -> bool:
+    """Return whether a module is imported from the one that has it here, under the same name."""
+    return value is not tf and isinstance(home, ModuleType) and getattr(home, name, None) is value
 
 
 def _why(path: str) -> str:
@@ -173,66 +164,21 @@ def _why(path: str) -> str:
     return f"{path} is not in asyncmon.tf1"
 
 
-def _rewritten_from(node: cst.ImportFrom) -> tuple[list[cst.BaseSmallStatement], list[str]]:
-    base = dotted(node.module)
-    if node.relative or not is_tensorflow(base):
-        return [node], []
-    if isinstance(node.names, cst.ImportStar):
-        return [node], [f"`from {base} import *` is left: name what the file uses"]
-    made: list[cst.BaseSmallStatement] = []
-    kept, moved, notes = [], [], []
-    home = ours(base)
-    for alias in node.names:
-        path = f"{base}.{dotted(alias.name)}"
-        value = ours(path)
-        if value is None:
-            notes.append(_why(path))
-            kept.append(alias)
-        elif isinstance(value, ModuleType) and (
-            value is tf or path in PRIVATE or not isinstance(home, ModuleType)
-        ):
-            made.append(_import(value, _as(alias, dotted(alias.name))))
-        else:
-            moved.append(alias)
-    if moved:
-        names = node.names if len(moved) == len(node.names) else _commas(moved)
-        made.append(node.with_changes(module=_path(_module_name(home)), names=names))
-    if kept:
-        made.append(node if len(kept) == len(node.names) else node.with_changes(names=_commas(kept)))
-    return made, notes
-
-
-def _commas(names: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
-    return [*names[:-1], names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)]
-
-
 def _module_name(module: ModuleType) -> str:
     """Return the name to import a module of asyncmon by, below asyncmon.tf1 if possible."""
-    for name in [f"asyncmon.tf1.{module.__name__.rpartition('.')[2]}", module.__name__]:
-        if module is not tf and importlib.util.find_spec("asyncmon.tf1") and _importable(name, module):
-            return name
-    return module.__name__
+    name = f"asyncmon.tf1.{module.__name__.rpartition('.')[2]}"
+    return name if module is not tf and _is_importable(name, module) else module.__name__
 
 
-def _importable(name: str, module: ModuleType) -> bool:
+def _is_importable(name: str, module: ModuleType) -> bool:
     try:
         return importlib.util.find_spec(name) is not None and sys.modules.get(name) is module
     except ModuleNotFoundError:
         return False
 
 
-def _import(module: ModuleType, name: str) -> cst.BaseSmallStatement:
+def _import(module: ModuleType, name: str) -> str:
     path = _module_name(module)
-    text = f"import {path} as {name}"
     package, _, last = path.rpartition(".")
-    if package and last == name:
-        text = f"from {package} import {name}"
-    statement = cst.parse_statement(text)
-    assert isinstance(statement, cst.SimpleStatementLine), "an import is one line"
-    return statement.body[0]
-
-
-def _path(name: str) -> cst.Attribute | cst.Name:
-    node = cst.parse_expression(name)
-    assert isinstance(node, cst.Attribute | cst.Name), "a dotted name"
-    return node
+    same = package and last == name
+    return f"from {package} import {name}" if same else f"import {path} as {name}"

@@ -8,14 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asyncmon.system.files import FileCalls
-from asyncmon.tf1.port.porting import port
-from asyncmon.tf1.port.program import Program
+from asyncmon.tf1.port.porting import Program
 
 _SKIPPED = frozenset({"__pycache__", "venv", "env", "node_modules", "build", "dist"})
 """Folders that hold no source, besides hidden ones."""
 
 
-def port_folder(old: Path, new: Path, report: Callable[[str], object]) -> int:
+def port_folder(
+    old: Path,
+    new: Path,
+    report: Callable[[str], object],
+    progress: Callable[[str], object] = lambda _: None,
+) -> int:
     """Port the files of a folder into another one, or in place; return the exit status.
 
     Files that are not Python 3 are copied, and reported like the lines that need a manual change.
@@ -25,26 +29,22 @@ def port_folder(old: Path, new: Path, report: Callable[[str], object]) -> int:
         old: the folder.
         new: the folder to write; it may be ``old``.
         report: receives the lines to print.
+        progress: receives a text on what is done so far.
 
     Raises:
         OSError: a file cannot be read or written.
     """
     base, place = old.resolve(), new.resolve()
     files = list(_files(base, place, report))
-    program = Program()
-    made: dict[Path, bytes | None] = {}
+    texts = {path: path.read_bytes() for path in files if path.suffix == ".py"}
+    program = Program(texts, progress)
+    made: dict[Path, bytes | None] = dict.fromkeys(files)
     left = 0
-    for path in files:
-        if path.suffix == ".py":
-            program.read(path)
-    for path in files:
-        made[path] = None
-        if path.suffix != ".py":
-            continue
-        source = path.read_bytes()
+    for number, (path, source) in enumerate(texts.items(), 1):
         shown = old / path.relative_to(base)
+        progress(f"{number} of {len(texts)} files ported")
         try:
-            ported = port(source, path.parent, program, path)
+            ported = program.port(path)
         except SyntaxError as error:
             report(f"{shown}:{error.lineno or 1}: copied: {refusal(error)}\n")
             left += 1

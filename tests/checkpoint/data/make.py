@@ -89,3 +89,9 @@ names = ["dtypes.ckpt", "partitioned.ckpt", "many.ckpt", "sharded.ckpt"]
 found = {name: expected(name) for name in names}
 Path("expected.json").write_text(json.dumps(found) + "\n")
 Path("checkpoint").rename("state.txt")
+
+# Part of a partitioned variable, and a checkpoint in the V1 format.
+tf.raw_ops.SaveV2(
+    prefix="hole", tensor_names=["a"], shape_and_slices=["4 3 0,2:-"], tensors=[tf.ones([2, 3])]
+)
+save("v1.ckpt", lambda: variable("w", [1, 1, 1], "float32"), write_version=1)

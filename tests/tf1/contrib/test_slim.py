@@ -63,3 +63,18 @@ async def test_variables_by_scope_and_last_name() -> None:
     assert names(slim.get_variables_to_restore(exclude=["a"])) == ["c"]
     assert names(slim.get_variables_to_restore(include=["a"], exclude=["c"])) == ["a/b"]
     assert tf.contrib.framework.get_variables is slim.get_variables
+
+
+async def test_layers_make_their_variables_in_the_scopes_of_variable_and_model_variable() -> None:
+    slim = tf.contrib.slim
+    with tf.Graph().as_default():
+        x = tf.placeholder(tf.float32, [2, 3])
+        with slim.arg_scope([slim.variable], device="/cpu:3"):
+            slim.fully_connected(x, 4, scope="a")
+            with slim.arg_scope([slim.model_variable], device="/cpu:1"):
+                slim.fully_connected(x, 4, scope="b")
+            tf.layers.dense(x, 2, name="c")
+        found = {v.op.name: v.device for v in slim.get_variables()}
+        assert [found[f"{s}/weights"] for s in "ab"] == ["/device:CPU:3", "/device:CPU:1"]
+        assert found["c/kernel"] == ""
+        assert len(slim.get_model_variables()) == 4

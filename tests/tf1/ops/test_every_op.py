@@ -63,6 +63,16 @@ def _depthwise(x: Any, w: Any) -> Any:
     return tf.nn.depthwise_conv2d(x, w, 1, "SAME")
 
 
+def _matrices(x: Any) -> Any:
+    quotients = [tf.truncatemod(x + 10, 100.0), tf.truncatediv(x + 10, 100.0)]
+    return [tf.matrix_determinant(x), tf.matrix_inverse(x), tf.matrix_inverse(x, True), *quotients]
+
+
+def _texts() -> Any:
+    texts = tf.constant(["a", "b", "a"])
+    return [*tf.unique_with_counts(texts), tf.decode_base64(tf.encode_base64(texts))]
+
+
 # name -> function and arguments
 GRADIENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "sequences": (_sequences, (SQUARE,)),
@@ -71,6 +81,7 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "depthwise": (_depthwise, (IMAGES, FILTERS)),
     "trigonometric": (_trigonometric, (MATRIX * 0.9,)),
     "strided slice": (_cut, (MATRIX,)),
+    "matrices": (_matrices, (SQUARE + 3 * np.eye(3),)),
 }
 
 
@@ -94,6 +105,8 @@ SAMPLES = {
     "depthwise": (_depthwise, (IMAGES, FILTERS)),
     "trigonometric": (_trigonometric, (X,)),
     "strided slice": (_cut, (X,)),
+    "matrices": (_matrices, (X + np.eye(4),)),
+    "texts": (_texts, ()),
     "random": (_random, ()),
     "integers": (_integers, (X,)),
 }

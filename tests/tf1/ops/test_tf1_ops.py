@@ -185,3 +185,51 @@ def test_the_inverse_of_a_permutation(ops: Any) -> None:
 
 def test_shapes_of_a_list(ops: Any) -> None:
     ops.agree(lambda x: more.shape_n([x, x[0]]), [np.array([2, 3, 4]), np.array([3, 4])], X)
+
+
+# --- what TF1's own tests of ops ask for ----------------------------------------------------------
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("row", "greatest", "smallest"),
+    [([NAN, 1, 2], 2, 1), ([1, NAN, 2], 2, 0), ([NAN, NAN], 0, 0), ([-np.inf, NAN, -5], 2, 0)],
+)
+@pytest.mark.usefixtures("graph")
+def test_nan_is_neither_greatest_nor_smallest(
+    row: list[float], greatest: int, smallest: int, evaluate: Callable[..., Any]
+) -> None:
+    for dtype in (np.float32, np.float64):
+        x = tf.constant(np.array([row, row], dtype))
+        found = evaluate([tf.argmax(x, 1), tf.argmin(x, 1)])
+        assert [one.tolist() for one in found] == [[greatest] * 2, [smallest] * 2]
+
+
+@pytest.mark.usefixtures("graph")
+def test_constants_give_static_shapes() -> None:
+    assert more.dynamic_stitch([[0, 4], [2]], [[1.0, 2.0], [3.0]]).shape.as_list() == [5]
+    rows = more.dynamic_stitch([0, [2, 5]], [[1.0, 2.0], [[3.0, 4.0], [5.0, 6.0]]])
+    assert rows.shape.as_list() == [6, 2]
+    assert more.confusion_matrix([1, 2], [1, 2]).shape.as_list() == [3, 3]
+    ids = tf.placeholder(tf.int32, [3])
+    assert more.confusion_matrix(ids, ids).shape.as_list() == [None, None]
+
+
+class Reflected:
+    def __radd__(self, other: Any) -> str:
+        return "radd"
+
+    def __rmatmul__(self, other: Any) -> str:
+        return "rmatmul"
+
+
+@pytest.mark.usefixtures("graph")
+def test_an_object_with_reflected_operators_gets_the_tensor() -> None:
+    x, v = tf.constant([[1.0]]), tf.get_variable("v", [1])
+    assert [x + Reflected(), v + Reflected(), x @ Reflected()] == ["radd", "radd", "rmatmul"]
+    with pytest.raises(TypeError, match="Cannot convert"):
+        x - Reflected()
+    with pytest.raises(TypeError, match="Cannot convert"):
+        x + object()
+    with pytest.raises(TypeError):
+        x + np.array(["a"])

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 
 from asyncmon.cli import main
 from tests.doc_page import programs, shell
@@ -147,17 +144,6 @@ def test_a_folder_needs_a_place(old: Path, capsys: pytest.CaptureFixture[str]) -
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["port", str(tmp_path / "x.py")]) == 2
     assert "x.py" in capsys.readouterr().err
-
-
-def test_without_libcst_it_says_what_to_install(old: Path) -> None:
-    code = (
-        "import sys; sys.modules['libcst'] = None\n"
-        "from asyncmon.cli import main\nsys.exit(main(['port', sys.argv[1]]))"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", code, str(old)], capture_output=True, text=True, check=False
-    )
-    assert (out.returncode, out.stderr) == (2, "`port` needs libcst: pip install 'asyncmon[port]'\n")
 
 
 def test_the_help_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
-
 from asyncmon.tf1.port.porting import port
+from tests import forked
 
 
 def ported(text: str) -> str:
@@ -57,6 +57,7 @@ def test_a_script_gets_a_main() -> None:
 
         # It begins here.
         async def main():
+            global bump, i
             await sess.run(tf.global_variables_initializer())
 
             def bump():
@@ -75,24 +76,81 @@ def test_a_script_gets_a_main() -> None:
         """)
 
 
-def test_what_functions_outside_read_stays_global() -> None:
+def test_all_names_of_main_stay_names_of_the_module() -> None:
     after = ported("""\
         import tensorflow as tf
 
-        step = 0
-
-        def read():
-            return sess, saver
-
         if __name__ == "__main__":
             sess = tf.Session()
-            saver = tf.train.Saver()
-            other = 1
-            step += 1
+            step: int = 1
+            for i, (a, *b) in enumerate([]):
+                import os.path as p, json
+                with open(p) as f: [k for k in f if (w := k)]
+            class C: x = 1
+            def g(): y = 1
+            del step
             sess.run(1)
         """)
-    assert "async def main():\n    global saver, sess, step\n    sess = tf.Session()" in after
+    assert "async def main():\n    global C, a, b, f, g, i, json, p, sess, step, w\n    sess =" in after
+    assert "    step = 1\n" in after
     assert after.endswith('if __name__ == "__main__":\n    asyncio.run(main())\n')
+
+
+SCOPE = {
+    "globals in a condition": (
+        "for i in range(3):\n    r = sess.run(x, {x: i})\n"
+        "    if 'total' not in globals(): total = r\n    else: total = total * 0.5 + r\nprint(total)",
+        "2.5",
+    ),
+    "a guard": (
+        "def report(): return 'lr' in globals(), globals().get('lr')\n"
+        "if __name__ == '__main__':\n    lr = 0.5\n    print(float(sess.run(x, {x: lr})), report())",
+        "0.5 (True, 0.5)",
+    ),
+    "a class body": (
+        "n = int(sess.run(x, {x: 3}))\nclass Config:\n    n = n\n    m = n + 1\n"
+        "print(Config.n, Config.m)",
+        "3 4",
+    ),
+    "del": (
+        "tmp = [1]\na = sess.run(x, {x: 1})\ndel tmp\nprint(float(a), 'tmp' in globals())",
+        "1.0 False",
+    ),
+    "pickle": (
+        "lr = sess.run(x, {x: 0.5})\nclass Box(object):\n    def __init__(self): self.v = lr\n"
+        "def f(a): return a + 1\nimport pickle\n"
+        "print(float(pickle.loads(pickle.dumps(Box())).v), pickle.loads(pickle.dumps(f))(1))",
+        "0.5 2",
+    ),
+    "exec, import * and annotations": (
+        "n: int = 3\nrows = [float(sess.run(x, {x: k})) for k in range(n)]\n"
+        "from math import *\nexec('z = 4')\nprint(rows, z, sqrt(4), eval('n'))",
+        "[0.0, 1.0, 2.0] 4 2.0 3",
+    ),
+    "the module by its names": (
+        "lr = float(sess.run(x, {x: 2}))\nimport sys\nfrom __main__ import lr as again\n"
+        "print(again, sys.modules['__main__'].lr, 'lr' in dir(), locals()['lr'], vars()['lr'])",
+        "2.0 2.0 True 2.0 2.0",
+    ),
+    "an exception and a pool": (
+        "try:\n    sess.run('no:0')\nexcept ValueError as error:\n    kept = error\n"
+        "import multiprocessing\ndef double(a): return 2 * a\n"
+        "with multiprocessing.get_context('fork').Pool(1) as pool:\n"
+        "    print(pool.map(double, [1, 2]))",
+        "[2, 4]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCOPE)
+def test_the_module_keeps_its_scope(name: str, tmp_path: Path) -> None:
+    text, shown = SCOPE[name]
+    head = "import tensorflow as tf\nx = tf.placeholder(tf.float32)\nsess = tf.Session()\n"
+    made = port(f"{head}{text}\n")
+    assert made.notes == ()
+    (tmp_path / "new.py").write_bytes(made.source)
+    ran = forked.run(tmp_path / "new.py", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, f"{shown}\n"), ran.stderr
 
 
 def test_a_name_that_is_taken_is_not_used_for_main() -> None:
@@ -208,7 +266,7 @@ def test_asyncio_is_imported_before_a_function_too() -> None:
     )
 
 
-def test_a_loop_variable_of_main_is_no_global() -> None:
+def test_a_loop_variable_of_main_is_a_global() -> None:
     after = ported("""
         import tensorflow as tf
         for i in range(2):
@@ -217,7 +275,7 @@ def test_a_loop_variable_of_main_is_no_global() -> None:
             for i in range(2):
                 sess.run(i)
         """)
-    assert "global" not in after
+    assert "    global i, sess\n" in after
 
 
 def test_a_name_that_main_reads_before_it_binds_it_is_a_global() -> None:

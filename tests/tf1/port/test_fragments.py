@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
-
 import asyncmon.tf1 as tf
 from asyncmon.tf1.port.porting import port
 
@@ -32,46 +30,6 @@ train_op = tf.train.GradientDescentOptimizer(0.25).minimize(loss, global_step=gl
 """
 
 FRAGMENTS: dict[str, tuple[str, Any]] = {
-    "a hook that logs (HP)": ("""
-        class LoggerHook(tf.train.SessionRunHook):
-            def begin(self):
-                seen.append("begin")
-
-            def after_create_session(self, session, coord):
-                seen.append(session.run(loss))
-
-            def before_run(self, run_context):
-                return tf.train.SessionRunArgs(loss)
-
-            def after_run(self, run_context, run_values):
-                seen.append(run_values.results)
-                if run_values.results < 5:
-                    run_context.request_stop()
-
-            def end(self, session):
-                seen.append(int(session.run(global_step)))
-
-        with tf.train.MonitoredTrainingSession(hooks=[LoggerHook()]) as sess:
-            while not sess.should_stop():
-                sess.run(train_op)
-        """, ["begin", 16.0, 16.0, 4.0, 2]),
-    "feeds and fetches of hooks (RA)": ("""
-        x = tf.placeholder(tf.float32, [], name="x")
-        y = x * 2
-
-        class FeedHook(tf.train.SessionRunHook):
-            def before_run(self, run_context):
-                fetches = run_context.original_args.fetches
-                assert fetches is y
-                return tf.train.SessionRunArgs({"x": x, "step": global_step}, feed_dict={x: 21})
-
-            def after_run(self, run_context, run_values):
-                seen.append(sorted(run_values.results))
-                seen.append(float(run_values.results["x"]))
-
-        with tf.train.MonitoredSession(hooks=[FeedHook()]) as sess:
-            seen.append(float(sess.run(y)))
-        """, [["step", "x"], 21.0, 42.0]),
     "a scaffold (SC)": ("""
         assign = w.assign(2.0)
 
@@ -103,16 +61,6 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
         with tf.train.MonitoredSession(session_creator=Raw()) as sess:
             seen.append(sess.run(w))
         """, ["model.ckpt-1", 4.0]),
-    "MonitoredSession (MS)": ("""
-        saver_hook = tf.train.CheckpointSaverHook("ms", save_steps=2)
-        step_hook = tf.train.StopAtStepHook(last_step=5)
-        with tf.train.MonitoredSession(session_creator=tf.train.ChiefSessionCreator(),
-                                       hooks=[saver_hook, step_hook]) as sess:
-            while not sess.should_stop():
-                sess.run(train_op)
-        seen.append(tf.train.list_variables("ms")[0][0])
-        seen.append(int(tf.train.load_variable("ms", "global_step")))
-        """, ["global_step", 5]),
     "an error in the body leaves it (MS)": ("""
         class Cleanup(tf.train.SessionRunHook):
             def end(self, session):
@@ -128,58 +76,6 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
             raise tf.errors.OutOfRangeError(None, None, "the end")
         seen.append(sess.should_stop())
         """, ["no", "end", True]),
-    "SingularMonitoredSession (SS)": ("""
-        with tf.train.SingularMonitoredSession() as sess:
-            while not sess.should_stop():
-                sess.run(train_op)
-                if sess.raw_session().run(global_step) == 3:
-                    break
-            seen.append(int(sess.raw_session().run(global_step)))
-        """, [3]),
-    "MonitoredTrainingSession resumes (MT)": ("""
-        def train(last_step):
-            with tf.train.MonitoredTrainingSession(
-                    master="", is_chief=True, checkpoint_dir="mt", save_checkpoint_steps=10,
-                    save_checkpoint_secs=None, save_summaries_steps=None, save_summaries_secs=None,
-                    log_step_count_steps=2,
-                    hooks=[tf.train.StopAtStepHook(last_step=last_step)]) as mon_sess:
-                start = mon_sess.run(global_step)
-                while not mon_sess.should_stop():
-                    mon_sess.run(train_op)
-                return int(start)
-
-        seen.append(train(3))
-        seen.append(train(6))
-        seen.append(sorted({name.split(".")[0] for name in os.listdir("mt")}))
-        """, [0, 3, None]),
-    "the session is recovered (WR)": ("""
-        class Preempted(tf.train.SessionRunHook):
-            times = 0
-
-            def after_create_session(self, session, coord):
-                seen.append("created")
-
-            def before_run(self, run_context):
-                self.times += 1
-                if self.times == 2:
-                    raise tf.errors.AbortedError(None, None, "preempted")
-
-        with tf.train.MonitoredTrainingSession(hooks=[Preempted()]) as sess:
-            for _ in range(2):
-                sess.run(train_op)
-            seen.append(int(sess.run(global_step)))
-        """, ["created", "created", 1]),
-    "run_step_fn (SF)": ("""
-        def step_fn(step_context):
-            a = step_context.session.run(fetches=w)
-            if a < 1:
-                step_context.request_stop()
-            return step_context.run_with_hooks(fetches=train_op) or float(a)
-
-        with tf.train.MonitoredTrainingSession() as session:
-            while not session.should_stop():
-                seen.append(session.run_step_fn(step_fn))
-        """, [4.0, 2.0, 1.0]),
     "run_step_fn with a method and a lambda (SF)": ("""
         class Trainer(object):
             def __init__(self):
@@ -196,24 +92,6 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
             seen.append(session.run_step_fn(trainer.step))
             seen.append(session.run_step_fn(lambda context: context.run_with_hooks(w)))
         """, [2, 1.0]),
-    "a coordinator of threads (CO)": ("""
-        def my_loop(coord, index):
-            while not coord.should_stop():
-                time.sleep(0.001)
-                seen.append(index)
-                if len(set(seen)) == 3:
-                    coord.request_stop()
-
-        # Main thread: create a coordinator.
-        coord = tf.train.Coordinator()
-        # Create 3 threads that run 'my_loop()'
-        threads = [threading.Thread(target=my_loop, args=(coord, i)) for i in range(3)]
-        # Start the threads and wait for all of them to stop.
-        for t in threads:
-            t.start()
-        coord.join(threads)
-        seen[:] = sorted(set(seen))
-        """, [0, 1, 2]),
     "an exception of a thread is raised by join (CO)": ("""
         def failing(coord):
             with coord.stop_on_exception():
@@ -255,18 +133,6 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
         seen.append(sess.run(w))
         sess.close()
         """, [4.0]),
-    "a supervisor (SV)": ("""
-        sv = tf.train.Supervisor(logdir="sv", global_step=global_step)
-        # Get a TensorFlow session managed by the supervisor.
-        with sv.managed_session() as sess:
-            # Use the session to train the graph.
-            while not sv.should_stop():
-                sess.run(train_op)
-                if sess.run(global_step) == 4:
-                    sv.request_stop()
-            sv.saver.save(sess, sv.save_path, global_step=global_step)
-        seen.append(os.path.basename(tf.train.latest_checkpoint("sv")))
-        """, ["model.ckpt-4"]),
     "a supervisor with services of one's own (SV)": ("""
         def my_additional_summaries(sv, sess):
             seen.append(float(sess.run(loss)))
@@ -304,19 +170,6 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
         sv = tf.train.Supervisor()
         tf.train.basic_train_loop(sv, train_step_fn, args=(sv,), kwargs={"last": 3})
         """, ["stopped"]),
-    "saving and restoring (SA)": ("""
-        saver = tf.train.Saver(max_to_keep=2)
-        with tf.Session() as sess:
-            sess.run(tf.global_variables_initializer())
-            for step in range(3):
-                sess.run(train_op)
-                # Append the step number to the checkpoint name:
-                path = saver.save(sess, "./sa-model", global_step=step)
-        with tf.Session() as sess:
-            saver.restore(sess, path)
-            seen.append(sess.run(w))
-            seen.append([os.path.basename(name) for name in saver.last_checkpoints])
-        """, [0.5, ["sa-model-1", "sa-model-2"]]),
     "checkpoint state (CK)": ("""
         with tf.Session() as sess:
             sess.run(tf.global_variables_initializer())
@@ -329,53 +182,6 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
         reader = tf.train.load_checkpoint("ck")
         seen.append(reader.get_variable_to_shape_map()["w"])
         """, ["model", True, []]),
-    "the global step (GS)": ("""
-        sess = tf.Session()
-        # Initializes the variable.
-        sess.run(global_step.initializer)
-        sess.run(tf.assign_add(global_step, 10))
-        seen.append(tf.train.global_step(sess, global_step))
-        seen.append(global_step.eval(session=sess) == 10)
-        sess.close()
-        """, [10, True]),
-    "a timer (TM)": ("""
-        class Timed(tf.train.SessionRunHook):
-            def __init__(self):
-                self._timer = tf.train.SecondOrStepTimer(every_steps=2)
-
-            def before_run(self, run_context):
-                return tf.train.SessionRunArgs(global_step)
-
-            def after_run(self, run_context, run_values):
-                step = int(run_values.results)
-                if self._timer.should_trigger_for_step(step):
-                    self._timer.update_last_triggered_step(step)
-                    seen.append(step)
-
-        with tf.train.MonitoredSession(hooks=[Timed()]) as sess:
-            for _ in range(5):
-                sess.run(train_op)
-        """, [1, 3, 5]),
-    "the standard hooks (HK)": ("""
-        def formatter(values):
-            seen.append(sorted(values))
-            return "loss %s" % values
-
-        final = tf.train.FinalOpsHook([global_step, w])
-        hooks = [
-            tf.train.LoggingTensorHook([loss], every_n_iter=10, formatter=formatter),
-            tf.train.StepCounterHook(every_n_steps=2, output_dir="hk"),
-            tf.train.NanTensorHook(loss, fail_on_nan_loss=False),
-            tf.train.SummarySaverHook(save_steps=2, output_dir="hk",
-                                      summary_op=tf.summary.scalar("l", loss)),
-            tf.train.StopAtStepHook(num_steps=3),
-            final,
-        ]
-        with tf.train.MonitoredSession(hooks=hooks) as sess:
-            while not sess.should_stop():
-                sess.run(train_op)
-        seen.extend(np.ravel(final.final_ops_values))
-        """, [["loss:0"], 3.0, 0.5]),
     "a listener of checkpoints (HK)": ("""
         class ExampleCheckpointSaverListener(tf.train.CheckpointSaverListener):
             def begin(self):
@@ -424,51 +230,6 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
         seen[:] = set(seen)
         sess.close()
         """, [(4, 2)]),
-    "queue runners of the graph (QR)": ("""
-        queue = tf.FIFOQueue(10, [tf.int32], shapes=[[]])
-        source = tf.Variable(0, trainable=False)
-        limited = tf.train.limit_epochs(tf.constant(5), num_epochs=3)
-        tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(limited)]))
-        item = queue.dequeue()
-        with tf.Session() as sess:
-            sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-            coord = tf.train.Coordinator()
-            threads = tf.train.start_queue_runners(coord=coord)
-            try:
-                while not coord.should_stop():
-                    seen.append(int(sess.run(item)))
-            except tf.errors.OutOfRangeError:
-                seen.append("Done training -- epoch limit reached")
-            finally:
-                coord.request_stop()
-            coord.join(threads)
-        """, [5, 5, 5, "Done training -- epoch limit reached"]),
-    "a monitored session runs the queues (QR)": ("""
-        queue = tf.FIFOQueue(3, [tf.int64], shapes=[[]])
-        tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(global_step)]))
-        item = queue.dequeue()
-        with tf.train.MonitoredTrainingSession() as sess:
-            for _ in range(3):
-                seen.append(int(sess.run(item)))
-        """, [0, 0, 0]),
-    "summaries and writers (SU, FW)": ("""
-        tf.summary.scalar("the_loss", loss)
-        tf.summary.histogram("w", w)
-        merged = tf.summary.merge_all()
-        with tf.Session() as sess:
-            writer = tf.summary.FileWriter("fw", sess.graph)
-            sess.run(tf.global_variables_initializer())
-            for i in range(2):
-                summary, _ = sess.run([merged, train_op])
-                writer.add_summary(summary, i)
-            writer.flush()
-            writer.close()
-        (name,) = os.listdir("fw")
-        for e in tf.train.summary_iterator(os.path.join("fw", name)):
-            for v in e.summary.value:
-                if v.tag == "the_loss":
-                    seen.append((e.step, v.simple_value))
-        """, [(0, 16.0), (1, 4.0)]),
     "InteractiveSession and default sessions (SE)": ("""
         sess = tf.InteractiveSession()
         a = tf.constant(5.0)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
-
 from asyncmon.tf1.port.porting import port
 from tests import forked
 

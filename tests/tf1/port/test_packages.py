@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
 pytest.importorskip("absl", reason="tf.app and tf.flags need absl-py: pip install 'asyncmon[tf1]'")
 
 from asyncmon.cli import main

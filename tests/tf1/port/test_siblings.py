@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
-
 from asyncmon.tf1.port.package import port_folder
 from asyncmon.tf1.port.porting import port
 
@@ -144,7 +142,10 @@ def package(tmp_path: Path) -> Path:
 
 def test_the_plans_of_all_files_of_a_folder_agree(package: Path) -> None:
     listed: list[str] = []
-    assert port_folder(package, package.with_name("new"), listed.append) == 1
+    shown: list[str] = []
+    assert port_folder(package, package.with_name("new"), listed.append, shown.append) == 1
+    assert shown[0] == "1 of 6 files read"
+    assert shown[-1] == "6 of 6 files ported"
     loop = (package.with_name("new") / "loop.py").read_text()
     assert loop.startswith("async def loop(")
     assert "env.step(await net.step(sess))" in loop  # by the name of the class, Net
@@ -153,6 +154,7 @@ def test_the_plans_of_all_files_of_a_folder_agree(package: Path) -> None:
     assert "        await loop(sess, Net(), data.Feeder(), env)\n" in train
     found = [line.removeprefix(f"{package}/").partition(": ")[::2] for line in listed]
     assert [(place, why.split(": ")[0][:40]) for place, why in found] == [
+        ("data.py:9", "`q.get` holds the event loop"),
         ("loop.py:2", "`env.step` is not known"),
         ("loop.py:3", "`feeder.take` holds the event loop"),
         ("train.py:6", "`slim.no_such`"),

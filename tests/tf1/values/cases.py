@@ -195,8 +195,66 @@ def layers(tf: Any) -> Any:
     ]
 
 
+def sparse_products(tf: Any) -> Any:
+    x = tf.SparseTensor(COORDINATES, [1.0, 2.0, -3.0], [3, 3])
+    b = tf.constant(ROWS[:3])
+    made = [tf.sparse_tensor_dense_matmul(x, b), tf.sparse_tensor_dense_matmul(x, b, adjoint_a=True)]
+    made.append(tf.sparse_tensor_dense_matmul(x, tf.constant(ROWS), adjoint_b=True))
+    kept = tf.sparse_retain(x, [True, False, True])
+    slopes = map(tf.convert_to_tensor, tf.gradients(made[0] ** 2, [x.values, b]))
+    return [*made, *slopes, kept.indices, kept.values]
+
+
+def unique(tf: Any) -> Any:
+    texts, numbers = tf.constant(["b", "a", "b", "c"]), tf.constant([4, 2, 4, 9, 2])
+    return [*tf.unique(texts), *tf.unique(numbers, tf.int64), *tf.unique_with_counts(numbers)]
+
+
+def determinants(tf: Any) -> Any:
+    square = EACH.reshape(2, 18)[:, :9].reshape(2, 3, 3)
+    return [
+        *differentiated(tf, tf.matrix_determinant, square),
+        *differentiated(tf, tf.matrix_inverse, square),
+        *differentiated(tf, lambda x: tf.matrix_inverse(x, adjoint=True), square),
+    ]
+
+
+def truncations(tf: Any) -> Any:
+    x, y = tf.constant([7, -7, 7, -7]), tf.constant([2, 2, -2, -2])
+    return [tf.truncatediv(x, y), tf.truncatemod(x, y), tf.truncatemod(ROWS, 0.3)]
+
+
+def pictures(tf: Any) -> Any:
+    image, gray = tf.image, tf.constant(IMAGES[..., :1])
+    turned = [image.rot90(IMAGES, k) for k in (0, 1, 2, 3, -1)]
+    colours = [image.rgb_to_grayscale(IMAGES), image.rgb_to_grayscale(np.uint8([[[3, 200, 90]]]))]
+    padded = image.pad_to_bounding_box(IMAGES, 1, 2, 8, 9)
+    turned.append(image.rot90(IMAGES, tf.placeholder_with_default(3, [])))
+    return [*turned, *colours, image.grayscale_to_rgb(gray), padded]
+
+
+def base64(tf: Any) -> Any:
+    texts = tf.constant([b"", b"a", b"ab\xff\xfe", b"abc?>"])
+    plain, padded = tf.encode_base64(texts), tf.encode_base64(texts, pad=True)
+    same = [tf.equal(tf.decode_base64(one), texts) for one in (plain, padded)]
+    return [plain, padded, *same]
+
+
+def distributions(tf: Any) -> Any:
+    normal = tf.distributions.Normal(ROWS[0], [0.5, 1.0, 2.0])
+    classes = tf.distributions.Categorical(logits=ROWS)
+    likely = tf.distributions.Categorical(probs=[0.2, 0.5, 0.3])
+    return [
+        normal.log_prob(ROWS), normal.prob(0.3), normal.entropy(), normal.mean(), normal.stddev(),
+        classes.log_prob([0, 1, 2, 1, 0]), classes.entropy(), classes.mode(), classes.prob(2),
+        likely.log_prob([1, 2]), likely.entropy(), tf.shape(classes.sample(4)),
+        tf.shape(normal.sample([2, 3])), tf.shape(likely.sample()),
+    ]  # fmt: skip
+
+
 CASES = [tensor_array, segments, partitions, sparse, parsed, depthwise, convolutions]
 CASES += [metrics, values_of_metrics, matrices, decays, resized, networks, layers]
+CASES += [sparse_products, unique, determinants, truncations, pictures, base64, distributions]
 
 
 def plain(value: Any) -> Any:
