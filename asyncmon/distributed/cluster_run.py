@@ -6,28 +6,40 @@ of its run over recoveries, so it learns at any later time that this run has sto
 
 A chief that was killed does not end a run. The next chief with the same checkpoint directory then finds
 the variables live, see :meth:`RunRecord.begin`.
+
+A member lasts as long as its session on the server, which its owner, a :class:`.SessionService` or a
+backend of this process, reports by :meth:`RunRecord.closed`. The record has no timeouts of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
+from asyncmon.distributed.fingerprint import Fingerprint, variables_of
+from asyncmon.distributed.requests import RunRequest, converted
 from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
 from asyncmon.graph import DeviceSpec
+from asyncmon.graph.core.graph import Graph
 from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system import clock
+
+logger = logging.getLogger(__name__)
 
 Step = Callable[[], int | None]
 _Stop = dict[str, Any]  # as Stop.to_wire() makes it
 
-_LEASE_SECS = 5.0
-"""Seconds after which a member that does not poll is not waited for. Its next request adds it again."""
+_OTHER_CHIEF_SECS = 30.0
+"""How long a chief waits for the end of another chief of its directory, which may be dead."""
+
+_OTHER_CHIEF_PAUSE_SECS = 0.5
 
 _STOPPED = 1000
 """The number of stopped runs whose reasons are kept for sessions that return late."""
@@ -36,16 +48,32 @@ _STOPPED = 1000
 @dataclass(slots=True)
 class _Member:
     """Attributes:
-    seen: time of the end of its last request.
-    waiting: the number of its pending requests.
+    owner: the session of its last request.
     leaves: whether it has ended, and only its session is still open.
     """
 
     task: str
     is_chief: bool
-    seen: float
-    waiting: int = 0
+    owner: object
     leaves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Chief:
+    """A chief that has begun a run and whose session is open.
+
+    Attributes:
+        owner: its session.
+        name: its machine and process.
+        directory: its checkpoint directory; "" for none.
+    """
+
+    owner: object
+    name: str
+    directory: str
+
+    def __str__(self) -> str:
+        return f"chief {self.name} with {_quoted(self.directory)}"
 
 
 @dataclass(slots=True)
@@ -84,27 +112,30 @@ class RunRecord:
         """The cluster of the server: which tasks may take part. None: any."""
         self._run: _Run | None = None
         self._stopped: dict[str, _Stop] = {}
-        self._directory = ""  # of the last chief that began or continued a run
+        self._chief: _Chief | None = None  # the living one
+        self._fingerprint: Fingerprint | None = None  # of the run, as its chief gives it
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
         self._is_set = True  # no restore or initialisation is in progress
         self._changed = asyncio.Event()
 
-    def begin(self, number: str | None, directory: str) -> dict[str, Any]:
+    def begin(self, number: str | None, chief: _Chief, fingerprint: Fingerprint) -> dict[str, Any]:
         """Begin a run as its chief, or take part in the present one.
 
         Args:
             number: the chief's run before a recovery.
-            directory: its checkpoint directory.
+            chief: the chief.
+            fingerprint: its cluster and variables, which those of all members must equal.
 
         Returns:
             ``run``, its number, and ``is_live``: whether the variables belong to a run of this
-            directory that has not ended, because its chief was lost.
+            directory that has not ended, because its chief was lost. Or ``waits_for``: a chief of the
+            same directory, or of a run that has stopped, whose session is still open.
 
         Raises:
-            FailedPreconditionError: another chief has begun a run since.
+            FailedPreconditionError: another chief has begun a run since, or trains, or the members of
+                its run do; or their cluster or variables are others.
         """
-        run, is_live = self._run, self._is_set and self._unfinished == directory
-        self._directory = directory
+        run, is_live = self._run, self._is_set and self._unfinished == chief.directory
         if number is not None and number in self._stopped:
             if run is not None and not run.has_chief:  # begun by a worker of the next job
                 return {"run": number, "is_live": is_live}
@@ -113,24 +144,63 @@ class RunRecord:
                 "another chief has begun a run with the same servers. End one of the two programs."
             )
         if run is not None and run.number == number:
-            run.has_chief = True
+            run.has_chief, self._chief = True, chief
             return {"run": number, "is_live": is_live}
-        if run is not None and not directory:
+        if (waits_for := self._refuse(chief, fingerprint)) is not None:
+            return {"waits_for": waits_for}
+        if run is not None and not chief.directory:
             # without checkpoints a chief alone starts from the beginning
-            _others(run, "", clock.monotonic())
             is_live = is_live and any(not one.is_chief for one in run.members.values())
         if run is None or run.stop is not None or run.chief_left:
             run = self._new(number)
-        run.has_chief = True
+        run.has_chief, self._chief, self._fingerprint = True, chief, fingerprint
         return {"run": run.number, "is_live": is_live}
+
+    def _refuse(self, chief: _Chief, fingerprint: Fingerprint) -> str | None:
+        """Refuse a chief beside another one. Return the name of one that it must wait for."""
+        other, run = self._chief, self._run
+        if run is None:
+            return None
+        if other is not None and other.owner is not chief.owner:
+            if run.stop is None and other.directory != chief.directory:
+                raise FailedPreconditionError(
+                    f"The {chief} cannot begin a run: the {other} trains with the same servers. End "
+                    "one of the two programs, or give it servers of its own."
+                )
+            return str(other)
+        if run.stop is None and run.members and not run.chief_left:
+            if self._unfinished not in (None, chief.directory):
+                raise FailedPreconditionError(
+                    f"The {chief} cannot begin a run: {', '.join(run.members)} train in the run of "
+                    f"{_quoted(self._unfinished)}. Start its chief again, or end these workers."
+                )
+            self._check(f"chief {chief.name}", fingerprint)
+        return None
+
+    def _check(self, who: str, fingerprint: Fingerprint) -> None:
+        """Refuse a member whose cluster or variables are not those of the run."""
+        if self._fingerprint is None:
+            return
+        elastic = [] if self.cluster is None else self.cluster.elastic
+        if differences := self._fingerprint.differences(fingerprint, elastic):
+            raise FailedPreconditionError(
+                f"The {who} cannot take part in the run, whose chief has another program or cluster: "
+                f"{'; '.join(differences)}. Start all tasks with the same program and ClusterSpec."
+            )
 
     def restore(self) -> dict[str, Any]:
         """Note that the chief begins to set the variables: until its end they do not fit together."""
         self._is_set = False
         return {}
 
-    def ready(self) -> dict[str, Any]:
-        """Return ``ready``: whether the chief is not about to set the variables."""
+    def ready(self, fingerprint: Fingerprint) -> dict[str, Any]:
+        """Return ``ready``: whether the chief is not about to set the variables.
+
+        Raises:
+            FailedPreconditionError: the cluster or the variables are not those of the run.
+        """
+        if self._run is not None and self._run.stop is None and self._chief is not None:
+            self._check("worker", fingerprint)
         return {"ready": self._is_set}
 
     def restored(self, number: str | None, before: int | None, after: int | None) -> dict[str, Any]:
@@ -139,7 +209,8 @@ class RunRecord:
         if run is None or run.number != number:
             return {}
         # from here on workers train, even if the chief is cut off before it joins
-        self._unfinished = self._directory
+        if self._chief is not None:
+            self._unfinished = self._chief.directory
         if after is None:
             return {}
         if before is not None and after < before:
@@ -151,7 +222,13 @@ class RunRecord:
         return {}
 
     def join(
-        self, name: str, task: str, is_chief: bool, number: str | None, directory: str = ""
+        self,
+        name: str,
+        task: str,
+        is_chief: bool,
+        number: str | None,
+        fingerprint: Fingerprint,
+        owner: object,
     ) -> dict[str, Any]:
         """Add a member.
 
@@ -161,6 +238,7 @@ class RunRecord:
 
         Raises:
             InvalidArgumentError: the task is not in the cluster, and its job is not elastic.
+            FailedPreconditionError: the cluster or the variables are not those of the run.
         """
         run, may_leave = self._run, {"may_leave": self._may_leave(task)}
         if number is not None and number in self._stopped:
@@ -172,10 +250,13 @@ class RunRecord:
             is_late = not is_chief and run.expects(task)
             run = run if is_late else self._new(None)
         if not is_late:
-            run.members[name] = _Member(task, is_chief, clock.monotonic())
+            if not is_chief:
+                self._check(f"{name} ({task})" if task else name, fingerprint)
+            run.members[name] = _Member(task, is_chief, owner)
             run.left.discard(task)
             if is_chief:
-                run.has_chief, run.chief_left, self._unfinished = True, False, directory
+                run.has_chief, run.chief_left = True, False
+                self._unfinished = self._chief.directory if self._chief is not None else ""
             self._changed.set()
         return {"run": run.number, "stop": run.stop, "restores": run.restores, **may_leave}
 
@@ -202,6 +283,7 @@ class RunRecord:
         restores: int,
         others: int | None,
         current: Step,
+        owner: object,
     ) -> dict[str, Any]:
         """Return the state of the run for a member, which is added if it is missing.
 
@@ -213,6 +295,7 @@ class RunRecord:
             restores: the number of restores that it knows: another one ends the wait.
             others: wait while this number of others remains, instead of for a stop or a restore.
             current: returns the global step.
+            owner: the session.
 
         Returns:
             ``stop``: that of the run, or None; ``restores`` and ``rollback``, the steps before and
@@ -227,29 +310,23 @@ class RunRecord:
             run = self._run or self._new(number)
             if run.later is not None and not _is_behind(current, run.later[0]):
                 self._stop(run, run.later[1], run.later[0])
-            now = clock.monotonic()
-            member = run.members.setdefault(name, _Member(task, False, now))
-            member.seen = now
-            rest, until = _others(run, name, now)
+            run.members.setdefault(name, _Member(task, False, owner)).owner = owner
+            rest = [x for x, one in run.members.items() if x != name and not one.leaves]
             is_due = (
                 len(rest) != others
                 if others is not None
                 else run.stop is not None or run.restores != restores
             )
+            now = clock.monotonic()
             if is_due or now >= end:
                 return {
                     "run": run.number, "stop": run.stop, "others": rest,
                     "restores": run.restores, "rollback": run.rollback,
                 }  # fmt: skip
             self._changed.clear()
-            member.waiting += 1
-            try:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(end, until) - now):
-                        await self._changed.wait()
-            finally:
-                member.waiting -= 1
-                member.seen = clock.monotonic()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(end - now):
+                    await self._changed.wait()
 
     def stop(self, number: str | None, stop: _Stop, step: int | None, current: Step) -> dict[str, Any]:
         """Stop a run.
@@ -276,58 +353,53 @@ class RunRecord:
             self._changed.set()
         return {}
 
-    def closed(self, name: str) -> None:
-        """Remove a member whose session is closed. The end of the chief ends the run."""
+    def closed(self, owner: object) -> None:
+        """Remove the members of a session that is closed. The end of the chief ends the run."""
+        if self._chief is not None and self._chief.owner is owner:
+            self._chief = None
         run = self._run
-        member = None if run is None else run.members.pop(name, None)
-        if run is None or member is None:
-            return
-        if member.leaves:
-            run.left.add(member.task)
-            if member.is_chief:
-                run.chief_left, self._unfinished = True, None
+        for name in [] if run is None else [x for x, one in run.members.items() if one.owner is owner]:
+            assert run is not None, "it has the member"
+            member = run.members.pop(name)
+            if member.leaves:
+                run.left.add(member.task)
+                if member.is_chief:
+                    run.chief_left, self._unfinished = True, None
         self._changed.set()
 
-    async def answer(self, current: Step, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer(self, current: Step, request: Mapping[str, Any], owner: object) -> dict[str, Any]:
         """Execute a request of a :class:`RemoteRun`.
 
         Args:
             current: returns the global step.
             request: the name of a method and its arguments.
+            owner: the session that sends it.
 
         Raises:
             InvalidArgumentError: no such method, or other arguments.
         """
-        number = request.get("number")
-        if number is None or isinstance(number, str):
-            match request:
-                case {"method": "begin", "directory": str(directory)}:
-                    return self.begin(number, directory)
-                case {"method": "restore"}:
-                    return self.restore()
-                case {
-                    "method": "restored",
-                    "before": int() | None as before,
-                    "after": int() | None as after,
-                }:
-                    return self.restored(number, before, after)
-                case {
-                    "method": "join", "name": str(name), "task": str(task), "is_chief": bool(is_chief),
-                    "directory": str(directory),
-                }:  # fmt: skip
-                    return self.join(name, task, is_chief, number, directory)
-                case {
-                    "method": "watch", "name": str(name), "task": str(task), "restores": int(restores),
-                    "wait": int() | float() as wait, "others": int() | None as others,
-                }:  # fmt: skip
-                    return await self.watch(name, task, number, wait, restores, others, current)
-                case {"method": "stop", "stop": dict(stop), "step": int() | None as step}:
-                    return self.stop(number, stop, step, current)
-                case {"method": "ready"}:
-                    return self.ready()
-                case {"method": "leave", "name": str(name)}:
-                    return self.leave(name)
-        raise InvalidArgumentError(f"This is no request to the record of a run: {dict(request)!r}.")
+        asked = converted(request, RunRequest, "A request to the record of a run")
+        number, name, fingerprint = asked.number, asked.name, asked.fingerprint
+        match asked.method:
+            case "begin":
+                return self.begin(number, _Chief(owner, name, asked.directory), fingerprint)
+            case "restore":
+                return self.restore()
+            case "restored":
+                return self.restored(number, asked.before, asked.after)
+            case "ready":
+                return self.ready(fingerprint)
+            case "join":
+                return self.join(name, asked.task, asked.is_chief, number, fingerprint, owner)
+            case "watch":
+                return await self.watch(
+                    name, asked.task, number, asked.wait, asked.restores, asked.others, current, owner
+                )
+            case "stop":
+                return self.stop(number, asked.stop, asked.step, current)
+            case "leave":
+                return self.leave(name)
+        raise InvalidArgumentError(f"The record of a run has no method {asked.method!r}.")
 
     def _new(self, number: str | None) -> _Run:
         if self._run is not None and self._run.stop is not None:
@@ -343,22 +415,13 @@ class RunRecord:
         self._changed.set()
 
 
-def _others(run: _Run, name: str, now: float) -> tuple[list[str], float]:
-    """Return the other members to wait for, and the time at which the next one of them is lost."""
-    ends = {
-        x: inf if one.waiting or one.leaves else one.seen + _LEASE_SECS
-        for x, one in run.members.items()
-    }
-    for one, end in ends.items():
-        if end <= now:
-            del run.members[one]
-    rest = [x for x, one in run.members.items() if x != name and not one.leaves]
-    return rest, min([ends[one] for one in rest], default=inf)
-
-
 def _is_behind(current: Step, step: int) -> bool:
     found = current()
     return found is not None and found < step
+
+
+def _quoted(directory: str | None) -> str:
+    return f"checkpoint directory {directory!r}" if directory else "no checkpoint directory"
 
 
 class RemoteRun:
@@ -368,12 +431,12 @@ class RemoteRun:
 
     Args:
         ask: sends a request to the record, which may be in another process.
-        wait_secs: the maximum wait of a request in seconds.
+        graph: the graph of the session.
     """
 
-    def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], wait_secs: float) -> None:
+    def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], graph: Graph) -> None:
         self._ask = ask
-        self._wait_secs = wait_secs
+        self._graph = graph
         self.may_leave = False
         """Whether the job of this session is elastic, as the server says when it joins."""
         self._number: str | None = None
@@ -385,10 +448,33 @@ class RemoteRun:
         self._number, self._directory = before._number, before._directory
 
     async def begin(self, directory: str) -> bool:
-        """Begin a run as its chief. Return whether the variables are live."""
+        """Begin a run as its chief. Return whether the variables are live.
+
+        Another chief of this directory whose connection has not ended is waited for, half a minute.
+
+        Raises:
+            FailedPreconditionError: another chief or its workers train.
+        """
         if self._number is None:
             self._directory = directory
-        answer = await self._ask(method="begin", number=self._number, directory=self._directory)
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        end, waits_for = clock.monotonic() + _OTHER_CHIEF_SECS, None
+        while True:
+            answer = await self._ask(
+                method="begin", number=self._number, directory=self._directory, name=name,
+                fingerprint=self._fingerprint(),
+            )  # fmt: skip
+            if "waits_for" not in answer:
+                break
+            if clock.monotonic() >= end:
+                raise FailedPreconditionError(
+                    f"The chief {name} cannot begin a run: the {answer['waits_for']} is connected to "
+                    f"the same servers, for {_OTHER_CHIEF_SECS:g} s by now. End one of the two programs."
+                )
+            if waits_for is None:
+                waits_for = answer["waits_for"]
+                logger.info("Waiting for the end of the %s.", waits_for)
+            await asyncio.sleep(_OTHER_CHIEF_PAUSE_SECS)
         self._number = answer["run"]
         return bool(answer["is_live"])
 
@@ -398,7 +484,7 @@ class RemoteRun:
 
     async def ready(self) -> bool:
         """Return whether the variables are not about to be set by the chief."""
-        return bool((await self._ask(method="ready"))["ready"])
+        return bool((await self._ask(method="ready", fingerprint=self._fingerprint()))["ready"])
 
     async def restored(self, before: int | None, after: int | None) -> None:
         """Record that the variables were set, from one step to another."""
@@ -407,8 +493,8 @@ class RemoteRun:
     async def join(self, name: str, is_chief: bool) -> Stop | None:
         """Add a session. Return the stop of the run, or None."""
         answer = await self._ask(
-            method="join", name=name, task="", is_chief=is_chief, number=self._number,
-            directory=self._directory,
+            method="join", name=name, is_chief=is_chief, number=self._number,
+            fingerprint=self._fingerprint(),
         )  # fmt: skip
         self._number, self._restores = answer["run"], answer["restores"]
         self.may_leave = answer["may_leave"]
@@ -417,8 +503,8 @@ class RemoteRun:
     async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
         """Return ``stop``, ``others`` and ``rollback`` of a change, or after ``wait`` seconds."""
         answer = await self._ask(
-            method="watch", name=name, task="", number=self._number, restores=self._restores,
-            wait=min(wait, self._wait_secs), others=others,
+            method="watch", name=name, number=self._number, restores=self._restores, wait=wait,
+            others=others,
         )  # fmt: skip
         if answer["restores"] == self._restores:
             answer["rollback"] = None
@@ -433,6 +519,9 @@ class RemoteRun:
     async def leave(self, name: str) -> None:
         """Note that a session ends."""
         await self._ask(method="leave", name=name)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        return {"cluster": None, "variables": variables_of(self._graph)}
 
 
 def _received(stop: Any) -> Stop | None:

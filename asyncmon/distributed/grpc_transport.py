@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 from asyncmon import errors
@@ -204,7 +205,8 @@ class GrpcChannel:
                 await self._connect()
             pieces = frame(request)
             if request.nbytes <= self._chunk:
-                data = await self._call(b"".join(pieces), timeout=timeout, metadata=self._metadata)
+                limit = None if timeout == inf else timeout
+                data = await self._call(b"".join(pieces), timeout=limit, metadata=self._metadata)
             else:
                 data = await self._send(pieces, timeout)
             if data.startswith(b"\xff\xff\xff\xff"):
