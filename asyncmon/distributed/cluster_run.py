@@ -7,8 +7,8 @@ of its run over recoveries, so it learns at any later time that this run has sto
 A chief that was killed does not end a run. The next chief with the same checkpoint directory then finds
 the variables live, see :meth:`RunRecord.begin`.
 
-A member lasts as long as its session on the server, which its owner, a :class:`.SessionService` or a
-backend of this process, reports by :meth:`RunRecord.closed`. The record has no timeouts of its own.
+Members are lost with the connection of their session, which a :class:`.SessionService` reports by
+:meth:`RunRecord.disconnected`. The record has no timeouts of its own.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ _STOPPED = 1000
 class _Member:
     """Attributes:
     owner: the session of its last request.
+    lost: whether the connection of that session has ended.
     leaves: whether it has ended, and only its session is still open.
     """
 
@@ -56,6 +57,7 @@ class _Member:
     is_chief: bool
     owner: object
     leaves: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,11 @@ class _Run:
 
     def expects(self, task: str) -> bool:
         """Return whether a worker that joins for the first time is a late one of this run."""
-        return task not in self.left if task else bool(self.members) or not self.chief_left
+        return task not in self.left if task else bool(self.living()) or not self.chief_left
+
+    def living(self) -> list[str]:
+        """Return the names of the members whose clients are connected."""
+        return [name for name, one in self.members.items() if not one.lost]
 
 
 class RunRecord:
@@ -113,6 +119,7 @@ class RunRecord:
         self._run: _Run | None = None
         self._stopped: dict[str, _Stop] = {}
         self._chief: _Chief | None = None  # the living one
+        self._lost_chief: _Chief | None = None  # the last one whose connection ended
         self._fingerprint: Fingerprint | None = None  # of the run, as its chief gives it
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
         self._is_set = True  # no restore or initialisation is in progress
@@ -150,7 +157,7 @@ class RunRecord:
             return {"waits_for": waits_for}
         if run is not None and not chief.directory:
             # without checkpoints a chief alone starts from the beginning
-            is_live = is_live and any(not one.is_chief for one in run.members.values())
+            is_live = is_live and any(not run.members[name].is_chief for name in run.living())
         if run is None or run.stop is not None or run.chief_left:
             run = self._new(number)
         run.has_chief, self._chief, self._fingerprint = True, chief, fingerprint
@@ -168,10 +175,10 @@ class RunRecord:
                     "one of the two programs, or give it servers of its own."
                 )
             return str(other)
-        if run.stop is None and run.members and not run.chief_left:
+        if run.stop is None and (members := run.living()) and not run.chief_left:
             if self._unfinished not in (None, chief.directory):
                 raise FailedPreconditionError(
-                    f"The {chief} cannot begin a run: {', '.join(run.members)} train in the run of "
+                    f"The {chief} cannot begin a run: {', '.join(members)} train in the run of "
                     f"{_quoted(self._unfinished)}. Start its chief again, or end these workers."
                 )
             self._check(f"chief {chief.name}", fingerprint)
@@ -193,12 +200,14 @@ class RunRecord:
         self._is_set = False
         return {}
 
-    def ready(self, fingerprint: Fingerprint) -> dict[str, Any]:
+    def ready(self, task: str, fingerprint: Fingerprint) -> dict[str, Any]:
         """Return ``ready``: whether the chief is not about to set the variables.
 
         Raises:
-            FailedPreconditionError: the cluster or the variables are not those of the run.
+            InvalidArgumentError: as :meth:`join`, of the ``task``.
+            FailedPreconditionError: likewise.
         """
+        self._may_leave(task)
         if self._run is not None and self._run.stop is None and self._chief is not None:
             self._check("worker", fingerprint)
         return {"ready": self._is_set}
@@ -310,8 +319,9 @@ class RunRecord:
             run = self._run or self._new(number)
             if run.later is not None and not _is_behind(current, run.later[0]):
                 self._stop(run, run.later[1], run.later[0])
-            run.members.setdefault(name, _Member(task, False, owner)).owner = owner
-            rest = [x for x, one in run.members.items() if x != name and not one.leaves]
+            member = run.members.setdefault(name, _Member(task, False, owner))
+            member.owner, member.lost = owner, False
+            rest = [x for x in run.living() if x != name and not run.members[x].leaves]
             is_due = (
                 len(rest) != others
                 if others is not None
@@ -353,10 +363,24 @@ class RunRecord:
             self._changed.set()
         return {}
 
+    def disconnected(self, owner: object) -> None:
+        """Note that the client of a session is gone. The next request of the session brings it back."""
+        if self._chief is not None and self._chief.owner is owner:
+            self._chief, self._lost_chief = None, self._chief
+        for member in () if self._run is None else self._run.members.values():
+            member.lost = member.lost or member.owner is owner
+        self._changed.set()
+
+    def _returned(self, owner: object) -> None:
+        if self._chief is None and self._lost_chief is not None and self._lost_chief.owner is owner:
+            self._chief = self._lost_chief
+
     def closed(self, owner: object) -> None:
         """Remove the members of a session that is closed. The end of the chief ends the run."""
         if self._chief is not None and self._chief.owner is owner:
             self._chief = None
+        if self._lost_chief is not None and self._lost_chief.owner is owner:
+            self._lost_chief = None
         run = self._run
         for name in [] if run is None else [x for x, one in run.members.items() if one.owner is owner]:
             assert run is not None, "it has the member"
@@ -378,6 +402,7 @@ class RunRecord:
         Raises:
             InvalidArgumentError: no such method, or other arguments.
         """
+        self._returned(owner)
         asked = converted(request, RunRequest, "A request to the record of a run")
         number, name, fingerprint = asked.number, asked.name, asked.fingerprint
         match asked.method:
@@ -388,7 +413,7 @@ class RunRecord:
             case "restored":
                 return self.restored(number, asked.before, asked.after)
             case "ready":
-                return self.ready(fingerprint)
+                return self.ready(asked.task, fingerprint)
             case "join":
                 return self.join(name, asked.task, asked.is_chief, number, fingerprint, owner)
             case "watch":
@@ -469,7 +494,7 @@ class RemoteRun:
             if clock.monotonic() >= end:
                 raise FailedPreconditionError(
                     f"The chief {name} cannot begin a run: the {answer['waits_for']} is connected to "
-                    f"the same servers, for {_OTHER_CHIEF_SECS:g} s by now. End one of the two programs."
+                    f"the same servers for {_OTHER_CHIEF_SECS:g} s now. End one of the two programs."
                 )
             if waits_for is None:
                 waits_for = answer["waits_for"]

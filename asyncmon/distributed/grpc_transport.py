@@ -66,6 +66,7 @@ _OWN = {
     ]
 }
 """Status codes of a failed request. Other codes mean a failed connection."""
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # in the details of a failed handshake
 
 
 def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
@@ -301,5 +302,9 @@ class GrpcChannel:
 
     def _error(self, error: grpc.aio.AioRpcError) -> OpError:
         kind = _OWN.get(error.code().value[0], UnavailableError)
-        made: OpError = kind(f"{self._address}: {error.details() or error.code().name}")
+        details = error.details() or error.code().name
+        if _UNTRUSTED in details:  # a server that starts later has the same certificate
+            kind = errors.UnauthenticatedError
+            details += f". Is rpc_options.authority={self._rpc.authority!r} that of the server?"
+        made: OpError = kind(f"{self._address}: {details}")
         return made

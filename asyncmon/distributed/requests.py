@@ -115,7 +115,7 @@ _OF_JOBS: dict[str, type[Struct]] = {
 
 
 def converted(content: Any, fields: type[T], what: str) -> T:
-    """Return a request as a struct. InvalidArgumentError for a field that is missing or another type."""
+    """Return a request as a struct. InvalidArgumentError for a missing field or another type."""
     try:
         return msgspec.convert(content, fields)
     except msgspec.ValidationError as error:

@@ -108,13 +108,16 @@ class _Served:
     async def _call(self, number: int, *arrays: Any) -> Any:
         return await current_job.get().call(number, *arrays)
 
+    def drop_jobs(self, error: Exception) -> None:
+        for job in tuple(self.jobs.values()):
+            job.drop(error)
+
     async def close(self) -> None:
         self.closed = True
         self.over.set()
         if self.lost is not None:
             self.lost.cancel()
-        for job in tuple(self.jobs.values()):
-            job.drop(CancelledError("Session has been closed."))
+        self.drop_jobs(CancelledError("Session has been closed."))
         self.jobs.clear()
         await self.backend.close()
 
@@ -149,7 +152,8 @@ class SessionService:
 
     It alone decides whether a client is alive: the client keeps an ``attend`` request pending, which
     the transport cancels when the connection ends or is silent for too long. Unless the client attends
-    again at once, its session is dropped, with all that belongs to it: jobs, snapshots, membership.
+    again at once, its jobs, snapshots and membership are dropped together. The session itself stays for
+    a client that returns.
 
     Args:
         backend_of: makes what a new session computes with, of its graph and config.
@@ -167,7 +171,6 @@ class SessionService:
         self.run_record = RunRecord()
         self._sessions: dict[int, _Served] = {}
         self._opened = 0
-        self._dropping: set[asyncio.Task[None]] = set()
         self._jobs: dict[str, Kind] = {"load": _load, "snapshot": take_snapshot}
         self._methods: dict[str, Callable[[Decoder], Awaitable[Message]]] = {
             "open": self._open,
@@ -304,14 +307,13 @@ class SessionService:
         return encode({})
 
     def _expect(self, number: int, served: _Served, secs: float) -> None:
-        """Drop a session unless its client attends within some seconds."""
-        served.lost = asyncio.get_running_loop().call_later(secs, self._drop, number)
+        """Drop what belongs to a client unless it attends within some seconds."""
+        served.lost = asyncio.get_running_loop().call_later(secs, self._drop, number, served)
 
-    def _drop(self, number: int) -> None:
+    def _drop(self, number: int, served: _Served) -> None:
         logger.info("The client of session %d is gone: its runs are cancelled.", number)
-        task = asyncio.create_task(self._end_session(number))
-        self._dropping.add(task)
-        task.add_done_callback(self._dropping.discard)
+        served.drop_jobs(UnavailableError("The connection of the client had ended."))
+        self.run_record.disconnected(served)
 
     async def _ask_run(self, decoder: Decoder) -> Message:
         served, request = self._served(decoder), decoder.content["request"]

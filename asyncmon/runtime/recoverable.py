@@ -274,11 +274,8 @@ class Recoverable:
         now = step_of(session.raw)
         if before is None or now is None:
             return
-        lost = before - now
-        if lost > 0:
-            what = f"; {lost} steps up to step {before} were lost."
-        else:  # 0 or fewer: other sessions of a cluster may have trained meanwhile
-            what = "; no step was lost."
+        lost = before - now  # below 0 where other sessions of a cluster have trained meanwhile
+        what = f"; {lost} steps up to step {before} were lost." if lost > 0 else "; no step was lost."
         logger.warning(
             "Recovered from %s, attempt %d: training continues from step %d%s",
             self._why, self._failures, now, what,

@@ -213,9 +213,7 @@ class SessionManager:
         for pause in self._pauses(max_wait_secs):
             await asyncio.sleep(pause)
             async with self._new_session(master, config) as session:
-                if (
-                    self._run is not None
-                ):  # a program that may not take part has no variables to wait for
+                if self._run is not None:  # refuses a program whose variables nobody initialises
                     await self._run.ready()
                 not_local = await self._try_local_init(session)
                 not_ready = None

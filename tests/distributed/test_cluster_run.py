@@ -93,8 +93,10 @@ async def test_a_session_whose_connection_ends_is_not_waited_for() -> None:
     waiting = asyncio.create_task(chief.watch("chief", 600.0, others=1))
     await asyncio.sleep(300.0)
     assert not waiting.done()  # though the worker has sent nothing for so long
-    at.record.closed(worker)
+    at.record.disconnected(worker)
     assert (await waiting)["others"] == []
+    assert await stop_of(worker, "worker") is None  # it returns
+    assert (await chief.watch("chief", 0.0))["others"] == ["worker"]
 
 
 async def test_a_new_chief_begins_a_run_and_members_of_a_run_without_a_stop_go_on_in_it() -> None:
