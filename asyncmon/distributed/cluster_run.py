@@ -188,8 +188,7 @@ class RunRecord:
         """Refuse a member whose cluster or variables are not those of the run."""
         if self._fingerprint is None:
             return
-        elastic = [] if self.cluster is None else self.cluster.elastic
-        if differences := self._fingerprint.differences(fingerprint, elastic):
+        if differences := self._fingerprint.differences(fingerprint):
             raise FailedPreconditionError(
                 f"The {who} cannot take part in the run, whose chief has another program or cluster: "
                 f"{'; '.join(differences)}. Start all tasks with the same program and ClusterSpec."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,10 +29,10 @@ def variables_of(graph: Graph) -> Variables:
 
 
 def tasks_of(cluster: ClusterSpec) -> Tasks:
-    """Return the addresses of the tasks of the jobs that are not elastic."""
-    fixed = [job for job in cluster.jobs if job not in cluster.elastic]
+    """Return the addresses of the tasks of a cluster."""
     return {
-        job: {str(i): cluster.task_address(job, i) for i in cluster.task_indices(job)} for job in fixed
+        job: {str(i): cluster.task_address(job, i) for i in cluster.task_indices(job)}
+        for job in cluster.jobs
     }
 
 
@@ -48,19 +47,18 @@ class Fingerprint(msgspec.Struct, frozen=True):
     cluster: Tasks | None
     variables: Variables | None
 
-    def differences(self, other: Fingerprint, elastic: list[str]) -> list[str]:
+    def differences(self, other: Fingerprint) -> list[str]:
         """Return the differences of another fingerprint from this one, some at most, as text.
 
-        The address of a task counts only if the task holds variables: other tasks may be started
-        again elsewhere. Tasks of ``elastic`` jobs do not count.
+        Only the tasks of jobs that hold variables count. Others may join, leave and move.
         """
         found = []
         if self.cluster is not None and other.cluster is not None:
-            places = {place for place, *_ in (self.variables or {}).values()}
-            mine, theirs = _places(self.cluster, elastic), _places(other.cluster, elastic)
+            jobs = {DeviceSpec.from_string(place).job for place, *_ in (self.variables or {}).values()}
+            mine, theirs = _places(self.cluster, jobs), _places(other.cluster, jobs)
             for place in sorted({*mine, *theirs}):
                 here, there = mine.get(place), theirs.get(place)
-                if here != there and (place in places or here is None or there is None):
+                if here != there:
                     found.append(f"{place} is {_or_none(there)} and should be {_or_none(here)}")
         if self.variables is not None and other.variables is not None:
             for name in sorted({*self.variables, *other.variables}):
@@ -74,11 +72,11 @@ class Fingerprint(msgspec.Struct, frozen=True):
         return [*found[:_SHOWN], *([f"and {rest} more"] if rest > 0 else [])]
 
 
-def _places(tasks: Mapping[str, Mapping[str, str]], elastic: list[str]) -> dict[str, str]:
+def _places(tasks: Tasks, jobs: set[str | None]) -> dict[str, str]:
     return {
         f"/job:{job}/task:{index}": address
         for job, found in tasks.items()
-        if job not in elastic
+        if job in jobs
         for index, address in found.items()
     }
 

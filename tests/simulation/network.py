@@ -355,6 +355,8 @@ class SimulatedListener:
             call.channel.refused(call, "connection reset.")
 
     def _take(self, call: _Call) -> None:
+        if call.is_endless and call.answer.done():
+            return  # its connection has ended
         if self._stopped:
             call.channel.refused(call, "connection reset.")
         elif not self._started:
