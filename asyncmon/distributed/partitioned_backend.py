@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
+from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.fingerprint import tasks_of
 from asyncmon.distributed.partition import Part, Partition, partition
 from asyncmon.distributed.placement import OWN, Placement
 from asyncmon.distributed.remote_backend import RemoteBackend, lost_with
+from asyncmon.distributed.remote_run import RemoteRun
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor

@@ -12,7 +12,8 @@ import pytest_asyncio
 
 import asyncmon as am
 from asyncmon import errors, graph
-from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
+from asyncmon.distributed.cluster_run import RunRecord
+from asyncmon.distributed.remote_run import RemoteRun
 from asyncmon.distributed.wire import Decoder
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import wait_all_tasks_blocked
