@@ -6,28 +6,28 @@ of its run over recoveries, so it learns at any later time that this run has sto
 
 A chief that was killed does not end a run. The next chief with the same checkpoint directory then finds
 the variables live, see :meth:`RunRecord.begin`.
+
+Members are lost with the connection of their session, which a :class:`.SessionService` reports by
+:meth:`RunRecord.disconnected`. The record has no timeouts of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
+from asyncmon.distributed.fingerprint import Fingerprint
+from asyncmon.distributed.requests import RunRequest, converted
 from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
 from asyncmon.graph import DeviceSpec
-from asyncmon.runtime.stop.stop import Stop
 from asyncmon.system import clock
 
 Step = Callable[[], int | None]
 _Stop = dict[str, Any]  # as Stop.to_wire() makes it
-
-_LEASE_SECS = 5.0
-"""Seconds after which a member that does not poll is not waited for. Its next request adds it again."""
 
 _STOPPED = 1000
 """The number of stopped runs whose reasons are kept for sessions that return late."""
@@ -36,16 +36,34 @@ _STOPPED = 1000
 @dataclass(slots=True)
 class _Member:
     """Attributes:
-    seen: time of the end of its last request.
-    waiting: the number of its pending requests.
+    owner: the session of its last request.
+    lost: whether the connection of that session has ended.
     leaves: whether it has ended, and only its session is still open.
     """
 
     task: str
     is_chief: bool
-    seen: float
-    waiting: int = 0
+    owner: object
     leaves: bool = False
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Chief:
+    """A chief that has begun a run and whose session is open.
+
+    Attributes:
+        owner: its session.
+        name: its machine and process.
+        directory: its checkpoint directory; "" for none.
+    """
+
+    owner: object
+    name: str
+    directory: str
+
+    def __str__(self) -> str:
+        return f"chief {self.name} with {_quoted(self.directory)}"
 
 
 @dataclass(slots=True)
@@ -73,38 +91,46 @@ class _Run:
 
     def expects(self, task: str) -> bool:
         """Return whether a worker that joins for the first time is a late one of this run."""
-        return task not in self.left if task else bool(self.members) or not self.chief_left
+        return task not in self.left if task else bool(self.living()) or not self.chief_left
+
+    def living(self) -> list[str]:
+        """Return the names of the members whose clients are connected."""
+        return [name for name, one in self.members.items() if not one.lost]
 
 
 class RunRecord:
-    """The record of the run on one server. Each method is a request of a :class:`RemoteRun`."""
+    """The record of the run on one server. Each method is a request of a :class:`.RemoteRun`."""
 
     def __init__(self) -> None:
         self.cluster: ClusterSpec | None = None
         """The cluster of the server: which tasks may take part. None: any."""
         self._run: _Run | None = None
         self._stopped: dict[str, _Stop] = {}
-        self._directory = ""  # of the last chief that began or continued a run
+        self._chief: _Chief | None = None  # the living one
+        self._lost_chief: _Chief | None = None  # the last one whose connection ended
+        self._fingerprint: Fingerprint | None = None  # of the run, as its chief gives it
         self._unfinished: str | None = None  # the directory of a run whose chief has not ended
         self._is_set = True  # no restore or initialisation is in progress
         self._changed = asyncio.Event()
 
-    def begin(self, number: str | None, directory: str) -> dict[str, Any]:
+    def begin(self, number: str | None, chief: _Chief, fingerprint: Fingerprint) -> dict[str, Any]:
         """Begin a run as its chief, or take part in the present one.
 
         Args:
             number: the chief's run before a recovery.
-            directory: its checkpoint directory.
+            chief: the chief.
+            fingerprint: its cluster and variables, which those of all members must equal.
 
         Returns:
             ``run``, its number, and ``is_live``: whether the variables belong to a run of this
-            directory that has not ended, because its chief was lost.
+            directory that has not ended, because its chief was lost. Or ``waits_for``: a chief of the
+            same directory, or of a run that has stopped, whose session is still open.
 
         Raises:
-            FailedPreconditionError: another chief has begun a run since.
+            FailedPreconditionError: another chief has begun a run since, or trains, or the members of
+                its run do; or their cluster or variables are others.
         """
-        run, is_live = self._run, self._is_set and self._unfinished == directory
-        self._directory = directory
+        run, is_live = self._run, self._is_set and self._unfinished == chief.directory
         if number is not None and number in self._stopped:
             if run is not None and not run.has_chief:  # begun by a worker of the next job
                 return {"run": number, "is_live": is_live}
@@ -113,24 +139,64 @@ class RunRecord:
                 "another chief has begun a run with the same servers. End one of the two programs."
             )
         if run is not None and run.number == number:
-            run.has_chief = True
+            run.has_chief, self._chief = True, chief
             return {"run": number, "is_live": is_live}
-        if run is not None and not directory:
+        if (waits_for := self._refuse(chief, fingerprint)) is not None:
+            return {"waits_for": waits_for}
+        if run is not None and not chief.directory:
             # without checkpoints a chief alone starts from the beginning
-            _others(run, "", clock.monotonic())
-            is_live = is_live and any(not one.is_chief for one in run.members.values())
+            is_live = is_live and any(not run.members[name].is_chief for name in run.living())
         if run is None or run.stop is not None or run.chief_left:
             run = self._new(number)
-        run.has_chief = True
+        run.has_chief, self._chief, self._fingerprint = True, chief, fingerprint
         return {"run": run.number, "is_live": is_live}
+
+    def _refuse(self, chief: _Chief, fingerprint: Fingerprint) -> str | None:
+        """Refuse a chief beside another one. Return the name of one that it must wait for."""
+        other, run = self._chief, self._run
+        if run is None:
+            return None
+        if other is not None and other.owner is not chief.owner:
+            if run.stop is None and other.directory != chief.directory:
+                raise FailedPreconditionError(
+                    f"The {chief} cannot begin a run: the {other} trains with the same servers. End "
+                    "one of the two programs, or give it servers of its own."
+                )
+            return str(other)
+        if run.stop is None and (members := run.living()) and not run.chief_left:
+            if self._unfinished not in (None, chief.directory):
+                raise FailedPreconditionError(
+                    f"The {chief} cannot begin a run: {', '.join(members)} train in the run of "
+                    f"{_quoted(self._unfinished)}. Start its chief again, or end these workers."
+                )
+            self._check(f"chief {chief.name}", fingerprint)
+        return None
+
+    def _check(self, who: str, fingerprint: Fingerprint) -> None:
+        """Refuse a member whose cluster or variables are not those of the run."""
+        if self._fingerprint is None:
+            return
+        if differences := self._fingerprint.differences(fingerprint):
+            raise FailedPreconditionError(
+                f"The {who} cannot take part in the run, whose chief has another program or cluster: "
+                f"{'; '.join(differences)}. Start all tasks with the same program and ClusterSpec."
+            )
 
     def restore(self) -> dict[str, Any]:
         """Note that the chief begins to set the variables: until its end they do not fit together."""
         self._is_set = False
         return {}
 
-    def ready(self) -> dict[str, Any]:
-        """Return ``ready``: whether the chief is not about to set the variables."""
+    def ready(self, task: str, fingerprint: Fingerprint) -> dict[str, Any]:
+        """Return ``ready``: whether the chief is not about to set the variables.
+
+        Raises:
+            InvalidArgumentError: as :meth:`join`, of the ``task``.
+            FailedPreconditionError: likewise.
+        """
+        self._may_leave(task)
+        if self._run is not None and self._run.stop is None and self._chief is not None:
+            self._check("worker", fingerprint)
         return {"ready": self._is_set}
 
     def restored(self, number: str | None, before: int | None, after: int | None) -> dict[str, Any]:
@@ -139,7 +205,8 @@ class RunRecord:
         if run is None or run.number != number:
             return {}
         # from here on workers train, even if the chief is cut off before it joins
-        self._unfinished = self._directory
+        if self._chief is not None:
+            self._unfinished = self._chief.directory
         if after is None:
             return {}
         if before is not None and after < before:
@@ -151,7 +218,13 @@ class RunRecord:
         return {}
 
     def join(
-        self, name: str, task: str, is_chief: bool, number: str | None, directory: str = ""
+        self,
+        name: str,
+        task: str,
+        is_chief: bool,
+        number: str | None,
+        fingerprint: Fingerprint,
+        owner: object,
     ) -> dict[str, Any]:
         """Add a member.
 
@@ -161,6 +234,7 @@ class RunRecord:
 
         Raises:
             InvalidArgumentError: the task is not in the cluster, and its job is not elastic.
+            FailedPreconditionError: the cluster or the variables are not those of the run.
         """
         run, may_leave = self._run, {"may_leave": self._may_leave(task)}
         if number is not None and number in self._stopped:
@@ -172,10 +246,13 @@ class RunRecord:
             is_late = not is_chief and run.expects(task)
             run = run if is_late else self._new(None)
         if not is_late:
-            run.members[name] = _Member(task, is_chief, clock.monotonic())
+            if not is_chief:
+                self._check(f"{name} ({task})" if task else name, fingerprint)
+            run.members[name] = _Member(task, is_chief, owner)
             run.left.discard(task)
             if is_chief:
-                run.has_chief, run.chief_left, self._unfinished = True, False, directory
+                run.has_chief, run.chief_left = True, False
+                self._unfinished = self._chief.directory if self._chief is not None else ""
             self._changed.set()
         return {"run": run.number, "stop": run.stop, "restores": run.restores, **may_leave}
 
@@ -202,6 +279,7 @@ class RunRecord:
         restores: int,
         others: int | None,
         current: Step,
+        owner: object,
     ) -> dict[str, Any]:
         """Return the state of the run for a member, which is added if it is missing.
 
@@ -213,6 +291,7 @@ class RunRecord:
             restores: the number of restores that it knows: another one ends the wait.
             others: wait while this number of others remains, instead of for a stop or a restore.
             current: returns the global step.
+            owner: the session.
 
         Returns:
             ``stop``: that of the run, or None; ``restores`` and ``rollback``, the steps before and
@@ -227,29 +306,24 @@ class RunRecord:
             run = self._run or self._new(number)
             if run.later is not None and not _is_behind(current, run.later[0]):
                 self._stop(run, run.later[1], run.later[0])
-            now = clock.monotonic()
-            member = run.members.setdefault(name, _Member(task, False, now))
-            member.seen = now
-            rest, until = _others(run, name, now)
+            member = run.members.setdefault(name, _Member(task, False, owner))
+            member.owner, member.lost = owner, False
+            rest = [x for x in run.living() if x != name and not run.members[x].leaves]
             is_due = (
                 len(rest) != others
                 if others is not None
                 else run.stop is not None or run.restores != restores
             )
+            now = clock.monotonic()
             if is_due or now >= end:
                 return {
                     "run": run.number, "stop": run.stop, "others": rest,
                     "restores": run.restores, "rollback": run.rollback,
                 }  # fmt: skip
             self._changed.clear()
-            member.waiting += 1
-            try:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(end, until) - now):
-                        await self._changed.wait()
-            finally:
-                member.waiting -= 1
-                member.seen = clock.monotonic()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(end - now):
+                    await self._changed.wait()
 
     def stop(self, number: str | None, stop: _Stop, step: int | None, current: Step) -> dict[str, Any]:
         """Stop a run.
@@ -276,58 +350,68 @@ class RunRecord:
             self._changed.set()
         return {}
 
-    def closed(self, name: str) -> None:
-        """Remove a member whose session is closed. The end of the chief ends the run."""
-        run = self._run
-        member = None if run is None else run.members.pop(name, None)
-        if run is None or member is None:
-            return
-        if member.leaves:
-            run.left.add(member.task)
-            if member.is_chief:
-                run.chief_left, self._unfinished = True, None
+    def disconnected(self, owner: object) -> None:
+        """Note that the client of a session is gone. The next request of the session brings it back."""
+        if self._chief is not None and self._chief.owner is owner:
+            self._chief, self._lost_chief = None, self._chief
+        for member in () if self._run is None else self._run.members.values():
+            member.lost = member.lost or member.owner is owner
         self._changed.set()
 
-    async def answer(self, current: Step, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Execute a request of a :class:`RemoteRun`.
+    def _returned(self, owner: object) -> None:
+        if self._chief is None and self._lost_chief is not None and self._lost_chief.owner is owner:
+            self._chief = self._lost_chief
+
+    def closed(self, owner: object) -> None:
+        """Remove the members of a session that is closed. The end of the chief ends the run."""
+        if self._chief is not None and self._chief.owner is owner:
+            self._chief = None
+        if self._lost_chief is not None and self._lost_chief.owner is owner:
+            self._lost_chief = None
+        run = self._run
+        for name in [] if run is None else [x for x, one in run.members.items() if one.owner is owner]:
+            assert run is not None, "it has the member"
+            member = run.members.pop(name)
+            if member.leaves:
+                run.left.add(member.task)
+                if member.is_chief:
+                    run.chief_left, self._unfinished = True, None
+        self._changed.set()
+
+    async def answer(self, current: Step, request: Mapping[str, Any], owner: object) -> dict[str, Any]:
+        """Execute a request of a :class:`.RemoteRun`.
 
         Args:
             current: returns the global step.
             request: the name of a method and its arguments.
+            owner: the session that sends it.
 
         Raises:
             InvalidArgumentError: no such method, or other arguments.
         """
-        number = request.get("number")
-        if number is None or isinstance(number, str):
-            match request:
-                case {"method": "begin", "directory": str(directory)}:
-                    return self.begin(number, directory)
-                case {"method": "restore"}:
-                    return self.restore()
-                case {
-                    "method": "restored",
-                    "before": int() | None as before,
-                    "after": int() | None as after,
-                }:
-                    return self.restored(number, before, after)
-                case {
-                    "method": "join", "name": str(name), "task": str(task), "is_chief": bool(is_chief),
-                    "directory": str(directory),
-                }:  # fmt: skip
-                    return self.join(name, task, is_chief, number, directory)
-                case {
-                    "method": "watch", "name": str(name), "task": str(task), "restores": int(restores),
-                    "wait": int() | float() as wait, "others": int() | None as others,
-                }:  # fmt: skip
-                    return await self.watch(name, task, number, wait, restores, others, current)
-                case {"method": "stop", "stop": dict(stop), "step": int() | None as step}:
-                    return self.stop(number, stop, step, current)
-                case {"method": "ready"}:
-                    return self.ready()
-                case {"method": "leave", "name": str(name)}:
-                    return self.leave(name)
-        raise InvalidArgumentError(f"This is no request to the record of a run: {dict(request)!r}.")
+        self._returned(owner)
+        asked = converted(request, RunRequest, "A request to the record of a run")
+        number, name, fingerprint = asked.number, asked.name, asked.fingerprint
+        match asked.method:
+            case "begin":
+                return self.begin(number, _Chief(owner, name, asked.directory), fingerprint)
+            case "restore":
+                return self.restore()
+            case "restored":
+                return self.restored(number, asked.before, asked.after)
+            case "ready":
+                return self.ready(asked.task, fingerprint)
+            case "join":
+                return self.join(name, asked.task, asked.is_chief, number, fingerprint, owner)
+            case "watch":
+                return await self.watch(
+                    name, asked.task, number, asked.wait, asked.restores, asked.others, current, owner
+                )
+            case "stop":
+                return self.stop(number, asked.stop, asked.step, current)
+            case "leave":
+                return self.leave(name)
+        raise InvalidArgumentError(f"The record of a run has no method {asked.method!r}.")
 
     def _new(self, number: str | None) -> _Run:
         if self._run is not None and self._run.stop is not None:
@@ -343,97 +427,10 @@ class RunRecord:
         self._changed.set()
 
 
-def _others(run: _Run, name: str, now: float) -> tuple[list[str], float]:
-    """Return the other members to wait for, and the time at which the next one of them is lost."""
-    ends = {
-        x: inf if one.waiting or one.leaves else one.seen + _LEASE_SECS
-        for x, one in run.members.items()
-    }
-    for one, end in ends.items():
-        if end <= now:
-            del run.members[one]
-    rest = [x for x, one in run.members.items() if x != name and not one.leaves]
-    return rest, min([ends[one] for one in rest], default=inf)
-
-
 def _is_behind(current: Step, step: int) -> bool:
     found = current()
     return found is not None and found < step
 
 
-class RemoteRun:
-    """The run of a cluster as one of its sessions sees it.
-
-    See :class:`asyncmon.runtime.protocols.ClusterRun`.
-
-    Args:
-        ask: sends a request to the record, which may be in another process.
-        wait_secs: the maximum wait of a request in seconds.
-    """
-
-    def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], wait_secs: float) -> None:
-        self._ask = ask
-        self._wait_secs = wait_secs
-        self.may_leave = False
-        """Whether the job of this session is elastic, as the server says when it joins."""
-        self._number: str | None = None
-        self._directory = ""
-        self._restores = 0
-
-    def continue_from(self, before: RemoteRun) -> None:
-        """Take part in the run of a session that this one replaces."""
-        self._number, self._directory = before._number, before._directory
-
-    async def begin(self, directory: str) -> bool:
-        """Begin a run as its chief. Return whether the variables are live."""
-        if self._number is None:
-            self._directory = directory
-        answer = await self._ask(method="begin", number=self._number, directory=self._directory)
-        self._number = answer["run"]
-        return bool(answer["is_live"])
-
-    async def restore(self) -> None:
-        """Note that the chief begins to set the variables."""
-        await self._ask(method="restore")
-
-    async def ready(self) -> bool:
-        """Return whether the variables are not about to be set by the chief."""
-        return bool((await self._ask(method="ready"))["ready"])
-
-    async def restored(self, before: int | None, after: int | None) -> None:
-        """Record that the variables were set, from one step to another."""
-        await self._ask(method="restored", number=self._number, before=before, after=after)
-
-    async def join(self, name: str, is_chief: bool) -> Stop | None:
-        """Add a session. Return the stop of the run, or None."""
-        answer = await self._ask(
-            method="join", name=name, task="", is_chief=is_chief, number=self._number,
-            directory=self._directory,
-        )  # fmt: skip
-        self._number, self._restores = answer["run"], answer["restores"]
-        self.may_leave = answer["may_leave"]
-        return _received(answer["stop"])
-
-    async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
-        """Return ``stop``, ``others`` and ``rollback`` of a change, or after ``wait`` seconds."""
-        answer = await self._ask(
-            method="watch", name=name, task="", number=self._number, restores=self._restores,
-            wait=min(wait, self._wait_secs), others=others,
-        )  # fmt: skip
-        if answer["restores"] == self._restores:
-            answer["rollback"] = None
-        answer["stop"] = _received(answer["stop"])
-        self._number, self._restores = answer["run"], answer["restores"]
-        return answer
-
-    async def stop(self, stop: Stop, step: int | None = None) -> None:
-        """Stop the run."""
-        await self._ask(method="stop", number=self._number, stop=stop.to_wire(), step=step)
-
-    async def leave(self, name: str) -> None:
-        """Note that a session ends."""
-        await self._ask(method="leave", name=name)
-
-
-def _received(stop: Any) -> Stop | None:
-    return None if stop is None else Stop.from_wire(stop)
+def _quoted(directory: str | None) -> str:
+    return f"checkpoint directory {directory!r}" if directory else "no checkpoint directory"

@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 from asyncmon import errors
@@ -65,6 +66,7 @@ _OWN = {
     ]
 }
 """Status codes of a failed request. Other codes mean a failed connection."""
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # in the details of a failed handshake
 
 
 def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
@@ -204,7 +206,8 @@ class GrpcChannel:
                 await self._connect()
             pieces = frame(request)
             if request.nbytes <= self._chunk:
-                data = await self._call(b"".join(pieces), timeout=timeout, metadata=self._metadata)
+                limit = None if timeout == inf else timeout
+                data = await self._call(b"".join(pieces), timeout=limit, metadata=self._metadata)
             else:
                 data = await self._send(pieces, timeout)
             if data.startswith(b"\xff\xff\xff\xff"):
@@ -299,5 +302,9 @@ class GrpcChannel:
 
     def _error(self, error: grpc.aio.AioRpcError) -> OpError:
         kind = _OWN.get(error.code().value[0], UnavailableError)
-        made: OpError = kind(f"{self._address}: {error.details() or error.code().name}")
+        details = error.details() or error.code().name
+        if _UNTRUSTED in details:  # a server that starts later has the same certificate
+            kind = errors.UnauthenticatedError
+            details += f". Is rpc_options.authority={self._rpc.authority!r} that of the server?"
+        made: OpError = kind(f"{self._address}: {details}")
         return made

@@ -36,7 +36,6 @@ class Job:
     def __init__(self) -> None:
         self.answer: Message | None = None
         self.task: asyncio.Task[None] | None = None
-        self.lease: asyncio.TimerHandle | None = None
         self.asked: dict[int, tuple[int, tuple[Any, ...]]] = {}  # calls to send to the client
         self._dropped: Exception | None = None  # the response after drop()
         self._results: dict[int, asyncio.Future[Any]] = {}
@@ -83,12 +82,6 @@ class Job:
         finally:
             timer.cancel()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing of the job is left: no task, and no memory of a response."""
-        is_over = self.task is None or self.task.done()
-        return is_over and not (self.answer is not None and self.answer.is_borrowed)
-
     def finish(self, answer: Message) -> None:
         """Set the response, an iteration of the loop before the callbacks of the task."""
         self.answer = answer
@@ -96,8 +89,6 @@ class Job:
         self.wake()
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
-        if self.lease is not None:
-            self.lease.cancel()
         if inspect.getcoroutinestate(cast("Any", task.get_coro())) == inspect.CORO_CREATED:
             # It begins first: it has to release the snapshot that was ordered for it.
             asyncio.get_running_loop().call_soon(task.cancel)

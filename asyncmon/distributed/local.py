@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+from math import inf
 
 from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, Stream
 from asyncmon.distributed.remote_backend import RemoteBackend
@@ -96,7 +97,8 @@ class LocalChannel:
         timer = None
         try:
             await self.stream.send(CALL, number, request)
-            timer = loop.call_later(timeout, self._late, future, timeout, loop.time() + timeout)
+            if timeout < inf:
+                timer = loop.call_later(timeout, self._late, future, timeout, loop.time() + timeout)
             self._check()
             answer: Message = await future
             return answer

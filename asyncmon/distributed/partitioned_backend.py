@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
+from asyncmon.distributed.cluster_run import RunRecord
+from asyncmon.distributed.fingerprint import tasks_of
 from asyncmon.distributed.partition import Part, Partition, partition
 from asyncmon.distributed.placement import OWN, Placement
 from asyncmon.distributed.remote_backend import RemoteBackend, lost_with
+from asyncmon.distributed.remote_run import RemoteRun
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation, Tensor
@@ -28,8 +30,6 @@ from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.clock import monotonic
 from asyncmon.system.snapshot import Snapshot
-
-_WAIT_SECS = 10.0  # of one request to the record of the run
 
 
 @dataclass(slots=True, eq=False)
@@ -74,8 +74,7 @@ class PartitionedBackend:
         self._graph = graph
         self._own = own
         self._record = record
-        self._members: set[str] = set()  # of that record
-        self.cluster_run = RemoteRun(self.ask_run, _WAIT_SECS) if shares_state else None
+        self.cluster_run = RemoteRun(self.ask_run, graph) if shares_state else None
         self._placement = placement
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
@@ -88,14 +87,15 @@ class PartitionedBackend:
 
     async def ask_run(self, **request: Any) -> dict[str, Any]:
         """Send a request to the record of the run, which is at the task with the global step."""
-        if request.get("task") == "":
-            request["task"] = self._placement.own_task
+        request.setdefault("task", self._placement.own_task)
+        given = request.get("fingerprint")
+        if isinstance(given, dict):
+            given["cluster"] = tasks_of(self._placement.cluster)
         place = self._step_place()
         if place != OWN:
             return await self._part_at(place).ask_run(**request)  # type: ignore[no-any-return]
         self._own.check_open()
-        self._members.add(str(request.get("name")))
-        return await self._record.answer(lambda: self._own.global_step, request)
+        return await self._record.answer(lambda: self._own.global_step, request, self)
 
     def _step_place(self) -> str:
         step = step_counter(self._graph)
@@ -204,8 +204,7 @@ class PartitionedBackend:
     async def close(self) -> None:
         """Close all backends. An error is raised after all of them are closed."""
         self.closed = True
-        for name in self._members:
-            self._record.closed(name)
+        self._record.closed(self)
         parts = (*self._others.values(), self._own)
         ended = asyncio.gather(*[part.close() for part in parts], return_exceptions=True)
         for error in await completed(ended):

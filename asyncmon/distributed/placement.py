@@ -26,10 +26,13 @@ class Placement:
 
     Args:
         graph: the graph.
-        cluster: the tasks.
+        cluster: the jobs and addresses.
         job: the job of the session's own task.
         task: its index.
         soft: accept devices that no task has, such as GPUs, and use the CPU of the task.
+
+    Attributes:
+        cluster: the tasks.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class Placement:
     ) -> None:
         self._soft = soft
         self._graph = graph
-        self._cluster = cluster
+        self.cluster = cluster
         self._own = (job, task)
         self.own_task = f"/job:{job}/task:{task}"
         self._places: dict[str, str] = {"": OWN}
@@ -80,10 +83,10 @@ class Placement:
     def address(self, place: str) -> str:
         """Return the address of the task at a place."""
         spec = DeviceSpec.from_string(place)
-        return self._cluster.task_address(str(spec.job), int(spec.task or 0))
+        return self.cluster.task_address(str(spec.job), int(spec.task or 0))
 
     def _devices(self) -> list[str]:
-        cluster = self._cluster
+        cluster = self.cluster
         tasks = [(job, task) for job in cluster.jobs for task in cluster.task_indices(job)]
         return [f"/job:{job}/replica:0/task:{task}/device:CPU:0" for job, task in tasks]
 
@@ -110,10 +113,10 @@ class Placement:
             task = self._own[1] if job == self._own[0] else 0
         if (job, task) == self._own:
             return OWN
-        if job not in self._cluster.jobs or task not in self._cluster.task_indices(job):
+        if job not in self.cluster.jobs or task not in self.cluster.task_indices(job):
             raise InvalidArgumentError(
                 f"Cannot assign a device for operation {op.name!r}: it is to be on {device!r}, and the "
-                f"cluster has {self._cluster.as_dict()}. This task is /job:{self._own[0]}/task:"
+                f"cluster has {self.cluster.as_dict()}. This task is /job:{self._own[0]}/task:"
                 f"{self._own[1]}."
             )
         return f"/job:{job}/task:{task}"

@@ -7,13 +7,14 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
-from asyncmon.distributed.cluster_run import RemoteRun
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
 from asyncmon.distributed.job import off_loop
+from asyncmon.distributed.remote_run import RemoteRun
 from asyncmon.distributed.targets import start_server_of
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _CALLED_SECS = 0.1  # between two polls of a job while functions of this process run for it
 _OWN_PROCESS_SECS = 0.3  # to close the session of a child process, which is ended afterwards
+_ATTEND_PAUSE_SECS = 0.1  # after a failure of the request that stays pending
 _CHANGE = ("run", "load")
 """The jobs whose response has the global step. Other responses may be older than that of a run."""
 
@@ -41,7 +43,7 @@ class Channel(Protocol):
     """A connection to a service."""
 
     async def call(self, request: Message, timeout: float) -> Message:
-        """Return the response to a request.
+        """Return the response to a request. A timeout of ``inf``: wait as long as the connection lasts.
 
         Raises:
             UnavailableError: no response within ``timeout`` seconds, or no server. The request may have
@@ -106,7 +108,7 @@ class RemoteBackend:
         self.closed = False
         self.shares_state = not (writes_files or config.isolate_session_state)
         self.global_step: int | None = None
-        self.cluster_run = RemoteRun(self.ask_run, timeout_secs / 3) if self.shares_state else None
+        self.cluster_run = RemoteRun(self.ask_run, graph) if self.shares_state else None
         self._target = target
         self._graph = graph
         self._config = config
@@ -119,6 +121,7 @@ class RemoteBackend:
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
         self._version = 0  # operations that the service has
         self._sending: asyncio.Task[None] | None = None
+        self._attending: asyncio.Task[None] | None = None
         self._plans = 0
         self._sequence = 0
         self._under_way: set[int] = set()
@@ -203,6 +206,8 @@ class RemoteBackend:
 
     async def ask_run(self, **request: Any) -> dict[str, Any]:
         """Send a request to the record of the run: see :class:`.cluster_run.RunRecord`."""
+        if "wait" in request:  # else the answer of a server that waits is late
+            request["wait"] = min(request["wait"], self.wait_secs)
         return await self.ask("cluster_run", request=request)
 
     async def reset(self, containers: Sequence[str], *, is_part: bool = False) -> None:
@@ -248,6 +253,8 @@ class RemoteBackend:
         except OpError as error:
             logger.debug("The session at %s could not be closed: %s", self._target, error)
         finally:
+            if self._attending is not None:
+                self._attending.cancel()
             await self.channel.close()
 
     # Requests.
@@ -340,21 +347,34 @@ class RemoteBackend:
                 await asyncio.wait(calls)
         return answer
 
-    async def _ask(self, request: Message) -> dict[str, Any]:
+    async def _attend(self, **session: Any) -> None:
+        """Keep a request pending: where it ends the server learns that this process is gone."""
+        request = Encoder().plain({"do": "attend", **session})
+        while not self.closed:
+            try:
+                await self._ask(request, inf)
+            except UnavailableError:
+                await asyncio.sleep(_ATTEND_PAUSE_SECS)
+            except OpError as error:  # the session is gone: the next request reports it
+                logger.debug("%s: %s", self._target, error)
+                return
+
+    async def _ask(self, request: Message, timeout: float | None = None) -> dict[str, Any]:
         """Return the response to a request, which is repeated once if the connection broke.
 
         The server executes a request only once.
         """
         begun = monotonic()
+        timeout = self._timeout if timeout is None else timeout
         try:
-            answer = await self.channel.call(request, self._timeout)
+            answer = await self.channel.call(request, timeout)
         except UnavailableError:
             if self.closed:
                 raise CancelledError("Session has been closed.") from None
             if monotonic() - begun > self._timeout / 4:
                 self._is_silent = True
                 raise
-            answer = await self.channel.call(request, self._timeout)
+            answer = await self.channel.call(request, timeout)
         self._is_silent = False
         count = len(answer.header) >> 4  # the description of an array takes 16 bytes
         content: dict[str, Any] = await off_loop(count, lambda: Decoder(answer).value())
@@ -391,6 +411,7 @@ class RemoteBackend:
             request = {"do": "open", "version": VERSION, "config": config, "part": self._is_part}
             answer = await self._ask(Encoder().plain(request))
             self._session = {"session": answer["session"], "incarnation": answer["incarnation"]}
+            self._attending = asyncio.create_task(self._attend(**self._session))
         version, encoder = self._graph.version, Encoder()
         data = await asyncio.to_thread(graph_data, self._graph, self._version, self._functions, encoder)
         try:

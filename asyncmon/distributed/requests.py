@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+from asyncmon.distributed.fingerprint import Fingerprint
 from asyncmon.errors import InvalidArgumentError
+
+T = TypeVar("T")
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Seconds = Annotated[float, Meta(ge=0, le=1e6)]
@@ -82,14 +85,41 @@ class _Reset(Struct):
     part: bool = False
 
 
+class RunRequest(Struct):
+    """A request to the record of a run: a method of :class:`.cluster_run.RunRecord`, its arguments."""
+
+    method: str
+    number: str | None = None
+    name: str = ""
+    task: str = ""
+    directory: str = ""
+    fingerprint: Fingerprint = Fingerprint(None, None)
+    is_chief: bool = False
+    wait: Seconds = 0.0
+    restores: Count = 0
+    others: Count | None = None
+    before: int | None = None
+    after: int | None = None
+    step: int | None = None
+    stop: dict[str, Any] = {}
+
+
 _FIELDS: dict[str, type[Struct]] = {
     "open": _Open, "start": _Job, "resume": _Resume, "cancel": _Cancel, "queues": _Session,
-    "cluster_run": _Request, "close": _Session, "reset": _Reset,
+    "attend": _Session, "cluster_run": _Request, "close": _Session, "reset": _Reset,
 }  # fmt: skip
 _OF_JOBS: dict[str, type[Struct]] = {
     "run": _Run, "peek": _Run, "extend": _Extend, "load": _Load, "write": _Write,
     "hurry": _OfSnapshot, "pull": _OfSnapshot, "release": _OfSnapshot,
 }  # fmt: skip
+
+
+def converted(content: Any, fields: type[T], what: str) -> T:
+    """Return a request as a struct. InvalidArgumentError for a missing field or another type."""
+    try:
+        return msgspec.convert(content, fields)
+    except msgspec.ValidationError as error:
+        raise InvalidArgumentError(f"{what} is malformed: {error}.") from None
 
 
 def check(content: Any) -> str:
@@ -105,10 +135,7 @@ def check(content: Any) -> str:
     job = content.get("job")
     if fields is _Job and isinstance(job, str):
         fields = _OF_JOBS.get(job, _Job)
-    try:
-        found = msgspec.convert(content, fields)
-    except msgspec.ValidationError as error:
-        raise InvalidArgumentError(f"The request {do!r} is malformed: {error}.") from None
+    found = converted(content, fields, f"The request {do!r}")
     if isinstance(found, _Job) and found.answered > found.sequence:
         raise InvalidArgumentError(
             f"Request {found.sequence} says that requests below {found.answered} were answered."

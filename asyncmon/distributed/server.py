@@ -292,6 +292,7 @@ class Server:
             job, task = self._def.job_name, self._def.task_index
             logger.info("Server %s: job %s, task %d.", self._target, job, task)
             await self._stopping.wait()
+            self.service.release_clients()
             await self._listener.stop(_GRACE_SECS)
             logger.info("Server %s: stopped.", self._target)
         except OpError as error:  # it cannot start

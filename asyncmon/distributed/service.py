@@ -82,6 +82,9 @@ logger = logging.getLogger(__name__)
 MAX_WAIT = 30.0
 """Seconds for which a request may ask to be answered late."""
 
+_FIRST_SECS = 10.0  # for a new session, until its client attends
+_AGAIN_SECS = 0.5  # for one whose connection broke: clients connect again at once
+
 MAX_SESSIONS = 1000
 """That a service keeps; the one that was idle for longest goes."""
 
@@ -98,15 +101,23 @@ class _Served:
         self.jobs: dict[int, Job] = {}
         self.answered = 0  # jobs below were answered, and are forgotten
         self.closed = False
-        self.members: set[str] = set()  # of the run
+        self.attended = 0  # requests of the client that stay pending while it is connected
+        self.over = asyncio.Event()  # ends these requests
+        self.lost: asyncio.TimerHandle | None = None  # drops the session, unless it is attended
 
     async def _call(self, number: int, *arrays: Any) -> Any:
         return await current_job.get().call(number, *arrays)
 
+    def drop_jobs(self, error: Exception) -> None:
+        for job in tuple(self.jobs.values()):
+            job.drop(error)
+
     async def close(self) -> None:
         self.closed = True
-        for job in tuple(self.jobs.values()):
-            job.drop(CancelledError("Session has been closed."))
+        self.over.set()
+        if self.lost is not None:
+            self.lost.cancel()
+        self.drop_jobs(CancelledError("Session has been closed."))
         self.jobs.clear()
         await self.backend.close()
 
@@ -139,24 +150,25 @@ def _load(backend: Backend, decoder: Decoder) -> Work:
 class SessionService:
     """Runs the sessions of clients.
 
+    It alone decides whether a client is alive: the client keeps an ``attend`` request pending, which
+    the transport cancels when the connection ends or is silent for too long. Unless the client attends
+    again at once, its jobs, snapshots and membership are dropped together. The session itself stays for
+    a client that returns.
+
     Args:
         backend_of: makes what a new session computes with, of its graph and config.
         part_backend_of: likewise, for a session that is a part of another task's.
-        lease_secs: a job that a client does not ask for again within this time is cancelled.
     """
 
     def __init__(
         self,
         backend_of: Callable[[Graph, SessionConfig], Backend],
         part_backend_of: Callable[[Graph, SessionConfig], Backend] | None = None,
-        *,
-        lease_secs: float = 30.0,
     ) -> None:
         self.incarnation = random_bytes(8).hex()
         self._backend_of = backend_of
         self._part_backend_of = part_backend_of or backend_of
         self.run_record = RunRecord()
-        self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
         self._opened = 0
         self._jobs: dict[str, Kind] = {"load": _load, "snapshot": take_snapshot}
@@ -166,6 +178,7 @@ class SessionService:
             "resume": self._resume,
             "cancel": self._cancel,
             "queues": self._queues,
+            "attend": self._attend,
             "cluster_run": self._ask_run,
             "close": self._close,
         }
@@ -194,10 +207,15 @@ class SessionService:
         except Exception as error:
             return failure(error)
 
+    def release_clients(self) -> None:
+        """Answer the requests that would stay pending: the service is about to be closed."""
+        for served in self._sessions.values():
+            served.over.set()
+
     async def close(self) -> None:
         """Close all sessions. A second call does nothing."""
         while self._sessions:
-            await self._sessions.popitem()[1].close()
+            await self._end_session(next(reversed(self._sessions)))
 
     async def _open(self, decoder: Decoder) -> Message:
         content = decoder.content
@@ -211,13 +229,14 @@ class SessionService:
         served = _Served(lambda graph: backend_of(graph, config))
         self._opened += 1
         self._sessions[self._opened] = served
+        self._expect(self._opened, served, _FIRST_SECS)
         await self._make_room()
         return encode({"session": self._opened, "incarnation": self.incarnation})
 
     async def _make_room(self) -> None:
         while len(self._sessions) > MAX_SESSIONS:
             idle = [number for number, served in self._sessions.items() if not served.jobs]
-            await self._sessions.pop((idle or list(self._sessions))[0]).close()
+            await self._end_session((idle or list(self._sessions))[0])
 
     async def _start(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
@@ -261,21 +280,48 @@ class SessionService:
         return encode({"queues": await self._served(decoder).backend.queues()})
 
     async def _close(self, decoder: Decoder) -> Message:
-        served = self._served(decoder)
-        del self._sessions[decoder.content["session"]]
-        await served.close()
-        for name in served.members:
-            self.run_record.closed(name)
+        self._served(decoder)
+        await self._end_session(decoder.content["session"])
         return encode({})
+
+    async def _end_session(self, number: int) -> None:
+        served = self._sessions.pop(number, None)
+        if served is not None:
+            try:
+                await served.close()
+            finally:
+                self.run_record.closed(served)
+
+    async def _attend(self, decoder: Decoder) -> Message:
+        """Answer at the end of the session only. A cancellation is the end of the connection."""
+        served = self._served(decoder)
+        served.attended += 1
+        if served.lost is not None:
+            served.lost.cancel()
+        try:
+            await served.over.wait()
+        finally:
+            served.attended -= 1
+            if not (served.attended or served.closed):
+                self._expect(decoder.content["session"], served, _AGAIN_SECS)
+        return encode({})
+
+    def _expect(self, number: int, served: _Served, secs: float) -> None:
+        """Drop what belongs to a client unless it attends within some seconds."""
+        served.lost = asyncio.get_running_loop().call_later(secs, self._drop, number, served)
+
+    def _drop(self, number: int, served: _Served) -> None:
+        logger.info("The client of session %d is gone: its runs are cancelled.", number)
+        served.drop_jobs(UnavailableError("The connection of the client had ended."))
+        self.run_record.disconnected(served)
 
     async def _ask_run(self, decoder: Decoder) -> Message:
         served, request = self._served(decoder), decoder.content["request"]
         ask = getattr(served.backend, "ask_run", None)
         if ask is not None:
             return encode(await ask(**request))
-        served.members.add(str(request.get("name")))
         step = partial(getattr, served.backend, "global_step")
-        return encode(await self.run_record.answer(step, request))
+        return encode(await self.run_record.answer(step, request, served))
 
     # Jobs.
 
@@ -373,16 +419,7 @@ class SessionService:
             job.finish(failure(error))
 
     async def _wait(self, sequence: int, job: Job, secs: float) -> Message:
-        if job.task is not None:
-            if job.lease is not None:
-                job.lease.cancel()
-            try:
-                await job.wait(min(secs, MAX_WAIT))
-            finally:
-                if not job.is_done:
-                    dropped = UnavailableError(f"Request {sequence} was not waited for.")
-                    loop = asyncio.get_running_loop()
-                    job.lease = loop.call_later(self._lease_secs, job.drop, dropped)
+        await job.wait(min(secs, MAX_WAIT))
         if job.answer is None:
             if job.task is not None and not job.task.done():
                 asked, job.asked = job.asked, {}
@@ -392,8 +429,6 @@ class SessionService:
         if found.nbytes > _LARGE or found.is_borrowed:
             lost = f"Request {sequence} was done, but its result is gone."
             job.answer = failure(UnavailableError(lost))
-            if job.lease is not None:
-                job.lease.cancel()
         return found
 
     def _forget_below(self, served: _Served, answered: int) -> None:

@@ -277,8 +277,9 @@ class Recoverable:
         now = step_of(session.raw)
         if before is None or now is None:
             return
+        lost = before - now  # below 0 where other sessions of a cluster have trained meanwhile
+        what = f"; {lost} steps up to step {before} were lost." if lost > 0 else "; no step was lost."
         logger.warning(
-            "Recovered from %s, attempt %d: training continues from step %d; %d steps up to step %d "
-            "were lost.",
-            self._why, self._failures, now, max(before - now, 0), before,
+            "Recovered from %s, attempt %d: training continues from step %d%s",
+            self._why, self._failures, now, what,
         )  # fmt: skip

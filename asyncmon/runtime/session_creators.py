@@ -10,10 +10,12 @@ from typing import Any, cast, final
 from asyncmon.checkpoint import get_checkpoint_state
 from asyncmon.checkpoint.directory import Directory
 from asyncmon.checkpoint.saveable_session import SaverMembers
+from asyncmon.errors import AbortedError, DeadlineExceededError, UnavailableError
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import Session
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_manager import SessionManager
+from asyncmon.system.clock import monotonic
 from asyncmon.system.files import in_thread
 from asyncmon.system.members import members_of
 
@@ -198,13 +200,28 @@ class WorkerSessionCreator(_Prepared):
     ) -> None:
         super().__init__(scaffold, master, config, program, wait_secs=recovery_wait_secs)
         self._max_wait_secs = max_wait_secs
+        self._deadline: float | None = None  # of all attempts since the last session
 
     async def create_session(self) -> Session:
         """Return a session that is ready.
 
+        Attempts that fail because a server cannot be reached count, too, until one succeeds.
+
         Raises:
             DeadlineExceededError: it was not ready in time.
         """
-        return await self._session_manager().wait_for_session(
-            self._master, config=self._config, max_wait_secs=self._max_wait_secs
-        )
+        now = monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._max_wait_secs
+        try:
+            session = await self._session_manager().wait_for_session(
+                self._master, config=self._config, max_wait_secs=max(self._deadline - now, 0.0)
+            )
+        except (AbortedError, UnavailableError) as error:
+            if monotonic() < self._deadline:
+                raise
+            raise DeadlineExceededError(
+                f"Session was not ready after waiting {self._max_wait_secs:g} secs: {error}"
+            ) from error
+        self._deadline = None
+        return session

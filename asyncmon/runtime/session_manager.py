@@ -208,10 +208,13 @@ class SessionManager:
 
         Raises:
             DeadlineExceededError: it was not ready in time.
+            FailedPreconditionError: the run has another cluster or other variables.
         """
         for pause in self._pauses(max_wait_secs):
             await asyncio.sleep(pause)
             async with self._new_session(master, config) as session:
+                if self._run is not None:  # refuses a program whose variables nobody initialises
+                    await self._run.ready()
                 not_local = await self._try_local_init(session)
                 not_ready = None
                 if not_local is None:

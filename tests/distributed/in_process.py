@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,9 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 
 
-def own_state_service(**options: float) -> SessionService:
+def own_state_service() -> SessionService:
     """Return a service whose sessions have a state each."""
-    return SessionService(
-        lambda graph, config: DirectBackend(graph, Executor(StateStore(1), config)), **options
-    )
+    return SessionService(lambda graph, config: DirectBackend(graph, Executor(StateStore(1), config)))
 
 
 class InProcessCluster:
@@ -40,20 +39,20 @@ class InProcessCluster:
         channels: all that were made, by place.
     """
 
-    def __init__(self, spec: Any, lease_secs: float = 30.0) -> None:
+    def __init__(self, spec: Any) -> None:
         self.spec = ClusterSpec(spec)
         self.services: dict[str, SessionService] = {}
         self.executors: dict[str, Executor] = {}
         self.channels: dict[str, list[InProcessChannel]] = defaultdict(list)
         for job in self.spec.jobs:
             for task in self.spec.task_indices(job):
-                self.start(f"/job:{job}/task:{task}", lease_secs)
+                self.start(f"/job:{job}/task:{task}")
 
-    def start(self, place: str, lease_secs: float = 30.0) -> None:
+    def start(self, place: str) -> None:
         """Start a task, with nothing in its state."""
         executor = self.executors[place] = Executor(StateStore(1), SessionConfig())
         self.services[place] = SessionService(
-            lambda graph, _config: DirectBackend(graph, executor, shares=True), lease_secs=lease_secs
+            lambda graph, _config: DirectBackend(graph, executor, shares=True)
         )
         for channel in self.channels[place]:
             channel.service = self.services[place]
@@ -97,13 +96,24 @@ class InProcessChannel:
         self.closed = False
         self.requests: list[bytes] = []
         self.moved = 0  # bytes
+        self._pending: set[asyncio.Task[Message]] = set()  # on the side of the service
 
     async def call(self, request: Message, timeout: float) -> Message:
         if self.closed:
             raise UnavailableError("The channel is closed.")
         self.requests.append(request.header)
         self.moved += sum(len(buffer) for buffer in request.buffers)
-        answer = await self.service.answer(unframe(b"".join(frame(request))))
+        answering = asyncio.create_task(self.service.answer(unframe(b"".join(frame(request)))))
+        self._pending.add(answering)
+        answering.add_done_callback(self._pending.discard)
+        try:
+            answer = await answering
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None, "a coroutine runs in a task"
+            if task.cancelling():
+                raise
+            raise UnavailableError("The connection broke.") from None
         data = bytearray(b"".join(frame(answer)))
         self.moved += sum(len(buffer) for buffer in answer.buffers)
         answer.sent()
@@ -111,6 +121,11 @@ class InProcessChannel:
             self.lose_answers -= 1
             raise UnavailableError("The connection broke.")
         return unframe(data)
+
+    def disconnect(self) -> None:
+        """End the connection: pending requests fail here, and are cancelled there."""
+        for pending in tuple(self._pending):
+            pending.cancel()
 
     async def close(self) -> None:
         self.closed = True

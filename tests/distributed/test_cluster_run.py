@@ -12,7 +12,8 @@ import pytest_asyncio
 
 import asyncmon as am
 from asyncmon import errors, graph
-from asyncmon.distributed.cluster_run import RemoteRun, RunRecord
+from asyncmon.distributed.cluster_run import RunRecord
+from asyncmon.distributed.remote_run import RemoteRun
 from asyncmon.distributed.wire import Decoder
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import wait_all_tasks_blocked
@@ -38,16 +39,22 @@ class Record:
         self.record = RunRecord()
         self.step: int | None = None
 
-    def session(self, task: str = "") -> RemoteRun:
+    def session(self, task: str = "", program: graph.Graph | None = None) -> RemoteRun:
         async def ask(**request: Any) -> dict[str, Any]:
-            if request.get("task") == "":
-                request["task"] = task
-            return await self.record.answer(lambda: self.step, request)
+            request["task"] = task
+            return await self.record.answer(lambda: self.step, request, run)
 
-        return RemoteRun(ask, 10.0)
+        run = RemoteRun(ask, program or graph.Graph())
+        return run
 
-    async def joined(self, name: str, task: str = "", directory: str = "runs") -> RemoteRun:
-        run = self.session(task)
+    async def joined(
+        self,
+        name: str,
+        task: str = "",
+        directory: str = "runs",
+        program: graph.Graph | None = None,
+    ) -> RemoteRun:
+        run = self.session(task, program)
         is_chief = name == "chief"
         if is_chief:
             await run.begin(directory)
@@ -58,7 +65,7 @@ class Record:
 
     async def end(self, run: RemoteRun, name: str) -> None:
         await run.leave(name)
-        self.record.closed(name)
+        self.record.closed(run)
 
 
 async def stop_of(run: RemoteRun, name: str) -> Any:
@@ -81,21 +88,16 @@ async def test_a_session_that_returns_late_learns_of_the_stop_of_its_run() -> No
 
 
 @pytest.mark.virtual_time
-async def test_a_suspended_session_is_lost_and_returns() -> None:
+async def test_a_session_whose_connection_ends_is_not_waited_for() -> None:
     at = Record()
     chief, worker = await at.joined("chief"), await at.joined("worker")
+    waiting = asyncio.create_task(chief.watch("chief", 600.0, others=1))
+    await asyncio.sleep(300.0)
+    assert not waiting.done()  # though the worker has sent nothing for so long
+    at.record.disconnected(worker)
+    assert (await waiting)["others"] == []
+    assert await stop_of(worker, "worker") is None  # it returns
     assert (await chief.watch("chief", 0.0))["others"] == ["worker"]
-    assert (await chief.watch("chief", 9.0, others=1))["others"] == []
-    assert await stop_of(worker, "worker") is None
-    assert (await chief.watch("chief", 0.0))["others"] == ["worker"]
-
-
-@pytest.mark.virtual_time
-async def test_sessions_whose_requests_are_pending_are_not_lost() -> None:
-    at = Record()
-    chief, worker = await at.joined("chief"), await at.joined("worker")
-    answers = await asyncio.gather(chief.watch("chief", 10.0), worker.watch("worker", 10.0))
-    assert [answer["others"] for answer in answers] == [["worker"], ["chief"]]
 
 
 async def test_a_new_chief_begins_a_run_and_members_of_a_run_without_a_stop_go_on_in_it() -> None:
@@ -136,14 +138,15 @@ async def test_a_chief_that_is_started_again_finds_live_variables_of_its_directo
     directory: str, is_live: bool
 ) -> None:
     at = Record()
-    await at.joined("chief")
-    at.record.closed("chief")
+    at.record.closed(await at.joined("chief"))
     assert await at.session().begin(directory) is is_live
 
 
 async def test_variables_are_not_live_after_an_end_or_half_a_restore() -> None:
     at = Record()
-    assert not await at.session().begin("runs")
+    first = at.session()
+    assert not await first.begin("runs")
+    at.record.closed(first)
     chief = await at.joined("chief")
     again = at.session()
     again.continue_from(chief)
@@ -151,19 +154,26 @@ async def test_variables_are_not_live_after_an_end_or_half_a_restore() -> None:
     assert await again.ready()
     await again.restore()
     assert not await at.session().ready()  # workers wait
-    assert not await at.session().begin("runs")
-    await again.restored(None, 3)
-    assert await again.ready()
-    assert await at.session().begin("runs")
-    await at.end(again, "chief")
+    at.record.closed(chief)
+    at.record.closed(again)
+    third = at.session()
+    assert not await third.begin("runs")
+    await third.restored(None, 3)
+    assert await third.ready()
+    at.record.closed(third)
+    chief = at.session()
+    assert await chief.begin("runs")
+    await chief.join("chief", is_chief=True)
+    await at.end(chief, "chief")
     assert not await at.session().begin("runs")
 
 
 async def test_a_chief_without_checkpoints_keeps_variables_that_others_train() -> None:
     at = Record()
-    await at.joined("chief", directory="")
-    at.record.closed("chief")
-    assert not await at.session().begin("")
+    at.record.closed(await at.joined("chief", directory=""))
+    alone = at.session()
+    assert not await alone.begin("")
+    at.record.closed(alone)
     await at.joined("worker")
     assert await at.session().begin("")
 
@@ -172,6 +182,7 @@ async def test_a_chief_whose_run_was_replaced_by_another_chief_is_refused() -> N
     at = Record()
     chief = await at.joined("chief")
     await chief.stop(ENOUGH)
+    at.record.closed(chief)
     await at.joined("chief")
     with pytest.raises(errors.FailedPreconditionError, match="another chief has begun a run"):
         await chief.begin("runs")
@@ -217,19 +228,19 @@ async def test_a_stop_that_was_put_off_is_of_its_run_only() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        {}, {"method": "jump"}, {"method": "begin"}, {"method": "begin", "directory": 3},
-        {"method": "join", "name": [], "task": "", "is_chief": True, "number": None, "directory": ""},
-        {"method": "watch", "name": "x", "number": 3},
+        {}, {"method": "jump"}, {"method": "begin", "directory": 3},
+        {"method": "join", "name": [], "task": "", "is_chief": True, "number": None},
+        {"method": "watch", "name": "x", "number": 3}, {"method": "watch", "wait": -1},
     ],
 )  # fmt: skip
 async def test_a_malformed_request_is_an_invalid_argument(request_: dict[str, Any]) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="no request to the record"):
-        await RunRecord().answer(lambda: None, request_)
+    with pytest.raises(errors.InvalidArgumentError, match=r"malformed|no method 'jump'"):
+        await RunRecord().answer(lambda: None, request_, None)
 
 
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[InProcessCluster]:
-    cluster = InProcessCluster(CLUSTER, lease_secs=2.0)
+    cluster = InProcessCluster(CLUSTER)
     yield cluster
     await cluster.close()
 

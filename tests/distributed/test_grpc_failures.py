@@ -171,3 +171,17 @@ async def test_the_command_takes_its_token_from_the_environment() -> None:
         with pytest.raises(errors.UnauthenticatedError):
             await sess.run(v.initializer)
         await sess.close()
+
+
+@pytest.mark.asyncio
+async def test_a_worker_does_not_wait_longer_than_its_bound_for_a_dead_server() -> None:
+    config = rpc_config(timeout_secs=0.4)
+    am.get_or_create_global_step()
+    creator = am.WorkerSessionCreator(
+        master=f"grpc://localhost:{free_port()}", config=config, max_wait_secs=1
+    )
+    begun = monotonic()
+    with pytest.raises(errors.DeadlineExceededError, match="not ready after waiting 1 secs: localhost"):
+        async with am.MonitoredSession(creator):
+            pass
+    assert 1.0 <= monotonic() - begun < 20.0

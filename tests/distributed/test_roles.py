@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[InProcessCluster]:
-    cluster = InProcessCluster(CLUSTER, lease_secs=2.0)
+    cluster = InProcessCluster(CLUSTER)
     yield cluster
     await cluster.close()
 

@@ -241,33 +241,52 @@ async def test_what_was_done_is_not_done_again_where_the_answer_was_lost(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_time
-async def test_a_run_whose_client_is_gone_is_dropped_after_the_lease() -> None:
-    """What it waited for is there for others."""
+@pytest.mark.parametrize("returns", [False, True], ids=["gone", "connected again"])
+async def test_runs_of_a_client_end_with_its_connection_unless_it_connects_again(returns: bool) -> None:
+    """The elements that they wait for are there for others."""
     queue = graph.FIFOQueue(5, [graph.float32], [()], shared_name="numbers")
     first, enqueue, size = queue.dequeue(), queue.enqueue([1.0]), queue.size()
-    cluster = InProcessCluster({"ps": ["ps:1"]}, lease_secs=5.0)
-    gone, other = (InProcessChannel(cluster.services["/job:ps/task:0"]) for _ in range(2))
-    lost, sess = remote_session(gone), remote_session(other)
+    cluster = InProcessCluster({"ps": ["ps:1"]})
+    theirs, ours = (InProcessChannel(cluster.services["/job:ps/task:0"]) for _ in range(2))
+    other, sess = remote_session(theirs), remote_session(ours)
     assert await sess.run(size) == 0
-    waiting = asyncio.create_task(lost.run(first))
-    await wait_all_tasks_blocked()
-    gone.closed = True
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    await asyncio.sleep(6)
+    waiting = asyncio.create_task(other.run(first))
+    await asyncio.sleep(3600)  # a connected client may wait as long as it likes
+    assert not waiting.done()
+    theirs.closed = not returns
+    theirs.disconnect()
+    await asyncio.sleep(0.6)
     await sess.run(enqueue)
     await wait_all_tasks_blocked()
-    assert await sess.run(size) == 1
-    await lost.close()
+    assert await sess.run(size) == (0 if returns else 1)
+    if returns:
+        assert await waiting == 1.0
+    else:
+        with pytest.raises(errors.UnavailableError, match="closed"):
+            await waiting
+    await other.close()
     await sess.close()
     await cluster.close()
 
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_time
-async def test_a_result_whose_response_was_lost_is_kept_beyond_the_lease() -> None:
-    channel = InProcessChannel(own_state_service(lease_secs=5.0))
+async def test_a_client_that_returns_after_long_continues_its_session() -> None:
+    channel = InProcessChannel(own_state_service())
+    v = graph.Variable(3.0)
+    async with remote_session(channel) as sess:
+        await sess.run(v.initializer)
+        channel.closed = True
+        channel.disconnect()
+        await asyncio.sleep(600)
+        channel.closed = False
+        assert await sess.run(v) == 3.0
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_a_result_whose_response_was_lost_is_kept_while_the_client_is_connected() -> None:
+    channel = InProcessChannel(own_state_service())
     queue = graph.FIFOQueue(5, [graph.float32], [()])
     first, enqueue, size = queue.dequeue(), queue.enqueue([7.0]), queue.size()
     async with remote_session(channel) as sess:
@@ -277,9 +296,7 @@ async def test_a_result_whose_response_was_lost_is_kept_beyond_the_lease() -> No
         request = Message(channel.requests[-1])
         await sess.run(enqueue)
         assert await waiting == 7.0
-        await asyncio.sleep(6)
-        assert "error" not in Decoder(await channel.call(request, 10.0)).content
-        await asyncio.sleep(6)
+        await asyncio.sleep(60)
         assert "error" not in Decoder(await channel.call(request, 10.0)).content
 
 

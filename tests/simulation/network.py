@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any
 
 from asyncmon.distributed.transport import Answer
@@ -15,6 +17,9 @@ from asyncmon.errors import UnavailableError, UnknownError
 from asyncmon.session_config import RPCOptions
 from tests.simulation.loop import SimulationLoop, simulated
 from tests.simulation.process import Process
+
+KEEPALIVE_SECS = 5.0
+"""After which a connection that carries nothing is ended by both sides."""
 
 
 @dataclass
@@ -62,7 +67,25 @@ class Network:
         """Lose all messages between two sets of processes; return a function that ends it."""
         pair = (some, others)
         self._cuts.append(pair)
+        self.loop.call_later(KEEPALIVE_SECS, self._end_silent, context=Context())
         return lambda: self._cuts.remove(pair)
+
+    def _end_silent(self) -> None:
+        """End the connections that are cut, as the pings of both sides have no answer."""
+        for listener in tuple(self.listeners.values()):
+            listener.end_silent(lambda one, other: self.is_cut(one, other))
+
+    def suspended(self, process: Process) -> None:
+        """End the connections of a process that is still suspended after some seconds."""
+
+        def is_silent(one: str, other: str) -> bool:
+            return not process.is_running and process.name in (one, other)
+
+        def end() -> None:
+            for listener in tuple(self.listeners.values()):
+                listener.end_silent(is_silent)
+
+        self.loop.call_later(KEEPALIVE_SECS, end, context=Context())
 
     def end_of(self, process: Process, *, silent: bool) -> None:
         """Close the ports and connections of a process that ended.
@@ -78,6 +101,9 @@ class Network:
                     listener.reset()
             elif not silent:
                 listener.disconnect(process)
+            else:
+                gone = partial(listener.disconnect, process)
+                self.loop.call_later(KEEPALIVE_SECS, gone, context=Context())
 
     def start_of(self, process: Process) -> None:
         """Let a machine refuse connections again."""
@@ -137,8 +163,9 @@ class SimulatedTransport:
 class _Call:
     """A request of a channel on its way, and its answer."""
 
-    def __init__(self, channel: SimulatedChannel, data: bytes) -> None:
+    def __init__(self, channel: SimulatedChannel, data: bytes, *, is_endless: bool) -> None:
         self.channel = channel
+        self.is_endless = is_endless
         self.data = data
         self.answer: asyncio.Future[bytes] = channel.network.loop.create_future()
         self.listener: SimulatedListener | None = None
@@ -174,11 +201,11 @@ class SimulatedChannel:
         """Return the response to a request."""
         if self._closed:
             raise UnavailableError(f"The connection to {self.address} was closed.")
-        call = _Call(self, b"".join(frame(request)))
+        call = _Call(self, b"".join(frame(request)), is_endless=timeout == inf)
         self._calls[call] = None
         self._send(call)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if call.is_endless else timeout):
                 data = await call.answer
         except TimeoutError:
             raise UnavailableError(f"{self.address} did not respond for {timeout:g} s.") from None
@@ -198,6 +225,8 @@ class SimulatedChannel:
         self._last = [0.0, 0.0]
         for call in self._calls:
             call.fail(reason)
+            if call.is_endless:
+                self._later(0, call.cancel)
         self._calls.clear()
 
     def answered(self, call: _Call, data: bytes) -> None:
@@ -217,6 +246,9 @@ class SimulatedChannel:
         listener = network.listeners.get(self.address)
         there = self.address if listener is None else listener.process.name  # to whom it is sent
         if self._is_lost(there):
+            if call.is_endless:
+                silent = partial(self._process_soon, call.fail, f"{self.address}: silent.")
+                network.loop.call_later(KEEPALIVE_SECS, silent, context=Context())
             return
         self._later(0, lambda: self._arrived(call))
         if network.chance(network.link.repeated):
@@ -309,12 +341,22 @@ class SimulatedListener:
             if call.channel.process is process:
                 self.cancel(call)
 
+    def end_silent(self, is_silent: Callable[[str, str], bool]) -> None:
+        """End the calls without a timeout whose connection carries nothing."""
+        for call in tuple(self._calls.values()):
+            if call.is_endless and is_silent(call.channel.process.name, self.process.name):
+                self.cancel(call)
+                soon = call.channel._process_soon
+                soon(call.fail, f"{call.channel.address}: the connection is silent.")
+
     def reset(self) -> None:
         """Fail all requests, as the process is dead."""
         for call in (*self._calls.values(), *self._waiting):
             call.channel.refused(call, "connection reset.")
 
     def _take(self, call: _Call) -> None:
+        if call.is_endless and call.answer.done():
+            return  # its connection has ended
         if self._stopped:
             call.channel.refused(call, "connection reset.")
         elif not self._started:

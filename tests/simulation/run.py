@@ -350,6 +350,7 @@ class World:
         process = self.current[name]
         if process.is_running and not self.has_ended(name):
             process.suspend()
+            self.network.suspended(process)
             self.later(secs, self._resume, process)
 
     def cut(self, some: frozenset[str], others: frozenset[str] | None, secs: float) -> None:
