@@ -121,8 +121,7 @@ class Frontier:
         self.newest = -1
         """The number of the element that was read last."""
         self.returned: Callable[[Batch], None] | None = None
-        """Called with a batch that is pending again: its run was interrupted and is not repeated. None:
-        its elements are read again."""
+        """Called with a batch whose run is not repeated: pending again. None: it is read again."""
         self._recoveries = recoveries
         self._recovery = recoveries.number  # the last recovery that restored a state
         self._moved_in_recovery = False
@@ -304,11 +303,17 @@ class Frontier:
 
     def runs_before(self, task: Task | None, ahead: Task | None) -> int:
         """Return how many runs with elements precede the one of the next elements of a task."""
-        step = self._steps()
-        return sum(not (batch.is_consumed(step) or batch.goes_on(task, ahead)) for batch in self._held)
+        step, is_running = self._steps(), asyncio.current_task() is not task
+        # A task that asks itself makes no run now. One that has ended has left its elements to others.
+        return sum(
+            not (batch.is_consumed(step) or batch.goes_on(task, ahead))
+            and (is_running or batch.task is not task)
+            and not (batch.task is None or batch.task.done())
+            for batch in self._held
+        )
 
     def held(self) -> set[int]:
-        """Return the elements that are with the body, consumed ones of its present run included."""
+        """Return the elements that are with the body."""
         return {number for batch in self._held for number in batch.elements}
 
     def outstanding(self) -> set[int]:

@@ -30,7 +30,6 @@ class Item:
         self.element = element
         self.attempts = 0
         self.age = 0
-        self._failures = 0
         self._is_raised = False
         self._call: Callable[[Item], Awaitable[Any]] | None = None  # after an error that was raised
         self._begin(group)
@@ -42,6 +41,7 @@ class Item:
         self.error: Exception | None = None
         self._missing = group or 1
         self._oldest: int | None = None  # of the results so far
+        self._failures: dict[int | None, int] = {}  # of the calls, by member
 
     def _made(self, member: int | None, value: Any, version: int) -> bool:
         """Set a result, and return whether all are there."""

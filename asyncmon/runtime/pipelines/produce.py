@@ -52,7 +52,7 @@ def produce(
         on_error: after the retries of a call: ``"raise"`` stops the session with its error;
             ``"drop"`` leaves the element out, with a warning; ``"item"`` delivers the item, whose
             :meth:`Item.result` raises the error in the run.
-        retries: of each element, at once.
+        retries: of each call, at once.
         weights: the fetches of ``policy.weights()``.
         keep: ``"results"`` saves finished results, too, so that they are not made again.
         name: in checkpoints. Default: the name of the function, numbered.

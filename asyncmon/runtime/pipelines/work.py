@@ -147,8 +147,8 @@ class Work:
             return None
         options, item = self._options, lease.item
         self.counts.failures += 1
-        item._failures += 1
-        if item._failures <= options.retries:
+        failures = item._failures[lease.member] = item._failures.get(lease.member, 0) + 1
+        if failures <= options.retries:
             self.counts.retried += 1
             item.attempts += 1
             self.queue.appendleft((item, lease.member))
@@ -159,7 +159,7 @@ class Work:
         elif options.on_error == "item":
             self._set(lease, None, error)
         else:
-            item._failures = 0  # the session may recover
+            item._failures.clear()  # the body may go on
             self.queue.appendleft((item, lease.member))
             return error
         return None
@@ -241,6 +241,8 @@ class Work:
             is_last: whether fewer elements are a batch.
         """
         if self._options.max_age is not None:
+            if self._versions.now < at - self._options.max_age:
+                return None  # even a new result would be too old: the runs before come first
             self._refuse_stale(at - self._options.max_age, at)
         count = self._in_order(size) if self._options.ordered else min(size, len(self._ready))
         if not count or (count < size and not is_last) or self._must_wait(size, at):

@@ -84,8 +84,10 @@ async def double_buffer(life: Life, made: Producer) -> None:
             await asyncio.sleep(0.05)
         try:
             await life.step(elements(batch))
-        finally:
-            batch = await following
+        except BaseException:
+            following.cancel()
+            raise
+        batch = await following
         if batch is None:  # the end came before a recovery in the last run
             batch = await anext(batches, None)
 
