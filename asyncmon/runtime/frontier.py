@@ -86,8 +86,7 @@ class Frontier:
     no step does not move the source. If the interrupted run is not repeated, its elements are given
     again.
 
-    A pipeline reads elements before the body asks for them, and gives them in another order. Until then
-    they are pending, and outstanding as well.
+    A pipeline reads elements before the body asks for them. Until then they are pending.
 
     Args:
         source: has ``state_dict()`` and ``load_state_dict(state)``. The iterators keep it alive.
@@ -95,7 +94,7 @@ class Frontier:
             interrupted run.
         recoveries: has the number of recoveries, and the task whose run the present one repeats.
         reads_ahead: whether elements are pending until :meth:`give`.
-        rewinds: False for a source that ignores its positions: its elements cannot be read again.
+        rewinds: whether the source follows its positions, so that its elements can be read again.
     """
 
     #   source:    ... | being fetched | cursor ->          the source continues at the cursor
@@ -137,8 +136,7 @@ class Frontier:
         self._runners = weakref.WeakSet[Task]()
         self._readers = 0
         self._last: Any = None  # the position of a source that does not exist any more
-        self.moves = 0
-        """How often the source was moved."""
+        self.moves = 0  # of the source
         self.revision = 0
         """See ``StatefulMembers.revision``."""
         self.has_ended = False
@@ -434,7 +432,7 @@ class Frontier:
 
     def restart(self, step: int | None) -> None:
         """Set the first position if it belongs to this step, that of a state initialised again."""
-        if (state := self.first_state(step)) is not None:
+        if state := self.first_state(step):
             self.load_state_dict(state)
 
     def first_state(self, step: int | None) -> dict[str, Any] | None:

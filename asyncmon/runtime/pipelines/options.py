@@ -31,7 +31,7 @@ class Options:
         for name, least in (("workers", 1), ("depth", 1), ("group", 1), ("max_age", 0), ("retries", 0)):
             value: object = getattr(self, name)
             is_none = value is None and name in ("group", "max_age")
-            if not is_none and not (isinstance(value, int) and value >= least):
+            if not is_none and not (type(value) is int and value >= least):
                 raise ValueError(f"produce({name}=...) must be {least} or more, got {value!r}.")
         allowed: Mapping[str, tuple[Any, ...]] = {
             "on_stale": ("pace", "drop"),

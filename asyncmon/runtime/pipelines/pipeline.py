@@ -170,6 +170,7 @@ class Pipeline:
     def _raise_error(self) -> None:
         error, self._error = self._error, None
         if error is not None:
+            self._workers.has_failed = False
             self._parts.tasks.raised(error)
             raise error
 
@@ -190,6 +191,7 @@ class Pipeline:
 
     def _stop_with(self, error: BaseException, what: str) -> None:
         """Stop the session with an error, and raise it in the body."""
+        self._workers.has_failed = True
         self._error = self._parts.tasks.report(error, what)
         self._wake()
 

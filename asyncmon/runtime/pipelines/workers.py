@@ -68,6 +68,8 @@ class Workers:
         self._finished = finished
         self._failed = failed
         self._is_open = False
+        self.has_failed = False
+        """Whether an error waits to be raised in the body: no further call begins."""
         self._lessees: deque[asyncio.Future[Lease | None]] = deque()
 
     def begin(self, pipeline: Any) -> None:
@@ -104,7 +106,7 @@ class Workers:
 
     def _next(self) -> Lease | None:
         # None in a recovery: the present version is not known.
-        if not self._is_open or self._parts.recoveries.current is None:
+        if not self._is_open or self.has_failed or self._parts.recoveries.current is None:
             return None
         return self._work.next()
 
