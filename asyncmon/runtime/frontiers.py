@@ -88,6 +88,8 @@ class Frontiers:
                 "source of its own."
             )
         default = f"pipelines/{name or pipeline.name}"
+        pending = [one for one in self._stateful.pending if one.startswith("pipelines/")]
+        saved = [one.removeprefix("pipelines/") for one in pending]
         key = default
         try:
             if name is None:
@@ -97,6 +99,12 @@ class Frontiers:
         except ValueError as error:
             raise ValueError(f"The pipeline cannot be saved as {default!r}. {error}") from error
         pipeline.name = key.removeprefix("pipelines/")
+        if pipeline.name not in saved and saved:
+            logger.warning(
+                "The checkpoint has no place of the pipeline %r, but of %s: this one begins at the "
+                "start. A pipeline keeps its place by its name=, by default that of its function.",
+                pipeline.name, ", ".join(map(repr, saved)),
+            )  # fmt: skip
         self.pipelines.append(pipeline)
         self.all.append(pipeline.frontier)
         self.parts.stops.event.when_set(pipeline.stop)
