@@ -161,11 +161,13 @@ async def test_error_stops_the_session_as_itself(bench: Bench) -> None:
 
 
 async def test_error_interrupts_a_run(bench: Bench) -> None:
-    with pytest.raises(Broken, match="no 3"):
+    async def run_beside() -> None:
         async with bench.session() as sess:
-            made = sess.produce(range(8), failing(1), workers=1)
-            await anext(made.batches(2))
+            await anext(sess.produce(range(8), failing(1), workers=1).batches(2))
             await asyncio.wait_for(sess.run("use", {"batch": range(1)}), 0.05)
+
+    with pytest.raises(Broken, match="no 3"):
+        await run_beside()
 
 
 @pytest.mark.parametrize("retries", [1, 3])
