@@ -1,4 +1,4 @@
-"""Flatten and rebuild nested lists, tuples and dicts of tensors.
+"""Flatten and rebuild nested lists, tuples, dicts and attrs classes of tensors; dataclasses are leaves.
 
 A leaf that consists of one tensor and of static properties has the method ``_with_tensor``.
 """
@@ -28,7 +28,16 @@ def flatten_as(structure: Any, other: Any) -> list[Any]:
     if is_listed(structure):
         pairs = zip(structure, other, strict=True)
         return [leaf for item, part in pairs for leaf in flatten_as(item, part)]
+    if (names := _attributes(structure)) is not None:
+        found = [flatten_as(getattr(structure, name), getattr(other, name)) for name in names]
+        return [leaf for leaves in found for leaf in leaves]
     return [other]
+
+
+def _attributes(structure: Any) -> list[str] | None:
+    """Return the attributes of an instance of an attrs class, which is a structure in TF1."""
+    fields = getattr(type(structure), "__attrs_attrs__", None)
+    return None if fields is None else [field.name for field in fields]
 
 
 def pack_like(structure: Any, leaves: Iterable[Any]) -> Any:
@@ -40,6 +49,8 @@ def pack_like(structure: Any, leaves: Iterable[Any]) -> Any:
     if is_listed(structure):
         items = [pack_like(item, leaves) for item in structure]
         return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
+    if (names := _attributes(structure)) is not None:
+        return type(structure)(*[pack_like(getattr(structure, name), leaves) for name in names])
     leaf = next(leaves)
     return structure._with_tensor(leaf) if hasattr(structure, "_with_tensor") else leaf
 
@@ -54,4 +65,6 @@ def same_structure(a: Any, b: Any) -> bool:
         )
     if is_listed(a):
         return is_listed(b) and len(a) == len(b) and all(map(same_structure, a, b))
-    return not (isinstance(b, Mapping) or is_listed(b))
+    if (names := _attributes(a)) is not None:
+        return type(a) is type(b) and all(same_structure(getattr(a, n), getattr(b, n)) for n in names)
+    return not (isinstance(b, Mapping) or is_listed(b)) and _attributes(b) is None
