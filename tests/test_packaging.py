@@ -71,7 +71,7 @@ def test_the_wheel_works_without_the_source_tree(wheel: Path, tmp_path: Path) ->
 
 
 def test_the_wheel_stays_small(wheel: Path) -> None:
-    assert wheel.stat().st_size < 1_400_000  # of code: no data, no tests
+    assert wheel.stat().st_size < 1_450_000  # of code: no data, no tests
 
 
 def test_the_readme_has_a_table_of_the_extras_and_what_they_install() -> None:

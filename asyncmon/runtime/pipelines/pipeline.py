@@ -204,6 +204,7 @@ class Pipeline:
     def _drop(self, number: int) -> None:
         self.frontier.pending.pop(number)
         self._changes += 1
+        self._room.set()
 
     def run_ended(self) -> None:
         """Follow a run of the session, which may have committed a step."""

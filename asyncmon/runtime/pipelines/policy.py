@@ -96,36 +96,40 @@ def _is_there(copy: asyncio.Future[Any]) -> bool:
 
 
 class Policy:
-    """What one call of a pipeline's function knows of the learner.
+    """What one call of a pipeline's function knows of the learner."""
 
-    Attributes:
-        version: the committed steps of the learner when the call began, or of the newest weights that
-            it has got.
-    """
-
-    __slots__ = ("_first", "_is_pinned", "_versions", "oldest", "version")
+    __slots__ = ("_first", "_is_pinned", "_version", "_versions", "oldest")
 
     def __init__(self, versions: Versions, first: Policy | None = None) -> None:
         self._versions = versions
         self._first = first  # of the call; None for that one
-        self.version = versions.now
-        self.oldest = self.version
+        self._version = versions.now
+        self.oldest = self._version
         """The oldest version that has a part in the result."""
-        self._is_pinned = False
+        self._is_pinned = False  # whether the call may have used the version
 
     def __repr__(self) -> str:
-        return f"<Policy of version {self.version}>"
+        return f"<Policy of version {self._version}>"
+
+    @property
+    def version(self) -> int:
+        """The committed steps of the learner when the call began, or of the newest weights it has got.
+
+        A call that has read it is taken to use it: ``Item.version`` is not newer.
+        """
+        self._is_pinned = True
+        return self._version
 
     @property
     def newer(self) -> bool:
         """Whether another version is committed than :attr:`version`, so that the call may give way."""
-        return self._versions.now != self.version
+        self._is_pinned = True
+        return self._versions.now != self._version
 
     async def wait_newer(self) -> Policy:
         """Wait until :attr:`newer` is true, and return the newest version as a policy of its own.
 
-        This version still has a part in the result, so that ``Item.version`` is not newer. Cancelling
-        this changes nothing.
+        This version still has a part in the result. Cancelling this changes nothing.
         """
         await self._versions.wait_newer(self.version)
         first = self._first or self
@@ -142,7 +146,7 @@ class Policy:
             ValueError: the pipeline has no ``weights=``.
             Exception: that of ``peek``.
         """
-        self.version, weights = await self._versions.weights()
+        self._version, weights = await self._versions.weights()
         if self._first is None and not self._is_pinned:  # no older version has a part in the result
-            self.oldest, self._is_pinned = self.version, True
+            self.oldest, self._is_pinned = self._version, True
         return weights

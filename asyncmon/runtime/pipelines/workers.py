@@ -16,6 +16,7 @@ from asyncmon.runtime.pipelines.work import Work
 from asyncmon.runtime.tasks import Task
 from asyncmon.system.cancellation import is_unrequested
 from asyncmon.system.functions import is_coroutine_function, qualified_name
+from asyncmon.system.loop_budget import LoopBudget
 
 
 @runtime_checkable
@@ -114,7 +115,7 @@ class Workers:
 
     async def _serve(self, lease: Lease | None) -> None:
         """Make calls in this task as long as there are permits."""
-        task = asyncio.current_task()
+        task, budget = asyncio.current_task(), LoopBudget.of_running_loop()
         while lease is not None:
             lease.task = task
             try:
@@ -134,6 +135,8 @@ class Workers:
             else:
                 if self._work.complete(lease, value):
                     self._finished()
+            if budget.spent():  # by calls that wait for nothing
+                await budget.pause()
             lease = self._next()
 
     def call(self, item: Item, policy: Policy) -> Awaitable[Any]:

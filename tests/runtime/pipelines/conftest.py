@@ -43,7 +43,12 @@ class Bench:
 
     @asynccontextmanager
     async def session(
-        self, last: int = 1000, *hooks: Any, save_steps: int = 1, repeat_runs: bool = True, **more: Any
+        self,
+        last: int = 1000,
+        *hooks: Any,
+        save_steps: int | None = 1,
+        repeat_runs: bool = True,
+        **more: Any,
     ) -> AsyncIterator[am.MonitoredSession]:
         async with am.MonitoredTrainingSession(
             program=self.program(), checkpoint_dir=self.directory, signals=None,
