@@ -29,6 +29,7 @@ CAMPAIGNS = {
     "errors": "errors of hooks, steps, snapshots and listeners, recovered from",
     "recovery": "elements of the data after recoveries and restarts",
     "data": "elements that bodies of several forms read, with failures and kills",
+    "pipelines": "elements that pipelines of random options deliver, with failures and kills",
     "cluster": "servers and workers killed, suspended and cut off, bytes changed",
     "monitor": "viewers that come, stall and go",
     "disk": "full and slow disks",
