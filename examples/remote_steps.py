@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import asyncmon as am
-from asyncmon.programs import FunctionProgram, Reply, submitted
+from asyncmon.programs import FunctionProgram
+from asyncmon.runtime import Item
 
 
 class Service:
@@ -44,8 +45,8 @@ def make_program() -> FunctionProgram:
     program = FunctionProgram({"model": "", "loss_sum": 0.0})
 
     @program.step
-    async def train(state: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        answer = await reply
+    async def train(state: dict[str, Any], reply: Item) -> dict[str, Any]:
+        answer = await reply.result()
         state["model"] = answer["saved"]
         state["loss_sum"] += answer["loss"]
         return {"loss": answer["loss"]}
@@ -70,7 +71,10 @@ async def train(steps: int, in_flight: int, latency: float, logdir: Path) -> Non
         first, began = sess.global_step, time.perf_counter()
         await service.restore(str(await sess.peek("model")))
         logging.info(f"resumed from step {first}" if first else "starting at step 0")
-        async for reply in sess.iterate(submitted(batches, service.train, in_flight=in_flight)):
+        replies = sess.produce(
+            batches, service.train, workers=in_flight, depth=in_flight, ordered=True, on_error="item"
+        )
+        async for reply in replies:
             await sess.run("train", {"reply": reply})
         rate = (sess.global_step - first) / (time.perf_counter() - began)
         step, total = sess.global_step, await sess.peek("loss_sum")

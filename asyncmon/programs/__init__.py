@@ -22,12 +22,10 @@ from asyncmon.programs.export import export
 from asyncmon.programs.fetches import optional
 from asyncmon.programs.function import FunctionProgram
 from asyncmon.programs.function_session import FunctionSession
-from asyncmon.programs.in_flight import Reply, Submitted, submitted
 from asyncmon.programs.models import load_model
 
 __all__ = [
-    "FunctionProgram", "FunctionSession", "Reply", "Submitted", "export", "load_model", "optional",
-    "submitted",
+    "FunctionProgram", "FunctionSession", "export", "load_model", "optional",
 ]
 # fmt: on
 # isort: on

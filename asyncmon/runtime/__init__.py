@@ -26,6 +26,8 @@ from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.monitored_session import MonitoredSession, SingularMonitoredSession
 from asyncmon.runtime.observation import Observer, Span
+from asyncmon.runtime.pipeline_statistics import PipelineStatistics
+from asyncmon.runtime.pipelines import Executor, Item, Lease, Pipeline, Policy
 from asyncmon.runtime.session_statistics import SessionStatistics
 from asyncmon.runtime.stop.process import run
 from asyncmon.runtime.program import as_program, current_program
@@ -46,7 +48,8 @@ from asyncmon.runtime.supervisor import basic_train_loop
 
 __all__ = [
     "GUARD", "SAVER", "AttachedHook", "Channel", "ChannelStatistics", "ChiefSessionCreator",
-    "Coordinator", "Epoch", "Frontier", "LooperTask", "MonitoredSession", "Observer", "Program",
+    "Coordinator", "Epoch", "Executor", "Frontier", "Item", "Lease", "LooperTask", "MonitoredSession",
+    "Observer", "Pipeline", "PipelineStatistics", "Policy", "Program",
     "QueueRunner", "Recovery", "RunFormatter", "RunRecord", "Scaffold", "SecondOrStepTimer", "Session",
     "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "SessionState", "SessionStatistics", "SingularMonitoredSession", "Span",

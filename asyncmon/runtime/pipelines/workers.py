@@ -71,6 +71,7 @@ class Workers:
         self._is_open = False
         self.has_failed = False
         """Whether an error waits to be raised in the body: no further call begins."""
+        self._starting: dict[Task, Lease] = {}  # tasks that have not begun
         self._lessees: deque[asyncio.Future[Lease | None]] = deque()
 
     def begin(self, pipeline: Any) -> None:
@@ -100,9 +101,13 @@ class Workers:
             while (lease := self._next()) is not None:
                 name = f"worker of {self.name}"
                 lease.task = self._parts.tasks.start(self._serve, lease, name=name)
+                self._starting[lease.task] = lease
                 lease.task.add_done_callback(self._worker_ended)
 
     def _worker_ended(self, task: Task) -> None:
+        lease = self._starting.pop(task, None)
+        if lease is not None:  # cancelled before it began
+            self._work.release(lease)
         self.fill()
 
     def _next(self) -> Lease | None:
@@ -116,6 +121,8 @@ class Workers:
     async def _serve(self, lease: Lease | None) -> None:
         """Make calls in this task as long as there are permits."""
         task, budget = asyncio.current_task(), LoopBudget.of_running_loop()
+        if task is not None:
+            self._starting.pop(task, None)
         while lease is not None:
             lease.task = task
             try:
@@ -137,7 +144,8 @@ class Workers:
                     self._finished()
             if budget.spent():  # by calls that wait for nothing
                 await budget.pause()
-            lease = self._next()
+            # Calls begin in the order of the elements: those of new tasks come first.
+            lease = None if self._starting else self._next()
 
     def call(self, item: Item, policy: Policy) -> Awaitable[Any]:
         """Call the function with an element."""

@@ -204,6 +204,18 @@ async def test_error_is_raised_in_the_run_of_its_item(bench: Bench) -> None:
     assert bench.used == list(range(8))
 
 
+async def test_calls_begin_in_the_order_of_the_source(bench: Bench) -> None:
+    async def make(element: int) -> int:
+        bench.calls.append(element)
+        await asyncio.sleep(0.01 * (element * 7 % 3))
+        return element
+
+    async with bench.session() as sess:
+        made = sess.produce(range(60), make, workers=5, depth=7, ordered=True)
+        await bench.train(sess, made, 1)
+    assert bench.calls == bench.used == list(range(60))
+
+
 async def test_function_that_cancels_itself_has_failed(bench: Bench) -> None:
     async def cancelled(element: int) -> None:
         raise asyncio.CancelledError
