@@ -250,7 +250,8 @@ class RemoteBackend:
                 if self._writes_files:  # a process of our own, which then ends
                     secs = min(secs, _OWN_PROCESS_SECS)
                 await self.channel.call(request, secs)
-                if self._attending is not None:  # the server answers: gRPC logs a cancelled request
+                # The server answers it: gRPC logs a cancelled request. One of another loop has ended.
+                if self._attending is not None and not self._attending.done():
                     await asyncio.wait([self._attending], timeout=_ATTEND_PAUSE_SECS)
         except OpError as error:
             logger.debug("The session at %s could not be closed: %s", self._target, error)

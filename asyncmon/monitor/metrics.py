@@ -45,8 +45,9 @@ class PrometheusMetrics:
     ``asyncmon_hook_seconds`` (of ``before_run`` and ``after_run``, by ``hook``),
     ``asyncmon_loop_lag_seconds``, ``asyncmon_checkpoint_seconds``, ``asyncmon_checkpoint_bytes`` (of
     the last one), ``asyncmon_checkpoint_failures_total``, ``asyncmon_recoveries_total``,
-    ``asyncmon_queue_size`` (by ``queue``) and ``asyncmon_run_state`` (1 for the present ``state``, see
-    :class:`~asyncmon.runtime.RunRecord`, and 0 for the earlier ones).
+    ``asyncmon_queue_size`` (by ``queue``), ``asyncmon_pipeline`` (by ``pipeline`` and ``value``, a
+    field of :class:`~asyncmon.runtime.PipelineStatistics`) and ``asyncmon_run_state`` (1 for the
+    present ``state``, see :class:`~asyncmon.runtime.RunRecord`, and 0 for the earlier ones).
 
     Create it before the session is opened, or while it is open, in its event loop. A task that ends
     with the session measures lag and queues. The sessions of one registry share the metrics; sessions
@@ -80,6 +81,7 @@ class PrometheusMetrics:
         self._labels = labels
         self._hooks: dict[str, Any] = {}  # the summary of each
         self._queues: set[str] = set()
+        self._pipelines: set[tuple[str, str]] = set()
         self._states: dict[str, Any] = {}  # the gauge of each
         self._task: asyncio.Task[None] | None = None
         self._leaving: asyncio.TimerHandle | None = None  # the registry, after the close
@@ -210,11 +212,27 @@ class PrometheusMetrics:
                 self._show_state()
                 if clock.monotonic() >= due:
                     due = clock.monotonic() + _QUEUE_SECS
+                    self._show_pipelines()
                     await self._look_at_queues()
         except Exception:
             logger.exception("Lag and queues of the session are not measured any more.")
         finally:
             self._forget_queues(self._queues)
+            self._forget_pipelines()
+
+    def _show_pipelines(self) -> None:
+        for found in self._session.statistics().pipelines:
+            for value in _PIPELINE_VALUES:
+                self._pipelines.add((found.name, value))
+                labels = {**self._labels, "pipeline": found.name, "value": value}
+                self._families.pipeline.labels(**labels).set(getattr(found, value))
+
+    def _forget_pipelines(self) -> None:
+        for name, value in self._pipelines:
+            labels = {**self._labels, "pipeline": name, "value": value}
+            with suppress(KeyError):  # a session with the same labels removed it
+                self._families.pipeline.remove(*[labels[key] for key in self._families.pipeline_labels])
+        self._pipelines = set()
 
     async def _look_at_queues(self) -> None:
         found = await queues_of(self._session, _QUEUE_SECS)
@@ -230,6 +248,13 @@ class PrometheusMetrics:
                 self._families.queue_size.remove(*[labels[key] for key in self._families.queue_labels])
         self._queues = self._queues - names
 
+
+_RESERVED = ("hook", "queue", "state", "pipeline", "value", "le")
+
+_PIPELINE_VALUES = (
+    "read", "queued", "running", "ready", "held", "consumed", "made", "again", "dropped", "stale",
+    "failures", "lost", "mean_age", "learner_wait_secs", "workers_wait_secs",
+)  # fmt: skip
 
 _PLAIN: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "steps": (prometheus.Counter, "Global steps that runs completed.", {}),
@@ -258,6 +283,7 @@ class _Families:
         self.labels = labels
         self.queue_labels = (*labels, "queue")
         self.hook_labels = (*labels, "hook")
+        self.pipeline_labels = (*labels, "pipeline", "value")
         self.users: dict[tuple[str, ...], WeakSet[PrometheusMetrics]] = {}
         self.plain = {
             name: kind(f"asyncmon_{name}", text, labelnames=labels, registry=registry, **options)
@@ -270,6 +296,10 @@ class _Families:
         self.run_state = prometheus.Gauge(
             "asyncmon_run_state", "1 for the state of the run, 0 for its earlier ones.",
             labelnames=(*labels, "state"), registry=registry,
+        )  # fmt: skip
+        self.pipeline = prometheus.Gauge(
+            "asyncmon_pipeline", "Elements, ages in steps and waits in seconds of a pipeline.",
+            labelnames=self.pipeline_labels, registry=registry,
         )  # fmt: skip
         self.queue_size = prometheus.Gauge(
             "asyncmon_queue_size", "Elements in a queue or a channel.",
@@ -289,7 +319,7 @@ def remove_of(session: Any) -> None:
 
 def _families_of(registry: Any, labels: tuple[str, ...]) -> _Families:
     for name in labels:
-        if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name in ("hook", "queue", "state", "le"):
+        if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name in _RESERVED:
             raise ValueError(f"A label cannot have the name {name!r}; use letters, digits and _.")
     families = _families.get(registry)
     if families is None:

@@ -66,9 +66,6 @@ def _advice(
 ) -> str:
     advisers = _advisers()
     searched = [*rooms, *_rooms, *(room for adviser in advisers for room in adviser.ROOMS)]
-    for room in rooms:  # of the caller: nearer than a hint for the same name elsewhere
-        if room != module and name in getattr(sys.modules.get(room), "__all__", ()):
-            return f": it is {room}.{name}"
     if hint := _hint(advisers, full_names, exact=True):
         return f": {hint}"
     for room in searched:

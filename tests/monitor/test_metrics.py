@@ -166,6 +166,23 @@ async def test_queues_and_lag(registry: prometheus_client.CollectorRegistry) -> 
     assert Scrape(registry)("asyncmon_queue_size", queue="batches") is None
 
 
+async def test_pipelines(registry: prometheus_client.CollectorRegistry) -> None:
+    async def make(element: int) -> int:
+        return element
+
+    async with scripted() as sess:
+        PrometheusMetrics(sess, registry)
+        made = sess.produce(range(8), make, depth=4, name="rollouts")
+        await anext(made.batches(2))
+        await asyncio.sleep(2.05)
+        found = Scrape(registry)
+        assert found("asyncmon_pipeline", pipeline="rollouts", value="held") == 2
+        assert found("asyncmon_pipeline", pipeline="rollouts", value="ready") == 4
+        assert found("asyncmon_pipeline", pipeline="rollouts", value="mean_age") == 0
+    await asyncio.sleep(0)
+    assert Scrape(registry)("asyncmon_pipeline", pipeline="rollouts", value="held") is None
+
+
 async def test_sessions_share_a_registry(registry: prometheus_client.CollectorRegistry) -> None:
     sessions = {name: scripted() for name in ("a", "b")}
     for name, sess in sessions.items():

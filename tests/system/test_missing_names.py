@@ -50,8 +50,8 @@ def test_nothing_is_said_of_what_no_program_means(name: str) -> None:
 
 
 def test_rooms_of_the_caller_are_searched_first() -> None:
-    error = missing_name("no.module", "scalar", [""], [], rooms=["asyncmon.summary"])
-    assert str(error).endswith(": it is asyncmon.summary.scalar")
+    error = missing_name("no.module", "merge_all", [""], [], rooms=["asyncmon.summary"])
+    assert str(error).endswith(": it is asyncmon.summary.merge_all")
 
 
 def test_modules_can_be_imported_from_the_package() -> None:
