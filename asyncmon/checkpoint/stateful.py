@@ -96,6 +96,20 @@ def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
     return _pack(state, f"{ARRAY_PREFIX}{name}", arrays), arrays
 
 
+def can_pack(value: Any) -> bool:
+    """Return whether :func:`pack` takes a value, and :func:`unpack` gives an equal one of its type."""
+    match value:
+        case None | bool() | int() | float() | complex() | str() | bytes():
+            return True
+        case list() | tuple() if type(value) in (list, tuple):
+            return all(map(can_pack, value))
+        case dict() if type(value) is dict:
+            return all(can_pack(key) and can_pack(item) for key, item in value.items())
+        case np.ndarray() | np.generic():
+            return value.dtype.kind != "O"
+    return isinstance(value, FixedArray) or _is_tensor(value)
+
+
 def pack_all(states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return all states by name as JSON values, and copies of the arrays in them."""
     packed: dict[str, Any] = {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Set
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 from weakref import WeakSet
 
+from asyncmon.checkpoint.stateful import can_pack
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
 from asyncmon.runtime.stop.stop import StopEvent
 from asyncmon.system.fair_lock import FairLock
@@ -17,6 +18,15 @@ T = TypeVar("T")
 _Task = asyncio.Task[Any]
 
 Overflow = Literal["block", "drop_oldest", "error"]
+Ack = Literal["commit"]
+
+
+class Sent(NamedTuple):
+    """An item of a channel, as it was sent."""
+
+    number: int
+    version: int
+    item: Any
 
 
 class ChannelStatistics(NamedTuple):
@@ -31,6 +41,13 @@ class ChannelStatistics(NamedTuple):
     """Items that newer ones replaced."""
     stale: int
     """Items that were too old to be received."""
+
+
+class Keeper(Protocol):
+    """The items of a channel in the checkpoints of its session."""
+
+    async def wait_commit(self) -> None: ...
+    def has_items_out(self) -> bool: ...
 
 
 class Channel(Generic[T]):
@@ -89,7 +106,11 @@ class Channel(Generic[T]):
         self._capacity = capacity
         self._overflow = overflow
         self._max_staleness = max_staleness
-        self._items: deque[tuple[T, int]] = deque()
+        self.next_number = 0
+        """The number of the next item."""
+        self.keeper: Keeper | None = None
+        """Has the items in checkpoints, for a channel of a monitored session."""
+        self._items: deque[Sent] = deque()
         # The first waiter of each kind waits for a change, the others for its lock. Items and room are
         # taken when a waiter resumes and not handed over, so that a cancellation cannot lose them.
         self._sending, self._receiving = FairLock(), FairLock()
@@ -102,18 +123,47 @@ class Channel(Generic[T]):
     def __repr__(self) -> str:
         return f"<Channel {self.name!r}: {len(self._items)} of {self._capacity}>"
 
-    async def send(self, item: T, version: int | None = None) -> None:
+    async def send(self, item: T, version: int | None = None, *, ack: Ack | None = None) -> None:
         """Send an item. On a full channel, wait, drop the oldest item or fail, by ``overflow``.
 
         Args:
             item: any object.
             version: the version of its origin. Default: the current one.
+            ack: ``"commit"`` waits until a checkpoint is committed that has the item, or the step that
+                has consumed it. From then on it survives a kill. Cancelling this wait does not withdraw
+                the item.
 
         Raises:
-            CancelledError: the channel is closed (``am.errors.CancelledError``). In a task of a
-                coordinator that stops, this is not a failure.
+            CancelledError: the channel is closed (``am.errors.CancelledError``). With ``ack``, the
+                session was closed before that commit; or it stops, and this is in a task of its
+                coordinator. In such a task, this is not a failure.
             ResourceExhaustedError: it is full, with ``overflow="error"``.
+            ValueError: ``ack`` has another value.
+            TypeError: with ``ack``, a checkpoint cannot have the item, or the channel belongs to no
+                monitored session.
         """
+        if ack is not None:
+            self._check_ack(ack, item)
+        await self._send(item, version)
+        if ack is not None and self.keeper is not None:
+            await self.keeper.wait_commit()
+
+    def _check_ack(self, ack: Ack, item: T) -> None:
+        if ack != "commit":
+            raise ValueError(f"send(ack=...) is None or 'commit', not {ack!r}.")
+        if self.keeper is None:
+            raise TypeError(
+                "send(ack='commit') needs a channel of a monitored session, sess.coord.channel(): its "
+                f"checkpoints have the items. {self!r} is none."
+            )
+        if not can_pack(item):
+            raise TypeError(
+                f"send(ack='commit'): a checkpoint cannot have {item!r:.100} of the type "
+                f"{type(item).__name__}. It has dicts, lists, tuples, strings, bytes, numbers, None, "
+                "numpy arrays and tensors."
+            )
+
+    async def _send(self, item: T, version: int | None) -> None:
         if self._overflow == "block" and not self.closed and not self._has_room():
             await self._send_with_room(item, version)
         else:
@@ -147,14 +197,19 @@ class Channel(Generic[T]):
 
     async def receive_versioned(self) -> tuple[T, int]:
         """Wait for the next item like :meth:`receive`. Return it with its version."""
+        _number, version, item = await self.receive_sent()
+        return item, version
+
+    async def receive_sent(self) -> Sent:
+        """Wait for the next item like :meth:`receive`. Return it as it was sent."""
         task = asyncio.current_task()
         if task is not None:
             self._receivers.add(task)
         while True:
-            item, version = await self._take()
-            if self._max_staleness is None or self.version - version <= self._max_staleness:
+            sent = await self._take()
+            if self._max_staleness is None or self.version - sent.version <= self._max_staleness:
                 self._received += 1
-                return item, version
+                return sent
             self._stale += 1
 
     def _has_room(self) -> bool:
@@ -175,11 +230,13 @@ class Channel(Generic[T]):
             self._arrival.set()  # or the end of the data
 
     def _put(self, item: T, version: int | None) -> None:
-        self._items.append((item, self.version if version is None else version))
+        version = self.version if version is None else version
+        self._items.append(Sent(self.next_number, version, item))
+        self.next_number += 1
         self._sent += 1
         self._arrival.set()
 
-    async def _take(self) -> tuple[T, int]:
+    async def _take(self) -> Sent:
         if self._items and not self._receiving.held:
             return self._pop()
         async with self._receiving:
@@ -193,7 +250,7 @@ class Channel(Generic[T]):
                 await self._arrival.wait()
             return self._pop()
 
-    def _pop(self) -> tuple[T, int]:
+    def _pop(self) -> Sent:
         self._room.set()
         return self._items.popleft()
 
@@ -224,6 +281,37 @@ class Channel(Generic[T]):
         """Return the running tasks that have received from the channel."""
         return {task for task in self._receivers if not task.done()}
 
+    # -- of its session
+
+    def undelivered(self) -> tuple[Sent, ...]:
+        """Return the items that nobody has received."""
+        return tuple(self._items)
+
+    def take_all(self) -> list[Sent]:
+        """Remove all items, and return them."""
+        items = list(self._items)
+        self._items.clear()
+        self._room.set()
+        return items
+
+    def give_back(self, items: Iterable[Sent]) -> None:
+        """Put items back that were sent before, also above the capacity."""
+        self._items = deque(sorted((*self._items, *items), key=lambda sent: sent.number))
+        if self._items:
+            self.next_number = max(self.next_number, self._items[-1].number + 1)
+            self._arrival.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is closed, and all that was sent is received and consumed."""
+        is_used = self.keeper is not None and self.keeper.has_items_out()
+        return self.closed and not self._items and not self._pending and not is_used
+
+    @property
+    def changes(self) -> int:
+        """The number of changes of its items so far."""
+        return self._sent + self._received + self._dropped + self._stale
+
     def statistics(self) -> ChannelStatistics:
         """Return the counts so far."""
         return ChannelStatistics(
@@ -245,28 +333,66 @@ class Channels:
         self._channels: list[Channel[Any]] = []
         self._left: set[_Task | None] = set()
         self._watching = False
+        self._are_left_open = False
 
     def __iter__(self) -> Iterator[Channel[Any]]:
         return iter(self._channels)
 
     def make(
-        self, capacity: int, overflow: Overflow, max_staleness: int | None, name: str
+        self, capacity: int, overflow: Overflow, max_staleness: int | None, name: str | None
     ) -> Channel[Any]:
-        """Return a new channel, which is closed last."""
+        """Return a new channel, which is closed last. See ``Coordinator.channel``."""
+        self._channels = [one for one in self._channels if not self._is_over(one)]
+        taken = {channel.name for channel in self._channels}
+        if name in taken:
+            raise ValueError(f"There is another channel of the name {name!r}. Give each its own name.")
+        if name is None:
+            numbers = ("channel", *(f"channel_{number}" for number in range(1, len(taken) + 1)))
+            name = next(one for one in numbers if one not in taken)
         channel: Channel[Any] = Channel(capacity, overflow, max_staleness=max_staleness, name=name)
+        self._adopt(channel)
+        return channel
+
+    def _is_over(self, channel: Channel[Any]) -> bool:
+        # A task that has received the last item may send its result to the next channel.
+        return channel.is_over and not channel.receivers() & self._running
+
+    def _adopt(self, channel: Channel[Any]) -> None:
         self._channels.append(channel)
         if not self._watching:
             self._watching = True
             self._left = set()
             self._stop.when_set(self._begin_to_close)
-        return channel
+
+    def leave_open(self) -> None:
+        """Close no channel at the end of this coordinator: another one replaces it."""
+        self._are_left_open = True
+
+    def move_to(self, other: Channels) -> None:
+        """Move the channels to the coordinator that replaces this one.
+
+        Those that its hooks have made again, of the same names, are closed.
+        """
+        names = {channel.name for channel in other}
+        left = []
+        for channel in self._channels:
+            if channel.name in names:
+                left.append(channel)
+            else:
+                other._adopt(channel)
+        self._channels = left
+        self.release()
 
     def release(self) -> None:
-        """Let the channels go, with their items, and the tasks: the session is closed."""
+        """Close the channels, and let them and the tasks go: the session is closed."""
+        for channel in self._channels:
+            channel.close(cancel_pending=True)
         self._channels, self._left = [], set()
 
     def _begin_to_close(self) -> None:
         self._watching = False  # a channel made from now on is for the next stop
+        if self._are_left_open:
+            return
         task = asyncio.get_running_loop().create_task(self._close_in_order(), name="closing channels")
         self._register(task)
 
@@ -283,6 +409,8 @@ class Channels:
 
     def leave(self, task: _Task | None) -> None:
         """Cancel pending sends on channels whose only receiver is this task, which ends."""
+        if self._are_left_open:
+            return
         self._left = {task}
         for channel in self._channels:
             self._cancel_sends(channel)

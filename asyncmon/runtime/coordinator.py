@@ -280,10 +280,27 @@ class Coordinator:
         overflow: Overflow = "block",
         *,
         max_staleness: int | None = None,
-        name: str = "channel",
+        name: str | None = None,
     ) -> Channel[Any]:
-        """Return a bounded channel for the tasks, closed by the stop. See :class:`Channel`."""
-        return self._channels.make(capacity, overflow, max_staleness, name)
+        """Return a bounded channel for the tasks, closed by the stop. See :class:`Channel`.
+
+        Checkpoints of a monitored session have the items that nobody has received, as
+        ``channels/<name>``. A recovery leaves a channel of the body alone. One that a hook makes again
+        in the recovery takes over the items.
+
+        Args:
+            capacity, overflow, max_staleness: see :class:`Channel`.
+            name: default: ``channel``, ``channel_1`` and so on.
+
+        Raises:
+            ValueError: an argument has a wrong value; another channel has the name.
+        """
+        channel = self._channels.make(capacity, overflow, max_staleness, name)
+        self._channel_made(channel)
+        return channel
+
+    def _channel_made(self, channel: Channel[Any]) -> None:
+        """A channel of this coordinator is made."""
 
     def register_task(self, task: asyncio.Task[Any]) -> None:
         """Adopt a task that other code created, so that :meth:`join` waits for it.

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.data.loaders import is_loader, is_shuffled, is_stateful_loader
+from asyncmon.runtime.channel import Channel
+from asyncmon.runtime.channel_state import ChannelState
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontier import Frontier, Task
@@ -53,6 +55,7 @@ class Frontiers:
         self.parts = parts
         self.pipelines: list[Piped] = []
         """Called after each run."""
+        self._channels: dict[str, ChannelState] = {}
         self._loaders: dict[int, tuple[Any, Dataset | None]] = {}  # of torch, with their datasets
         self._unnamed: dict[str, Frontier] = {}
         self._named: dict[str, Frontier] = {}
@@ -63,7 +66,10 @@ class Frontiers:
         """Let the sources go: the session is closed."""
         for pipeline in self.pipelines:
             pipeline.close()
+        for channel in self._channels.values():
+            channel.close()
         self.pipelines.clear()
+        self._channels.clear()
         self._unnamed.clear()
         self._named.clear()
         self._loaders.clear()
@@ -109,6 +115,19 @@ class Frontiers:
         self.all.append(pipeline.frontier)
         self.parts.stops.event.when_set(pipeline.stop)
 
+    def add_channel(self, channel: Channel[Any]) -> None:
+        """Register a channel: its items in checkpoints. It may be made again after a recovery."""
+        for name, state in list(self._channels.items()):
+            if state.channel.is_over:
+                del self._channels[name]
+                self._stateful.discard(state)
+        key, before = f"channels/{channel.name}", self._channels.get(channel.name)
+        self._stateful.remove(key)
+        self._channels[channel.name] = state = ChannelState(channel, self.parts)
+        self._stateful.add(key, state)
+        if before is not None:
+            state.take_over(before)
+
     def run_ended(self) -> None:
         """Follow the end of a run."""
         for pipeline in self.pipelines:
@@ -132,6 +151,13 @@ class Frontiers:
         counts_passes: bool = False,
     ) -> DataIterator[Any]:
         """Return the iterator of a source. The arguments are those of :meth:`of`."""
+        if isinstance(source, Channel):
+            state = self._channels.get(source.name)
+            if state is not None and state.channel is source:
+                of_items, items = state.iterate(should_stop)
+                if of_items not in self.all:
+                    self.all.append(of_items)
+                return items
         if is_loader(source):
             source = self._read(source)
         frontier = self.of(source, name, counts_passes=counts_passes)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any, Literal
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.runtime import run_names
+from asyncmon.runtime.channel import Channel
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook import hook_name
@@ -63,6 +64,8 @@ class Opening:
         self._saves = saves
         self._recovery = recovery
         self._signals = signals
+        self.add_channel: Callable[[Channel[Any]], None]
+        """Is called with each channel of the coordinators."""
         self.undo = ExitStack()
         """Takes back what the opening has changed outside of the session."""
 
@@ -121,7 +124,7 @@ class Opening:
         observers.record.created(raw)
         self._adopt(raw)
         coord = SessionCoordinator(
-            raw, stops, lambda: hooks.hooks, observers, hooks.recorder, self._saves
+            raw, stops, lambda: hooks.hooks, observers, hooks.recorder, self._saves, self.add_channel
         )
         self._saves.begin(raw, coord)
         session = Coordinated(Hooked(coord, hooks, gate.stop_by_hook, self._recovery), coord, gate.lock)

@@ -83,7 +83,7 @@ def session_parts(
         sessions, stops, sources, found.can_save, saves.on_committed, tasks, peek_with_step
     )
     frontiers = Frontiers(stateful, of_data)
-    sessions.on_open = frontiers.reopened
+    sessions.on_open, opening.add_channel = frontiers.reopened, frontiers.add_channel
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief
     observers.record = record = RecordKeeper(observers, gate, stops, saves)

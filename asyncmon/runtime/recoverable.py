@@ -211,6 +211,7 @@ class Recoverable:
             raise error from failure
 
     async def _close(self, old: Coordinated) -> None:
+        old.coord.is_replaced()
         await old.close(grace=0)
         error = old.coord.error
         if error is not None and is_only(error, self.policy.errors):
@@ -246,7 +247,7 @@ class Recoverable:
             )  # fmt: skip
             await self._pause(failure)
         if self.coord is not None:
-            self.coord.samples.move_to(session.samples)
+            session.coord.continue_from(self.coord)
         self.current, self.coord = session, session.coord
         self._log_loss(session)
         self.on_open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from asyncmon.runtime.channel import Channel
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.protocols import Session, SessionMembers
@@ -28,6 +29,7 @@ class SessionCoordinator(Coordinator):
         hooks: returns the hooks that the session has now.
         observers: of the whole session, over recoveries.
         recorder, saves: of the whole session, likewise.
+        add_channel: is called with each new channel.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class SessionCoordinator(Coordinator):
         observers: Observers,
         recorder: Recorder,
         saves: Saves,
+        add_channel: Callable[[Channel[Any]], None],
     ) -> None:
         super().__init__(clean_stop_exception_types=())
         self.raw: Any = raw
@@ -50,6 +53,8 @@ class SessionCoordinator(Coordinator):
         )
         self.boundary = StepBoundary(raw, stops.scopes.current)
         self.recorder = recorder
+        self._add_channel = add_channel
+        self._is_replaced = False
         self.saves = saves
         """The saves of the whole session. A hook that saves by other means than ``am.Saver`` reports it
         by ``coord.saves.committed(session, step, seconds)``."""
@@ -60,12 +65,26 @@ class SessionCoordinator(Coordinator):
     def log(self, values: Any, value: Any = None, *, step: int | None = None) -> None:
         self.recorder.log(values, value, step=step)
 
+    def is_replaced(self) -> None:
+        """Leave what belongs to the session to its next coordinator, see :meth:`continue_from`."""
+        self._is_replaced = True
+        self._channels.leave_open()
+
+    def continue_from(self, other: SessionCoordinator) -> None:
+        """Continue after a recovery with what belongs to the session."""
+        other.samples.move_to(self.samples)
+        other._channels.move_to(self._channels)
+
+    def _channel_made(self, channel: Channel[Any]) -> None:
+        self._add_channel(channel)
+
     def release(self) -> None:
         """Let the raw session go, and tasks and errors, whose frames refer to it: it is closed."""
         self.raw = None
         self.boundary.release()
         self.samples.release()
-        self._channels.release()
+        if not self._is_replaced:
+            self._channels.release()
         self._errors.clear()
 
     def _set_stop(self, stop: Stop) -> None:

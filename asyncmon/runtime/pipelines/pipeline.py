@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn, Self
 
 from asyncmon.runtime.channel import Channel
+from asyncmon.runtime.commits import Commits
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontier import Batch, Frontier
 from asyncmon.runtime.pipeline_statistics import PipelineStatistics
-from asyncmon.runtime.pipelines.commits import Commits
 from asyncmon.runtime.pipelines.item import Item
 from asyncmon.runtime.pipelines.lease import Lease
 from asyncmon.runtime.pipelines.options import Options
@@ -67,7 +67,7 @@ class Pipeline:
         self._workers = Workers(fn, work, versions, parts, self._call_ended, self._stop_with)
         self.name = self._workers.name
         """The name in checkpoints, after ``pipelines/``."""
-        self._commits = Commits(parts.on_committed)
+        self._commits = Commits(parts.on_committed, parts.stops.event)
         self._total: int | None = None  # the number of elements, once the data has ended
         self._out: dict[int, Item] = {}  # with the body
         self._kept: dict[int, tuple[int, Any]] = {}  # saved results of elements that are read again
@@ -339,7 +339,8 @@ class Pipeline:
         kill. A service that acknowledges what it accepts does it after this.
 
         Raises:
-            CancelledError: the session ended before (``am.errors.CancelledError``).
+            CancelledError: the session was closed before (``am.errors.CancelledError``); or it stops,
+                and this is in a task of its coordinator, which is joined before the last save.
         """
         await self._commits.wait()
 

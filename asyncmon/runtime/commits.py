@@ -1,4 +1,4 @@
-"""Which captured states of a pipeline are committed in checkpoints."""
+"""Which captured states of a pipeline or a channel are committed in checkpoints."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from asyncmon.errors import CancelledError
+from asyncmon.runtime.stop.interrupt import background_task
+from asyncmon.runtime.stop.stop import StopEvent
 
 
 class _Captured(NamedTuple):
@@ -16,19 +18,23 @@ class _Captured(NamedTuple):
 
 
 class Commits:
-    """The commits of the states of one pipeline.
+    """The commits of the states of one pipeline or channel.
 
     Args:
         listeners: of the session's commits, each called with a step.
+        stop: of the session.
     """
 
-    def __init__(self, listeners: list[Callable[[int], None]]) -> None:
+    def __init__(self, listeners: list[Callable[[int], None]], stop: StopEvent) -> None:
+        self._stop = stop
         self._captures = 0
         self._of_steps: dict[int, _Captured] = {}
         self._committed: _Captured | None = None
         self._waiters: dict[asyncio.Future[None], int] = {}
+        self._of_tasks: set[asyncio.Future[None]] = set()  # waiters in tasks of a coordinator
         self._is_closed = False
         listeners.append(self._commit)
+        self._stop.when_set(self._leave_tasks)
 
     def captured(self, step: int | None, taken: int, outstanding: set[int]) -> None:
         """Record that a state is captured, for a checkpoint maybe."""
@@ -56,19 +62,38 @@ class Commits:
         return {n: one for n, one in elements.items() if n >= last.taken or n in last.outstanding}
 
     async def wait(self) -> None:
-        """Wait for the commit of a state that is captured from now on."""
-        if self._is_closed:
-            raise CancelledError("The session is closed: no checkpoint follows.")
+        """Wait for the commit of a state that is captured from now on.
+
+        Raises:
+            CancelledError: the session is closed before; or it stops, and this is in a task of its
+                coordinator: the last save follows the end of these.
+        """
+        is_in_task = background_task() is not None
+        if self._is_closed or (is_in_task and self._stop.is_set):
+            raise self._no_commit()
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = self._captures + 1
+        if is_in_task:
+            self._of_tasks.add(waiter)
         try:
             await waiter
         finally:
             self._waiters.pop(waiter, None)
+            self._of_tasks.discard(waiter)
+
+    def _leave_tasks(self) -> None:
+        for waiter in self._of_tasks:
+            if not waiter.done():
+                waiter.set_exception(self._no_commit())
 
     def close(self) -> None:
         """End the waits: the session is closed, and no checkpoint follows."""
         self._is_closed = True
         for waiter in self._waiters:
             if not waiter.done():
-                waiter.set_exception(CancelledError("The session was closed before a checkpoint."))
+                waiter.set_exception(self._no_commit())
+
+    def _no_commit(self) -> CancelledError:
+        if self._is_closed:
+            return CancelledError("The session was closed before a checkpoint.")
+        return CancelledError("The session stops, and waits for this task before its last checkpoint.")
