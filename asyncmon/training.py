@@ -175,8 +175,20 @@ def MonitoredTrainingSession(
         if scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold: give the scaffold the saver.")
         scaffold = Scaffold(saver=saver, program=program)
+    save_steps, save_secs = (
+        _cadence(
+            "save_checkpoint",
+            save_checkpoint_steps,
+            save_checkpoint_secs,
+            (None, 600),
+            is_used=bool(checkpoint_dir and is_chief),
+        )
+        if checkpoint_dir
+        else (None, None)
+    )
     if master:
-        hooks = [*hooks, ClusterHook(is_chief, stop_grace_period_secs)]
+        intervals: Any = {"save_secs": save_secs, "save_steps": save_steps}
+        hooks = [*hooks, ClusterHook(is_chief, stop_grace_period_secs, **intervals)]
         recovery = recovery or Recovery(max_delay_secs=2.0)
     members = members_of(ProgramMembers, program)
     is_chief = is_chief and bool(members.is_chief)
@@ -206,17 +218,13 @@ def MonitoredTrainingSession(
         if steps or secs:
             chief_hooks.append(SummarySaverHook(steps, secs, output_dir=summary_dir, scaffold=scaffold))
     saves: CheckpointSaverHook | None = None
-    if checkpoint_dir:
-        steps, secs = _cadence(
-            "save_checkpoint", save_checkpoint_steps, save_checkpoint_secs, (None, 600)
-        )
-        if steps or secs:
-            saves = CheckpointSaverHook(
-                checkpoint_dir, secs, steps,
-                scaffold=scaffold, save_graph_def=save_graph_def, save_on_cancel=save_on_cancel,
-                on_save_error=on_save_error,
-            )  # fmt: skip
-            chief_hooks.append(saves)
+    if checkpoint_dir and (save_steps or save_secs):
+        saves = CheckpointSaverHook(
+            checkpoint_dir, save_secs, save_steps,
+            scaffold=scaffold, save_graph_def=save_graph_def, save_on_cancel=save_on_cancel,
+            on_save_error=on_save_error,
+        )  # fmt: skip
+        chief_hooks.append(saves)
     for name, given in (("save_on_cancel", save_on_cancel), ("on_save_error", on_save_error)):
         if given in (False, "raise") or saves is not None:
             continue
@@ -241,9 +249,18 @@ def MonitoredTrainingSession(
 
 
 def _cadence(
-    name: str, steps: Any, secs: Any, default: tuple[int | None, float | None]
+    name: str,
+    steps: Any,
+    secs: Any,
+    default: tuple[int | None, float | None],
+    *,
+    is_used: bool = True,
 ) -> tuple[Any, Any]:
-    """Return the interval in steps and in seconds: one of them is None, or both if disabled."""
+    """Return the interval in steps and in seconds: one of them is None, or both if disabled.
+
+    Raises:
+        ValueError: both are given, and ``is_used``.
+    """
     given = [value for value in (steps, secs) if value is not USE_DEFAULT and value is not None]
     if not given:
         return (
@@ -252,7 +269,7 @@ def _cadence(
         )
     by_steps = steps if steps is not USE_DEFAULT and steps and steps > 0 else None
     by_secs = secs if secs is not USE_DEFAULT and secs and secs > 0 else None
-    if by_steps and by_secs:
+    if by_steps and by_secs and is_used:
         raise ValueError(
             f"Can not provide both every_secs and every_steps: got {name}_secs={secs!r} and "
             f"{name}_steps={steps!r}. Pass one of them."

@@ -74,6 +74,7 @@ class _Run:
     restores: the number of times that the variables were set back.
     rollback: the steps before and after the last time.
     left: the tasks whose sessions have ended.
+    saved: the step of the last checkpoint, and when it was committed.
     has_chief: whether a chief has begun it.
     chief_left: whether the session of the chief has ended.
     """
@@ -86,6 +87,7 @@ class _Run:
     restores: int = 0
     rollback: tuple[int, int] | None = None
     left: set[str] = field(default_factory=set)
+    saved: tuple[int, float] | None = None
     has_chief: bool = False
     chief_left: bool = False
 
@@ -295,13 +297,15 @@ class RunRecord:
 
         Returns:
             ``stop``: that of the run, or None; ``restores`` and ``rollback``, the steps before and
-            after the last one; ``others``: the names of the other members.
+            after the last one; ``others``: the names of the other members; ``saved``: the step of the
+            last checkpoint, and how many seconds ago it was committed, or None.
         """
         end = clock.monotonic() + wait
         while True:
             if number is not None and number in self._stopped:
                 return {
-                    "run": number, "stop": self._stopped[number], "restores": restores, "others": []
+                    "run": number, "stop": self._stopped[number], "restores": restores, "others": [],
+                    "saved": None,
                 }  # fmt: skip
             run = self._run or self._new(number)
             if run.later is not None and not _is_behind(current, run.later[0]):
@@ -319,6 +323,7 @@ class RunRecord:
                 return {
                     "run": run.number, "stop": run.stop, "others": rest,
                     "restores": run.restores, "rollback": run.rollback,
+                    "saved": run.saved and (run.saved[0], now - run.saved[1]),
                 }  # fmt: skip
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
@@ -341,6 +346,12 @@ class RunRecord:
                 run.later = step, stop
             else:
                 self._stop(run, stop, step)
+        return {}
+
+    def saved(self, number: str | None, step: int | None) -> dict[str, Any]:
+        """Record that the chief has committed a checkpoint of a step."""
+        if self._run is not None and self._run.number == number and step is not None:
+            self._run.saved = step, clock.monotonic()
         return {}
 
     def leave(self, name: str) -> dict[str, Any]:
@@ -409,6 +420,8 @@ class RunRecord:
                 )
             case "stop":
                 return self.stop(number, asked.stop, asked.step, current)
+            case "saved":
+                return self.saved(number, asked.step)
             case "leave":
                 return self.leave(name)
         raise InvalidArgumentError(f"The record of a run has no method {asked.method!r}.")

@@ -100,7 +100,7 @@ class RemoteRun:
         return _received(answer["stop"])
 
     async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
-        """Return ``stop``, ``others`` and ``rollback`` of a change, or after ``wait`` seconds."""
+        """Return ``stop``, ``others``, ``rollback`` and ``saved`` of a change, or after a wait."""
         answer = await self._ask(
             method="watch", name=name, number=self._number, restores=self._restores, wait=wait,
             others=others,
@@ -114,6 +114,10 @@ class RemoteRun:
     async def stop(self, stop: Stop, step: int | None = None) -> None:
         """Stop the run."""
         await self._ask(method="stop", number=self._number, stop=stop.to_wire(), step=step)
+
+    async def saved(self, step: int) -> None:
+        """Record that a checkpoint of a step is committed."""
+        await self._ask(method="saved", number=self._number, step=step)
 
     async def leave(self, name: str) -> None:
         """Note that a session ends."""

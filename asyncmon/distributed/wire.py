@@ -25,7 +25,7 @@ from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.shape import Dimension, TensorShape
 from asyncmon.system.wings import wings
 
-VERSION = 3
+VERSION = 4
 """The version of this format and of graphs and requests in it. Both sides must have the same."""
 
 MAX_HEADER = 1 << 28

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -22,7 +23,7 @@ from asyncmon.runtime.program import global_step_fetch, step_fetch
 from asyncmon.runtime.protocols import ClusterRun, SessionMembers
 from asyncmon.runtime.stop.control import NO_REASON
 from asyncmon.runtime.stop.stop import Cause, Stop
-from asyncmon.system.clock import random_bytes
+from asyncmon.system.clock import monotonic, random_bytes
 from asyncmon.system.error_groups import is_only
 from asyncmon.system.members import members_of
 
@@ -33,6 +34,7 @@ _READ_SECS = 0.5  # between two reads of the global step
 _LOG_STEPS = 1000
 _POLL_SECS = 10.0  # the timeout of one request; the server may answer earlier
 _PAUSE_SECS = 1.0  # after an error, while the session recovers
+_INTERVALS = 3  # without a checkpoint, before a worker warns
 _RUN_SECS = 10.0  # how long a stop waits for the end of a run
 
 
@@ -99,13 +101,16 @@ class ClusterHook(SessionRunHook):
     of one session do not stop the others. A worker whose job is elastic, see
     :class:`~asyncmon.distributed.ClusterSpec`, leaves the run at a signal, and stops no others. If a
     run fails before the stop, the session recovers and continues to the step of the stop. The chief
-    waits for the workers before its last checkpoint, which therefore has all of their steps. The hook
-    has no effect outside a cluster.
+    waits for the workers before its last checkpoint, which therefore has all of their steps. A worker
+    warns when three intervals have passed without a checkpoint of the chief. The hook has no effect
+    outside a cluster.
 
     Args:
         is_chief: whether this session ends last.
         timeout_secs: the longest time that the chief waits, in seconds. A WARNING lists the remaining
             sessions.
+        save_secs, save_steps: the interval of the chief's checkpoints, in seconds and in steps. None:
+            a worker does not look for them.
 
     Example::
 
@@ -117,9 +122,19 @@ class ClusterHook(SessionRunHook):
     priority = SAVER - 1
     """After all other hooks but savers."""
 
-    def __init__(self, is_chief: bool = True, timeout_secs: float = 30.0) -> None:
+    def __init__(
+        self,
+        is_chief: bool = True,
+        timeout_secs: float = 30.0,
+        *,
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+    ) -> None:
         self._is_chief = is_chief
         self._timeout_secs = timeout_secs
+        self._save_secs, self._save_steps = save_secs, save_steps
+        self._begun: tuple[int, float]  # the step and the time at which a worker joined
+        self._warned_at: int | None = None  # the step of the checkpoint that is too old
         role = "chief" if is_chief else "worker"
         self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{random_bytes(3).hex()}"
         self._coord: Coordinator | None = None
@@ -131,6 +146,10 @@ class ClusterHook(SessionRunHook):
         self._coord, self._rollback = coord, None
         run = members_of(SessionMembers, session).cluster_run
         self._stop = None if run is None else await run.join(self._name, self._is_chief)
+        self._begun = members_of(SessionMembers, session).global_step or 0, monotonic()
+        commits = created_session(coord).saves.on_committed
+        if self._is_chief and self._report not in commits:
+            commits.append(self._report)
         if self._stop is not None:
             created_session(coord).request(self._stop)
 
@@ -149,6 +168,8 @@ class ClusterHook(SessionRunHook):
                 await asyncio.sleep(_PAUSE_SECS)
                 continue
             self._rollback = answer["rollback"] or self._rollback
+            if not self._is_chief:
+                self._look_for_checkpoints(answer["saved"], members.global_step)
             if answer["stop"] is not None:
                 self._stop = answer["stop"]
                 assert self._stop is not None, "for mypy"
@@ -157,6 +178,34 @@ class ClusterHook(SessionRunHook):
                     await coord.wait_for_stop(_RUN_SECS)
                 created_session(coord).request(self._stop)
                 return
+
+    def _report(self, step: int) -> None:
+        """Let the workers know of a commit."""
+        coord = self._coord
+        if coord is not None and not coord.should_stop():
+            coord.create_task(self._send_commit, step, name="report of a checkpoint")
+
+    async def _send_commit(self, step: int) -> None:
+        assert self._coord is not None, "a session is created"
+        run = members_of(SessionMembers, created_session(self._coord).raw).cluster_run
+        if run is not None:
+            with contextlib.suppress(*_UNREACHABLE):  # the next run recovers from it
+                await run.saved(step)
+
+    def _look_for_checkpoints(self, saved: tuple[int, float] | None, step: int | None) -> None:
+        """Warn once when the last checkpoint is three intervals old."""
+        of, age = saved or (self._begun[0], monotonic() - self._begun[1])
+        is_late = self._save_secs is not None and age > _INTERVALS * self._save_secs
+        steps = 0 if step is None else step - of
+        is_late = is_late or (self._save_steps is not None and steps > _INTERVALS * self._save_steps)
+        if is_late and self._warned_at != of:
+            self._warned_at = of
+            last = "none since this worker joined" if saved is None else f"the last one of step {of}"
+            logger.warning(
+                "The chief has committed no checkpoint for %.0f s and %d steps, three intervals: %s. "
+                "These steps are lost if the servers are. See whether the chief still trains.",
+                age, steps, last,
+            )  # fmt: skip
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Log that the chief has set the variables back; stop if another session has stopped."""

@@ -140,8 +140,12 @@ class ClusterRun(Protocol):
 
         Returns:
             ``stop``: a :class:`Stop` or None; ``others``: the names of the other sessions;
-            ``rollback``: the steps before and after a restore since the last call, or None.
+            ``rollback``: the steps before and after a restore since the last call, or None; ``saved``:
+            the step of the chief's last checkpoint, and the seconds since its commit, or None.
         """
+
+    async def saved(self, step: int) -> None:
+        """Record that the chief has committed a checkpoint of a step."""
 
     async def stop(self, stop: Stop, step: int | None = None) -> None:
         """Stop the run; at ``step``, if the variables were set back to an earlier one."""

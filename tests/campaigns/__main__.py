@@ -31,6 +31,7 @@ CAMPAIGNS = {
     "data": "elements that bodies of several forms read, with failures and kills",
     "pipelines": "elements that pipelines of random options deliver, with failures and kills",
     "cluster": "servers and workers killed, suspended and cut off, bytes changed",
+    "namespaces": "servers and workers on five hosts whose network is disturbed",
     "monitor": "viewers that come, stall and go",
     "disk": "full and slow disks",
     "jobs": "two services on one queue, killed at random moments",

@@ -100,8 +100,13 @@ class ServerProcess:
         await self.killed()
 
 
-def make_certificates(place: Path) -> None:
-    """Write two authorities, and a server's and a client's certificate of the first."""
+def make_certificates(place: Path, *addresses: str) -> None:
+    """Write two authorities, and a server's and a client's certificate of the first.
+
+    Args:
+        place: the directory.
+        addresses: of the servers, besides those of this machine.
+    """
 
     def openssl(command: str) -> None:
         subprocess.run(["openssl", *command.split()], cwd=place, check=True, capture_output=True)
@@ -109,7 +114,8 @@ def make_certificates(place: Path) -> None:
     curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
     for name in ("authority", "stranger"):
         openssl(f"req -x509 {curve} -keyout {name}.key -out {name}.pem -subj /CN={name} -days 2")
-    (place / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    names = ["DNS:localhost", *(f"IP:{address}" for address in ("127.0.0.1", *addresses))]
+    (place / "names").write_text(f"subjectAltName={','.join(names)}\n")
     for name in ("server", "client"):
         openssl(f"req {curve} -keyout {name}.key -out {name}.csr -subj /CN={name}")
         openssl(

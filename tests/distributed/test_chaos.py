@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ from tests.distributed import chaos_worker
 from tests.distributed.over_grpc import Proxy, free_port, make_certificates
 
 LAST_STEP = 300
-_SILENT_SECS = 3.0  # longer than the 2 s of rpc_options.timeout_secs
-_SUSPENDED_SECS = 7.0  # longer than the 5 s after which a session is not waited for
-_ROUND_SECS = 90.0
+SILENT_SECS = 3.0  # longer than the 2 s of rpc_options.timeout_secs
+SUSPENDED_SECS = {"stop": SILENT_SECS, "suspend": 7.0, "suspend long": 30.0}
+ROUND_SECS = 180.0
 
-TASKS = [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)]
-FAULTS = (
+Task = tuple[str, int]
+Spec = dict[str, list[str]]
+
+TASKS: list[Task] = [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)]
+FAULTS: list[tuple[str, Task]] = (
     [(kind, task) for kind in ("kill", "stop") for task in TASKS]
     + [(kind, task) for kind in ("cut", "flip") for task in TASKS[:2]]
     + [("suspend", task) for task in TASKS[2:]]
@@ -34,44 +38,50 @@ FAULTS = (
 
 
 class Cluster:
-    """Two servers, each behind a proxy, and two workers. A task that was killed is started again."""
+    """Two servers and two workers. A task that was killed is started again.
 
-    def __init__(self, directory: Path, proxies: list[Proxy], ports: list[int], seed: int) -> None:
+    Args:
+        directory: for certificates, logs and checkpoints.
+        spec: the addresses of the tasks.
+        faults: what may happen: a kind, and the task that it happens to.
+        seed: decides which three of them do, and when.
+    """
+
+    def __init__(
+        self, directory: Path, spec: Spec, faults: Sequence[tuple[str, Task]], seed: int
+    ) -> None:
         self.directory = directory
-        self.running: dict[tuple[str, int], asyncio.subprocess.Process] = {}
+        self.spec = spec
+        self.running: dict[Task, asyncio.subprocess.Process] = {}
         self.begun: list[tuple[int, int]] = []  # worker, label of an attempt of a step
         self.lines: list[tuple[int, int, int]] = []  # worker, step, label of the attempt that succeeded
         self.children: list[asyncio.subprocess.Process] = []
-        self._proxies = proxies
-        self._ports = ports
         found = random.Random(seed)
-        self.faults = [(found.randrange(20, 280), *found.choice(FAULTS)) for _ in range(3)]
+        self.faults = [(found.randrange(20, 280), *found.choice(faults)) for _ in range(3)]
         self._left = sorted(self.faults)
         self._silent: set[asyncio.Task[None]] = set()
-        make_certificates(directory)  # without them changed bytes may go unnoticed
-        addresses = [proxy.target.removeprefix("grpc://") for proxy in proxies]
-        workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        self._cluster = json.dumps({"ps": addresses, "worker": workers})
 
-    def _command(self, job: str, task: int) -> list[str]:
+    def command(self, job: str, task: int) -> list[str]:
+        """Return the command of a task."""
+        cluster = json.dumps(self.spec)
         if job == "ps":
             return [
-                *("-m", "asyncmon", "server", "--job", job, "--task", str(task)),
-                *("--cluster", self._cluster, "--port", str(self._ports[task]), "--timeout-secs", "2"),
+                *(sys.executable, "-m", "asyncmon", "server", "--job", job, "--task", str(task)),
+                *("--cluster", cluster, "--timeout-secs", "2"),
                 *("--certificate", str(self.directory / "server.pem")),
                 *("--private-key", str(self.directory / "server.key")),
                 *("--authority", str(self.directory / "authority.pem")),
             ]
         path = str(Path(chaos_worker.__file__))
-        return [path, self._cluster, str(task), str(self.directory / "model"), str(LAST_STEP)]
+        model = str(self.directory / "model")
+        return [sys.executable, path, cluster, str(task), model, str(LAST_STEP)]
 
     async def run(self, job: str, task: int) -> None:
         """Run a task until it ends by itself."""
         while True:
             with (self.directory / f"{job}{task}.log").open("ab") as log:
                 child = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    *self._command(job, task),
+                    *self.command(job, task),
                     env={**os.environ, "CERTIFICATES": str(self.directory)},
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
@@ -86,11 +96,15 @@ class Cluster:
                             self.begun.append((task, label))
                         case {"step": step, "label": label}:
                             self.lines.append((task, step, label))
+                            self.stepped()
                             self._disturb(step)
             status = await child.wait()
             if status != -signal.SIGKILL:
                 assert status == 0, f"{job} {task} has ended with {status}: {self.log(job, task)}"
                 return
+
+    def stepped(self) -> None:
+        """Follow a step of a worker."""
 
     def log(self, job: str, task: int) -> str:
         """Return the last of what a task wrote."""
@@ -101,25 +115,18 @@ class Cluster:
             _, kind, name = self._left.pop(0)
             if self.running[name].returncode is not None:
                 continue
-            if kind == "kill":
-                self.running[name].kill()
-            elif kind == "flip":
-                self._proxies[name[1]].flips = 3
-            else:
-                silent = asyncio.create_task(self._silence(kind, name))
-                self._silent.add(silent)
-                silent.add_done_callback(self._silent.discard)
+            silent = asyncio.create_task(self.disturb(kind, name))
+            self._silent.add(silent)
+            silent.add_done_callback(self._silent.discard)
 
-    async def _silence(self, kind: str, name: tuple[str, int]) -> None:
-        """Stop a process, or cut it off, for longer than requests wait."""
-        if kind == "cut":
-            self._proxies[name[1]].is_cut = True
-            await asyncio.sleep(_SILENT_SECS)
-            self._proxies[name[1]].is_cut = False
-            return
+    async def disturb(self, kind: str, name: Task) -> None:
+        """Kill a process, or stop it for longer than requests wait."""
         child = self.running[name]
+        if kind == "kill":
+            child.kill()
+            return
         child.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(_SUSPENDED_SECS if kind == "suspend" else _SILENT_SECS)
+        await asyncio.sleep(SUSPENDED_SECS[kind])
         if child.returncode is None:
             child.send_signal(signal.SIGCONT)
 
@@ -127,7 +134,7 @@ class Cluster:
         """Run all four until the workers have ended."""
         tasks = [asyncio.create_task(self.run(*name)) for name in TASKS]
         try:
-            async with asyncio.timeout(_ROUND_SECS):
+            async with asyncio.timeout(ROUND_SECS):
                 await asyncio.gather(*tasks[2:])
                 await asyncio.gather(*self._silent)
                 for name in TASKS[:2]:
@@ -147,6 +154,31 @@ class Cluster:
             for task in (*tasks, *self._silent):
                 task.cancel()
             await asyncio.gather(*tasks, *self._silent, return_exceptions=True)
+
+
+class ProxiedCluster(Cluster):
+    """A cluster whose servers are each behind a proxy, which cuts connections or changes bytes."""
+
+    def __init__(self, directory: Path, proxies: list[Proxy], ports: list[int], seed: int) -> None:
+        addresses = [proxy.target.removeprefix("grpc://") for proxy in proxies]
+        workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        super().__init__(directory, {"ps": addresses, "worker": workers}, FAULTS, seed)
+        self._proxies, self._ports = proxies, ports
+        make_certificates(directory)  # without them changed bytes may go unnoticed
+
+    def command(self, job: str, task: int) -> list[str]:
+        port = ["--port", str(self._ports[task])] if job == "ps" else []
+        return [*super().command(job, task), *port]
+
+    async def disturb(self, kind: str, name: Task) -> None:
+        if kind == "flip":
+            self._proxies[name[1]].flips = 3
+        elif kind == "cut":
+            self._proxies[name[1]].is_cut = True
+            await asyncio.sleep(SILENT_SECS)
+            self._proxies[name[1]].is_cut = False
+        else:
+            await super().disturb(kind, name)
 
 
 def serial(log: Any, count: int) -> list[int]:
@@ -207,7 +239,7 @@ async def check(cluster: Cluster) -> None:
 async def test_training_outlives_faults(tmp_path: Path, seed: int) -> None:
     ports = [free_port(), free_port()]
     async with Proxy(ports[0]) as first, Proxy(ports[1]) as second:
-        cluster = Cluster(tmp_path, [first, second], ports, seed)
+        cluster = ProxiedCluster(tmp_path, [first, second], ports, seed)
         await cluster.train()
     try:
         await check(cluster)
