@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import random
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, verify
+from asyncmon.checkpoint import (
+    KeepBest,
+    Saver,
+    latest_checkpoint,
+    load_checkpoint,
+    prune,
+    remove_checkpoint,
+    verify,
+)
 from asyncmon.checkpoint.locations import open_store
 from asyncmon.data import ReplayBuffer
-from asyncmon.errors import OpError
+from asyncmon.errors import NotFoundError, OpError
 from asyncmon.system.files import FileCalls
 from tests.checkpoint.memory_session import MemorySession
 
@@ -50,6 +61,9 @@ class Run:
 
     def shared(self) -> set[str]:
         return {one.name for one in self.directory.iterdir() if one.name.startswith("shared-")}
+
+    def manifests(self) -> str:
+        return "".join(path.read_text() for path in self.directory.glob("*.json"))
 
 
 async def contents(path: Any) -> set[int]:
@@ -206,3 +220,54 @@ async def test_a_crash_leaves_earlier_checkpoints_whole(tmp_path: Path, left: in
     again.add(30)
     await again.save(4)
     assert {one.problem for one in await verify(tmp_path)} == {None}
+
+
+@pytest.mark.campaign(short=4)
+async def test_what_is_kept_can_be_read_whatever_is_deleted(tmp_path: Path, seed: int) -> None:
+    """Two savers of one directory, the best checkpoints, removals, prunes and restarts at random."""
+    dice, saved = random.Random(seed), dict[str, set[int]]()
+    step, number, removed = 0, 0, set[str]()  # the state file lists what is removed until a save
+
+    def begin() -> tuple[Run, Saver]:
+        run = Run(tmp_path, max_to_keep=2, keep_best=KeepBest("loss", k=2))
+        other = Saver(max_to_keep=3)
+        other.add_stateful("replay", run.buffer)
+        return run, other
+
+    run, other = begin()
+    for new in [1, *(dice.randrange(4) for _ in range(30))]:
+        run.add(*range(number, number + new))
+        number, step = number + new, step + 1
+        now = set(range(max(0, number - CAPACITY), number))
+        match dice.randrange(6):
+            case 0:
+                if newest := await latest_checkpoint(tmp_path):
+                    await run.saver.close()
+                    await other.close()
+                    run, other = begin()
+                    await run.saver.restore(run.session, newest)
+                    number = max(saved[newest], default=-1) + 1
+            case 1:
+                path = dice.choice([*saved, str(tmp_path / "none-1")])
+                await remove_checkpoint(path)
+                removed.add(path)
+            case 2:
+                with contextlib.suppress(NotFoundError):
+                    await prune(tmp_path, 4)
+            case 3:
+                path = await other.save(run.session, tmp_path / "other.ckpt", step)
+                saved[str(path)] = now
+            case _:
+                metrics = {"loss": dice.random()}
+                saves = [run.saver.save(run.session, tmp_path / "model.ckpt", step, metrics=metrics)]
+                if dice.random() < 0.5:
+                    saves.append(other.save(run.session, tmp_path / "other.ckpt", step))
+                for path in await asyncio.gather(*saves):
+                    saved[str(path)] = now
+        kept = [one for one in await verify(tmp_path) if one.path not in removed]
+        assert {one.problem for one in kept} <= {None}
+        for one in kept:
+            assert await contents(one.path) == saved[str(one.path)]
+        assert {name for name in run.shared() if name not in run.manifests()} == set()
+    await run.saver.close()
+    await other.close()
