@@ -219,7 +219,7 @@ async def check(cluster: Cluster) -> None:
     ]
     if "steps are lost by an initialisation" in logs[0]:  # killed before its first checkpoint
         restored.append(0)
-    killed = [name for _, kind, name in cluster.faults if kind == "kill"]
+    killed = [name for _, kind, name in cluster.faults if kind in ("kill", "move")]
     for worker in range(2):
         kills = killed.count(("worker", worker))
         failed = sum(task == worker for task, _ in cluster.begun)

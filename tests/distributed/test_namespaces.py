@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.distributed.hosts import Hosts, why_none
 from tests.distributed.over_grpc import make_certificates
 from tests.distributed.test_chaos import TASKS, Cluster, Task, check
+
+logger = logging.getLogger(__name__)
 
 _SPARE = 4  # the host of a worker that has moved
 _SECS = 4.0  # longer than the 2 s of rpc_options.timeout_secs
@@ -34,7 +35,7 @@ class HostCluster(Cluster):
         super().__init__(directory, spec, FAULTS, seed)
         self._hosts = hosts
         self._places = {task: number for number, task in enumerate(TASKS)}
-        self._last = time.monotonic()
+        self._last: float | None = None  # when a step was made
         self._quiet_since: float | None = None  # since when no fault lasts
         self._faults = 0
         self.longest_stall = 0.0
@@ -46,7 +47,7 @@ class HostCluster(Cluster):
 
     def stepped(self) -> None:
         now = time.monotonic()
-        if not self._faults:
+        if not self._faults and self._last is not None:
             began = max(self._last, self._quiet_since or self._last)
             self.longest_stall = max(self.longest_stall, now - began)
         self._last = now
@@ -71,16 +72,13 @@ class HostCluster(Cluster):
 
 @pytest.mark.campaign("namespaces", short=1)
 @pytest.mark.asyncio
-async def test_training_outlives_a_disturbed_network(
-    tmp_path: Path, seed: int, record_property: Callable[[str, Any], None]
-) -> None:
+async def test_training_outlives_a_disturbed_network(tmp_path: Path, seed: int) -> None:
     if reason := why_none():
         pytest.skip(reason)
     async with Hosts(5) as hosts:
         cluster = HostCluster(tmp_path, hosts, seed)
         await cluster.train()
-    record_property("longest_stall_secs", round(cluster.longest_stall, 1))
-    record_property("faults", cluster.faults)
+    logger.info("Seed %d: stalled for %.1f s, %s", seed, cluster.longest_stall, cluster.faults)
     try:
         await check(cluster)
     except AssertionError as error:
