@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,18 @@ def test_the_wheel_works_without_the_source_tree(wheel: Path, tmp_path: Path) ->
 
 def test_the_wheel_stays_small(wheel: Path) -> None:
     assert wheel.stat().st_size < 1_450_000  # of code: no data, no tests
+
+
+def test_no_link_of_the_readme_is_dead_on_the_package_index(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        text = archive.read(metadata).decode()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    repository = r"https://(?:github\.com/asyncmon/asyncmon/blob|raw\.githubusercontent\.com/.*)/main/"
+    files = [re.sub(repository, "", link) for link in links if re.match(repository, link)]
+    assert len(files) > 20
+    assert [name for name in files if not (ROOT / name).exists()] == []
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
 def test_the_readme_has_a_table_of_the_extras_and_what_they_install() -> None:

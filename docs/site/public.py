@@ -38,7 +38,7 @@ def summary_of(value: Any) -> str:
 
 def _places() -> dict[int, Place]:
     found: dict[int, Place] = {}
-    for package in PACKAGES:
+    for package in sorted(PACKAGES, key=lambda package: package == ""):  # the others have them first
         module = importlib.import_module(f"asyncmon{package}")
         for name in module.__all__:
             value = getattr(module, name)

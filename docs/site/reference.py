@@ -38,6 +38,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> str:
     """Point links to files outside of this folder to the repository. Called by mkdocs."""
+    if page.file.src_uri.startswith("reference/"):
+        return markdown  # above it is this folder
     return re.sub(r"\]\(\.\./(?!reference/)([^)]+)\)", rf"]({config.repo_url}/blob/main/\1)", markdown)
 
 
@@ -53,18 +55,21 @@ def page_of(package: str, code: dict[str, str]) -> str:
     """Return the page of a package: each public name that has not been documented before."""
     module = importlib.import_module(f"asyncmon{package}")
     parts = [f"# {module.__name__}\n\n{summary_of(module)}\n"]
-    others = []
+    others: dict[str, list[str]] = {}
     for name in module.__all__:
         value = getattr(module, name)
         place = f"{module.__name__}.{name}"
         if not is_documented(value):
             parts.append(f"## `{name}`\n\n{summary_of(value)}\n")
         elif PLACES[id(value)].page != module.__name__:
-            others.append(f"[`{name}`][{PLACES[id(value)].path}]")
+            there = PLACES[id(value)]
+            others.setdefault(there.page, []).append(
+                f"| [`{name}`][{there.path}] | {summary_of(value)} |"
+            )
         else:
             parts.append(f"::: {place}\n\n{example_of(name, value, package, code)}\n")
-    if others:
-        parts.append(f"Also here: {', '.join(others)}.\n")
+    for page, rows in others.items():
+        parts.append(f"## Names of {page}\n\n| name | |\n|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
