@@ -12,8 +12,6 @@ import contextlib
 import itertools
 import json
 import logging
-import os
-import signal
 import socket
 import sys
 from math import inf
@@ -33,7 +31,8 @@ from asyncmon.errors import (
 from asyncmon.graph.core.graph import Graph
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
-from asyncmon.system.portable import SharedMemory, give_socket, inherited
+from asyncmon.system.children import how_it_ended, start
+from asyncmon.system.portable import SharedMemory, give_socket
 
 logger = logging.getLogger(__name__)
 
@@ -166,13 +165,8 @@ class LocalChannel:
             ) from None
 
     async def _spawned(self, end: socket.socket) -> asyncio.subprocess.Process:
-        path = os.pathsep.join([part or "." for part in sys.path])
-        descriptors = [end.fileno(), *[memory.descriptor for memory in self._memory]]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", _CHILD,
-            stdin=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
-            **inherited(*descriptors),
-        )  # fmt: skip
+        memory = [memory.descriptor for memory in self._memory]
+        process = await start(_CHILD, descriptors=(end.fileno(), *memory))
         given = {
             "socket": give_socket(end, process.pid),
             "memory": [memory.described() for memory in self._memory],
@@ -222,8 +216,8 @@ class LocalChannel:
                 process.kill()
             status = await process.wait()
         if self._why is None:
-            how = f"was killed by {_signal(-status)}" if status < 0 else f"has ended with {status}"
-            self._why = AbortedError, f"Process {process.pid} of the session {how}."
+            text = f"Process {process.pid} of the session {how_it_ended(status)}."
+            self._why = AbortedError, text
             logger.warning("%s", self._why[1])
         kind, text = self._why
         if not self._ready.done():
@@ -238,10 +232,3 @@ class LocalChannel:
             self.stream.close()
         for memory in self._memory:
             memory.close()
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

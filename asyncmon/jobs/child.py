@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import logging
 import os
-import runpy
 import signal
 import socket
 import sys
 import threading
-import types
 from collections.abc import Mapping
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +28,7 @@ from asyncmon.jobs.store import json_text
 from asyncmon.jobs.table import End, State
 from asyncmon.runtime import RunFormatter
 from asyncmon.system import portable
+from asyncmon.system.children import Source, load
 
 logger = logging.getLogger("asyncmon.jobs.child")  # not "__main__"
 
@@ -69,7 +67,7 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
     )
     listener.start()
     try:
-        end = await asyncio.create_task(execution.execute(_function(given)), name=execution.job.name)
+        end = await asyncio.create_task(execution.execute(_kind(given)), name=execution.job.name)
         end = end._replace(step=execution.step)
     except (Exception, SystemExit) as error:
         logger.exception("The kind cannot be imported.")
@@ -85,17 +83,9 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
     return 0
 
 
-def _function(given: Mapping[str, Any]) -> Kind:
-    """Import the kind. Raises the errors of its module."""
-    if given["path"] is not None:
-        # As multiprocessing does, whose own children then find it: `__name__ == "__main__"` is false.
-        program = types.ModuleType("__mp_main__")
-        vars(program).update(runpy.run_path(given["path"], run_name="__mp_main__"))
-        sys.modules["__main__"] = sys.modules["__mp_main__"] = program
-        found: Kind = getattr(program, given["function"])
-        return found
-    module = importlib.import_module(given["module"])
-    return reduce(getattr, given["function"].split("."), module)  # type: ignore[return-value]
+def _kind(given: Mapping[str, Any]) -> Kind:
+    kind: Kind = load(Source(given["module"], given["path"], given["function"]))
+    return kind
 
 
 def _listen(execution: Execution, loop: asyncio.AbstractEventLoop, grace: float) -> None:

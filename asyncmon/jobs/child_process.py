@@ -12,21 +12,19 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import socket
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from asyncmon.jobs.execution import Emit, Kind
-from asyncmon.jobs.kinds import source_of
 from asyncmon.jobs.lease import Lease
 from asyncmon.jobs.store import Row
 from asyncmon.jobs.table import End, State
-from asyncmon.system import portable
+from asyncmon.system import children
 from asyncmon.system.cancellation import outlast
+from asyncmon.system.children import how_it_ended, source_of
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
 
@@ -113,17 +111,14 @@ class Child:
             writer.close()
             if cancelled is not None:
                 raise cancelled
-        return self._end or End(State.LOST, f"its process {_ended(waiting.result())}")
+        return self._end or End(State.LOST, f"its process {how_it_ended(waiting.result())}")
 
     async def _spawned(self, end: socket.socket, lease: int) -> asyncio.subprocess.Process:
-        path = os.pathsep.join([part or "." for part in sys.path])
         log = await in_thread(partial(open, self._directory / LOG_NAME, "ab"))
         with log:
-            return await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "asyncmon.jobs.child", str(end.fileno()),
-                stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
-                **portable.inherited(end.fileno(), lease),
+            return await children.start(
+                "asyncmon.jobs.child", str(end.fileno()),
+                descriptors=(end.fileno(), lease), stdout=log, stderr=log,
             )  # fmt: skip
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -148,12 +143,3 @@ class Child:
                 if kind != "metrics":
                     self.step = data["step"]
                 self._emit(kind, data)
-
-
-def _ended(status: int) -> str:
-    if status >= 0:
-        return f"has ended with the status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by the signal {-status}"

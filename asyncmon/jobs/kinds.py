@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import os
-import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from asyncmon.jobs.execution import Kind
+from asyncmon.system.children import source_of
 
 Executor = Literal["inline", "process"]
 
@@ -35,12 +34,7 @@ def kind_spec(fn: Any, executor: Executor | None) -> KindSpec:
     if executor is None:
         executor = "process" if uses_torch(fn.__globals__) else "inline"
     if executor == "process":
-        if "<" in fn.__qualname__:
-            raise ValueError(
-                f"The kind {fn.__qualname__!r} is inside of a function, and a child process cannot"
-                " import it. Move it to the top level of its module, or pass executor='inline'."
-            )
-        source_of(fn)
+        source_of(fn, ", or pass executor='inline'")
     return KindSpec(fn, executor)
 
 
@@ -51,33 +45,3 @@ def uses_torch(namespace: Mapping[str, Any]) -> bool:
         .partition(".")[0] == "torch"
         for value in list(namespace.values())
     )  # fmt: skip
-
-
-class Source(NamedTuple):
-    """Where a child process finds a kind."""
-
-    module: str | None
-    path: str | None
-    """The file of a program, which has no name to import."""
-    function: str
-
-
-def source_of(fn: Any) -> Source:
-    """Return where a child process finds a kind.
-
-    Raises:
-        ValueError: its module is a notebook or an interactive one.
-    """
-    module: Any = sys.modules.get(fn.__module__)
-    if fn.__module__ != "__main__":
-        return Source(fn.__module__, None, fn.__qualname__)
-    spec = getattr(module, "__spec__", None)
-    if spec is not None:  # python -m
-        return Source(spec.name, None, fn.__qualname__)
-    path = getattr(module, "__file__", None)
-    if path is None:
-        raise ValueError(
-            f"The kind {fn.__qualname__!r} is in no file that a child process can import. Move it to a"
-            " module, or pass executor='inline'."
-        )
-    return Source(None, os.path.abspath(path), fn.__qualname__)

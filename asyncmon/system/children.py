@@ -1,0 +1,97 @@
+"""Child processes with this Python: their start, the function that they import, and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import runpy
+import signal
+import sys
+import types
+from functools import reduce
+from typing import Any, NamedTuple
+
+from asyncmon.system import portable
+
+
+class Source(NamedTuple):
+    """Where a child process finds a function."""
+
+    module: str | None
+    path: str | None
+    """The file of a program, which has no name to import."""
+    function: str
+
+
+def source_of(fn: Any, instead: str = "") -> Source:
+    """Return where a child process finds a function at the top level of a module.
+
+    Args:
+        fn: the function.
+        instead: another remedy, for the message, after a comma.
+
+    Raises:
+        ValueError: it is inside of a function; its module is a notebook or an interactive one.
+    """
+    if "<" in fn.__qualname__:
+        raise ValueError(
+            f"{fn.__qualname__!r} is inside of a function, and a child process cannot import it. Move"
+            f" it to the top level of its module{instead}."
+        )
+    if fn.__module__ != "__main__":
+        return Source(fn.__module__, None, fn.__qualname__)
+    module: Any = sys.modules["__main__"]
+    spec = getattr(module, "__spec__", None)
+    if spec is not None:  # python -m
+        return Source(spec.name, None, fn.__qualname__)
+    path = getattr(module, "__file__", None)
+    if path is None:
+        raise ValueError(
+            f"{fn.__qualname__!r} is in no file that a child process can import. Move it to a"
+            f" module{instead}."
+        )
+    return Source(None, os.path.abspath(path), fn.__qualname__)
+
+
+def load(source: Source) -> Any:
+    """Import a function, in the child process. Raises the errors of its module."""
+    module: Any
+    if source.path is not None:
+        # As multiprocessing does, whose own children then find it: `__name__ == "__main__"` is false.
+        module = types.ModuleType("__mp_main__")
+        vars(module).update(runpy.run_path(source.path, run_name="__mp_main__"))
+        sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+    else:
+        assert source.module is not None, "there is no file"
+        module = importlib.import_module(source.module)
+    return reduce(getattr, source.function.split("."), module)
+
+
+async def start(
+    module: str, *arguments: str, descriptors: tuple[int, ...], **streams: Any
+) -> asyncio.subprocess.Process:
+    """Start ``python -m module`` in a session of its own, with a pipe to its input.
+
+    Args:
+        module: finds the modules that this process finds.
+        *arguments: of the command line.
+        descriptors: are inherited.
+        **streams: ``stdout`` and ``stderr``. Default: those of this process.
+    """
+    path = os.pathsep.join([part or "." for part in sys.path])
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", module, *arguments,
+        stdin=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, **streams,
+        **portable.inherited(*descriptors),
+    )  # fmt: skip
+
+
+def how_it_ended(status: int) -> str:
+    """Return the end of a process in words, for its ``returncode``."""
+    if status >= 0:
+        return f"has ended with the status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by the signal {-status}"
