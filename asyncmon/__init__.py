@@ -27,6 +27,7 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L3  hooks       the standard hooks
 #       programs    other engines behind the session protocol
 #       distributed clusters, and sessions that other processes run
+#       executors   workers of pipelines in child processes and Ray actors
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
 #   L5  monitor     a live page for runs and its API; imported at its first use
 #       testing     the public test bench
@@ -44,7 +45,8 @@ import typing as _typing
 
 # fmt: off
 # isort: off
-from asyncmon import checkpoint, data, distributed, errors, graph, hooks, programs, runtime, summary
+from asyncmon import checkpoint, data, distributed, errors, executors, graph, hooks, programs, runtime
+from asyncmon import summary
 from asyncmon.checkpoint import (
     KeepBest, SaveHandle, Saver, checkpoints_iterator, get_checkpoint_state, latest_checkpoint,
     list_variables, load_checkpoint,
@@ -103,10 +105,11 @@ __all__ = [
     "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "Supervisor", "TensorBoardLogger",
     "TrainingMetricsHook", "WandbLogger", "WorkerSessionCreator", "add_queue_runner", "checkpoint",
     "checkpoints_iterator", "data", "distributed", "errors", "evaluate", "evaluate_checkpoints",
-    "every", "export", "get_checkpoint_state", "get_global_step", "get_or_create_global_step", "graph",
-    "hooks", "jobs", "latest_checkpoint", "list_variables", "load_checkpoint", "load_model",
-    "logging_handler", "monitor", "programs", "replica_device_setter", "run", "run_record", "runs",
-    "runtime", "start_queue_runners", "stop_if", "summary", "testing",
+    "every", "executors", "export", "get_checkpoint_state", "get_global_step",
+    "get_or_create_global_step", "graph", "hooks", "jobs", "latest_checkpoint", "list_variables",
+    "load_checkpoint", "load_model", "logging_handler", "monitor", "programs",
+    "replica_device_setter", "run", "run_record", "runs", "runtime", "start_queue_runners", "stop_if",
+    "summary", "testing",
 ]
 # fmt: on
 

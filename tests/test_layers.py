@@ -28,7 +28,7 @@ LAYER = {
             ["protobuf"],
             ["graph", "checkpoint", "summary", "data"],
             ["runtime"],
-            ["hooks", "programs", "distributed"],
+            ["hooks", "programs", "distributed", "executors"],
             ["training"],
             ["tf1", "monitor", "testing"],
             ["jobs"],

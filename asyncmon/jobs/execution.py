@@ -357,8 +357,9 @@ class SessionLink(SessionRunHook):
             Stop(Cause.REQUEST, _REASON[request], _ORIGIN, preempted=request != "cancel")
         )
 
-    def _saved(self, step: int) -> None:
-        self._execution.saved(self, step)
+    def _saved(self, step: int | None) -> None:
+        if step is not None:
+            self._execution.saved(self, step)
 
 
 class _Values:

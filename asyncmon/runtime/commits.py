@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,10 +26,11 @@ class Commits:
         stop: of the session.
     """
 
-    def __init__(self, listeners: list[Callable[[int], None]], stop: StopEvent) -> None:
+    def __init__(self, listeners: list[Callable[[int | None], None]], stop: StopEvent) -> None:
         self._stop = stop
         self._captures = 0
         self._of_steps: dict[int, _Captured] = {}
+        self._without_step: deque[_Captured] = deque()  # of a program that counts no steps
         self._committed: _Captured | None = None
         self._waiters: dict[asyncio.Future[None], int] = {}
         self._of_tasks: set[asyncio.Future[None]] = set()  # waiters in tasks of a coordinator
@@ -39,13 +41,18 @@ class Commits:
     def captured(self, step: int | None, taken: int, outstanding: set[int]) -> None:
         """Record that a state is captured, for a checkpoint maybe."""
         self._captures += 1
-        # The first one of a step stays until its commit: a later one may be of no save.
         state = _Captured(self._captures, taken, frozenset(outstanding))
-        self._of_steps.setdefault(step or 0, state)
+        if step is None:
+            self._without_step.append(state)
+        else:  # the first one of a step stays until its commit: a later one may be of no save
+            self._of_steps.setdefault(step, state)
 
-    def _commit(self, step: int) -> None:
-        state = self._of_steps.pop(step, None)
-        self._of_steps = {s: state for s, state in self._of_steps.items() if s > step}
+    def _commit(self, step: int | None) -> None:
+        if step is None:  # saves commit in order; after one that has failed this is an earlier state
+            state = self._without_step.popleft() if self._without_step else None
+        else:
+            state = self._of_steps.pop(step, None)
+            self._of_steps = {s: state for s, state in self._of_steps.items() if s > step}
         if state is None:
             return
         self._committed = state

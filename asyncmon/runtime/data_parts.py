@@ -27,7 +27,7 @@ class DataParts(NamedTuple):
     sources: OpenSources
     saves: Callable[[], bool]
     """Returns whether a hook saves checkpoints."""
-    on_committed: list[Callable[[int], None]]
+    on_committed: list[Callable[[int | None], None]]
     """See ``Saves.on_committed``."""
     tasks: Tasks
     peek_with_step: Callable[[Any, Any], Awaitable[tuple[int | None, Any]]]

@@ -81,8 +81,8 @@ class Saves:
         self.coord: Tasks
         self._stateful = stateful
         stateful.on_commit = self.committed
-        self.on_committed: list[Callable[[int], None]] = []
-        """Called with the step of each commit of the present raw session."""
+        self.on_committed: list[Callable[[int | None], None]] = []
+        """Called with the step of each commit of the present raw session; None without steps."""
         self.first_step: int | None = None
         """The global step of the present raw session when it was created."""
         self.step: int | None = None
@@ -124,8 +124,9 @@ class Saves:
         Savers call it, and hooks that save by other means, by ``coord.saves``.
         """
         self._secs.append(secs)
-        if raw is self.raw and step is not None:  # an evaluated state may be older than the last one
-            self.step = step if self.step is None else max(step, self.step)
+        if raw is self.raw:
+            if step is not None:  # an evaluated state may be older than the last one
+                self.step = step if self.step is None else max(step, self.step)
             for call in self.on_committed:
                 call(step)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from asyncmon.runtime.pipelines.item import Item
@@ -19,7 +20,7 @@ class Lease:
             released, or its element is dropped, or a recovery has moved the data back.
     """
 
-    __slots__ = ("attempt", "is_open", "item", "member", "policy", "task")
+    __slots__ = ("answer", "attempt", "is_open", "item", "member", "policy", "task")
 
     def __init__(self, item: Item, member: int | None) -> None:
         self.item = item
@@ -28,6 +29,7 @@ class Lease:
         self.is_open = True
         self.policy: Policy
         self.task: Task | None = None  # of a call in this loop
+        self.answer: asyncio.Future[Any] | None = None  # for an item that the learner has
 
     @property
     def element(self) -> Any:

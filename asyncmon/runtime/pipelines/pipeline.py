@@ -13,6 +13,7 @@ from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontier import Batch, Frontier
 from asyncmon.runtime.pipeline_statistics import PipelineStatistics
+from asyncmon.runtime.pipelines.app import LeaseApp
 from asyncmon.runtime.pipelines.item import Item
 from asyncmon.runtime.pipelines.lease import Lease
 from asyncmon.runtime.pipelines.options import Options
@@ -316,6 +317,20 @@ class Pipeline:
         """Give a lease back: its worker has ended, and another one makes the call. Returns likewise."""
         return self._workers.release(lease)
 
+    def app(self, *, token: str, lease_secs: float = 60.0) -> LeaseApp:
+        """Return an ASGI application from which HTTP workers lease calls. See docs/rollouts.md.
+
+        It may be mounted anywhere, in the event loop of the session, and has no lifespan.
+
+        Args:
+            token: the secret that each request sends, 16 characters or more.
+            lease_secs: a lease that is not renewed for that time is released.
+
+        Raises:
+            ValueError: the token is too short, or the time is not positive.
+        """
+        return LeaseApp(self, token, lease_secs, keeps_results=self._options.keep == "results")
+
     def stop(self) -> None:
         """Make no more calls: the session stops, or closes."""
         self._workers.stop()
@@ -323,6 +338,7 @@ class Pipeline:
     def close(self) -> None:
         """End all waits: the session is closed."""
         self.stop()
+        self._workers.close()
         self._commits.close()
 
     # -- the state

@@ -37,6 +37,11 @@ class Versions:
         """The present version. During a recovery, that before the interrupted run."""
         return self._sessions.step_of_data() or 0
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether there are fetches of the weights."""
+        return self._fetches is not None
+
     def have_changed(self) -> bool:
         """Return whether there is a new version since the last call. If so, wake its waiters."""
         seen, self._seen = self._seen, self.now
@@ -119,6 +124,11 @@ class Policy:
         """
         self._is_pinned = True
         return self._version
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the pipeline has ``weights=``."""
+        return self._versions.has_weights
 
     @property
     def newer(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from asyncmon.runtime.pipelines.item import Item
 from asyncmon.runtime.pipelines.lease import Lease
@@ -51,6 +53,8 @@ class Work:
         """The calls, with the times of their start."""
         self.queue: deque[tuple[Item, int | None]] = deque()
         """The calls to make: elements, and the member of a group."""
+        self.again: deque[tuple[Item, int | None, asyncio.Future[Any]]] = deque()
+        """The calls to make for items that the learner has, see ``Item.result``."""
         self.finished = 0
         self._ready: list[tuple[int, int, Item]] = []  # a heap of finished ones, the oldest first
         self._making: dict[int, int] = {}  # by version: started elements that are not finished
@@ -77,7 +81,13 @@ class Work:
     def next(self) -> Lease | None:
         """Return a lease for the next call, or None without a permit."""
         queue = self.queue
-        if not queue or len(self.leases) >= self._options.workers:
+        if len(self.leases) >= self._options.workers:
+            return None
+        while self.again:
+            item, member, answer = self.again.popleft()
+            if not answer.done():  # else the learner does not wait any more
+                return self._opened(item, member, answer)
+        if not queue:
             return None
         item, member = queue[0]
         if item.version is None:
@@ -85,8 +95,12 @@ class Work:
                 return None
             self._start(item)
         queue.popleft()
+        return self._opened(item, member, None)
+
+    def _opened(self, item: Item, member: int | None, answer: asyncio.Future[Any] | None) -> Lease:
         lease = Lease(item, member)
         lease.policy = Policy(self._versions)
+        lease.answer = answer
         self.leases[lease] = clock.monotonic()
         return lease
 
@@ -123,8 +137,12 @@ class Work:
         """Set the result of a call. Return False if it is not wanted any more."""
         if not self._close(lease):
             return False
-        self._set(lease, value, None)
-        return True
+        if lease.answer is None:
+            self._set(lease, value, None)
+            return True
+        if is_wanted := not lease.answer.done():
+            lease.answer.set_result(value)
+        return is_wanted
 
     def _set(self, lease: Lease, value: object, error: Exception | None) -> None:
         self.counts.made += 1
@@ -147,6 +165,10 @@ class Work:
             return None
         options, item = self._options, lease.item
         self.counts.failures += 1
+        if lease.answer is not None:
+            if not lease.answer.done():
+                lease.answer.set_exception(error)
+            return None
         failures = item._failures[lease.member] = item._failures.get(lease.member, 0) + 1
         if failures <= options.retries:
             self.counts.retried += 1
@@ -170,6 +192,9 @@ class Work:
             return False
         item = lease.item
         self.counts.lost += 1
+        if lease.answer is not None:
+            self.again.appendleft((item, lease.member, lease.answer))
+            return not lease.answer.done()
         self.queue.appendleft((item, lease.member))
         is_idle = item._missing == self._options.members
         if is_idle and not any(one.item is item for one in self.leases):
@@ -197,9 +222,17 @@ class Work:
         if item._missing:
             self.queue = deque(call for call in self.queue if call[0] is not item)
 
+    def stop(self) -> None:
+        """End the waits of the learner for values that are made again: with the errors as before."""
+        waits = [(lease.item, lease.answer) for lease in self.leases]
+        for item, answer in [*waits, *((item, answer) for item, _, answer in self.again)]:
+            if answer is not None and not answer.done():
+                assert item.error is not None, "the value is made again for that"
+                answer.set_exception(item.error)
+
     def clear(self) -> None:
         """Forget all elements, and end their calls: the data is moved."""
-        for lease in list(self.leases):
+        for lease in [lease for lease in self.leases if lease.answer is None]:
             self._close(lease)
             if lease.task is not None:
                 lease.task.cancel()

@@ -24,7 +24,10 @@ class Executor(Protocol):
     """Workers of another kind than tasks of the loop, in the place of a pipeline's function."""
 
     async def serve(self, pipeline: Any) -> None:
-        """Make the calls of a pipeline, by ``lease`` and ``complete``, until this is cancelled."""
+        """Make the calls of a pipeline, by ``lease`` and ``complete``, until this is cancelled.
+
+        An error of this stops the session. An attribute ``name`` is that of its pipelines by default.
+        """
 
 
 class Workers:
@@ -60,9 +63,11 @@ class Workers:
                 f"or None, got {fn!r}. For a blocking function write one that awaits "
                 "asyncio.to_thread(fn, element)."
             )
-        self.name = "pipeline" if self._fn is None else qualified_name(fn).rsplit(".", 1)[-1]
+        self.name: str = getattr(self._executor, "name", "pipeline")
         """The name of the function."""
-        self._takes_policy = self._fn is not None and _takes_policy(self._fn)
+        if self._fn is not None:
+            self.name = qualified_name(fn).rsplit(".", 1)[-1]
+        self._takes_policy = self._fn is not None and takes_policy(self._fn)
         self._work = work
         self._versions = versions
         self._parts = parts
@@ -87,6 +92,13 @@ class Workers:
             if not lessee.done():
                 lessee.set_result(None)
         self._lessees.clear()
+
+        self._work.stop()
+
+    def close(self) -> None:
+        """End all leases: no result counts any more."""
+        for lease in list(self._work.leases):
+            self._work.release(lease)
 
     def fill(self) -> None:
         """Start calls while there are permits."""
@@ -153,13 +165,21 @@ class Workers:
         return self._fn(item.element, policy) if self._takes_policy else self._fn(item.element)
 
     async def call_again(self, item: Item) -> Any:
-        """Return the value of an item whose calls have failed, by calls in this task."""
-        if self._fn is None:
-            assert item.error is not None, "it has failed"
-            raise item.error
+        """Return the value of an item whose calls have failed, by calls in this task or leases."""
         if not isinstance(item.value, list):
+            return await self._again(item, None)
+        return [await self._again(item, member) for member in range(len(item.value))]
+
+    async def _again(self, item: Item, member: int | None) -> Any:
+        if self._fn is not None:
             return await self.call(item, Policy(self._versions))
-        return [await self.call(item, Policy(self._versions)) for _ in item.value]
+        if not self._is_open:  # the session stops
+            assert item.error is not None, "its value is made again for that"
+            raise item.error
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._work.again.append((item, member, answer))
+        self.fill()
+        return await answer
 
     # -- workers with leases
 
@@ -204,7 +224,7 @@ class Workers:
         return is_wanted
 
 
-def _takes_policy(fn: Callable[..., Any]) -> bool:
+def takes_policy(fn: Callable[..., Any]) -> bool:
     """Return whether a function takes the policy as its second argument."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
