@@ -42,8 +42,8 @@ EXTRAS = {
 
 
 PACKAGES = [
-    "", ".checkpoint", ".data", ".distributed", ".graph", ".graph.layers", ".graph.nn", ".graph.train",
-    ".hooks", ".jobs", ".monitor", ".programs", ".runtime", ".summary", ".testing",
+    "", ".checkpoint", ".data", ".distributed", ".executors", ".graph", ".graph.layers", ".graph.nn",
+    ".graph.train", ".hooks", ".jobs", ".monitor", ".programs", ".runtime", ".summary", ".testing",
 ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ NAMES = """
     SessionRunArgs SessionRunContext SessionRunHook SessionRunValues StepContext StepCounterHook
     StopAtStepHook SummarySaverHook Supervisor TensorBoardLogger
     TrainingMetricsHook WandbLogger WorkerSessionCreator add_queue_runner checkpoint
-    checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every export
+    checkpoints_iterator data distributed errors evaluate evaluate_checkpoints every executors export
     get_checkpoint_state get_global_step get_or_create_global_step graph hooks jobs latest_checkpoint
     list_variables load_checkpoint load_model logging_handler monitor programs replica_device_setter
     run run_record runs runtime start_queue_runners stop_if summary testing

@@ -79,7 +79,9 @@ class Pool:
             for slot in slots:
                 slot.cancel()
             # The session cancels this again at the end of its grace period.
-            await outlast(asyncio.gather(*slots, return_exceptions=True), cancel_after=0)
+            closing = asyncio.gather(*slots, return_exceptions=True)
+            await outlast(closing, cancel_after=0)
+            closing.cancelled() or closing.exception()  # retrieved
 
     async def _work(self) -> None:
         worker: Worker | None = None

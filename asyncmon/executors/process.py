@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import pickle
 import socket
 import sys
@@ -94,6 +95,7 @@ class Child:
         self._packed = packed
         self._weights: Any = None  # that it has
         self._is_busy = True
+        self._stdin: int  # its end in this process means the end of this process
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
@@ -107,19 +109,23 @@ class Child:
             Exception: that of the import.
         """
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._reader, self._writer = await asyncio.open_connection(sock=ours)
-            try:
-                self._process = process = await start(_CHILD, descriptors=(theirs.fileno(),))
-            except BaseException:
-                self._writer.close()
-                raise
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        # No pipe of asyncio: it is awaited before the exit, and a process that the child has forked may
+        # hold the other end.
+        stdin, self._stdin = os.pipe()
+        try:
+            self._process = process = await start(_CHILD, descriptors=(theirs.fileno(),), stdin=stdin)
             given = {"socket": portable.give_socket(theirs, process.pid), "source": source}
+            os.write(self._stdin, json.dumps(given).encode() + b"\n")
+        except BaseException:
+            self._writer.close()
+            os.close(self._stdin)
+            raise
+        finally:
+            os.close(stdin)
+            theirs.close()
         self._exit = asyncio.create_task(process.wait(), name=f"child process {process.pid}")
-        # A process that the child has forked may hold its end of the connection.
         self._exit.add_done_callback(lambda _: self._writer.transport.abort())
-        assert process.stdin is not None, "a pipe, whose end is that of this process"
-        process.stdin.write(json.dumps(given).encode() + b"\n")
         try:
             await self._answer()
         except BaseException:
@@ -178,5 +184,4 @@ class Child:
         finally:
             self._kill()
             await outlast(self._exit)
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+            os.close(self._stdin)

@@ -55,10 +55,10 @@ class SessionTasks:
         return task if task in self._tasks.running else None
 
     def cancel(self) -> None:
-        """Cancel all tasks but the caller."""
+        """Cancel all tasks but the caller, once: cleanups have the grace period."""
         caller = self.task_of_caller()
         for task in self._tasks.running:
-            if task is not caller:
+            if task is not caller and not task.cancelling():
                 task.cancel()
 
     async def end(self, grace: float, exclude: Task | None) -> None:

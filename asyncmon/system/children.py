@@ -71,18 +71,19 @@ def load(source: Source) -> Any:
 async def start(
     module: str, *arguments: str, descriptors: tuple[int, ...], **streams: Any
 ) -> asyncio.subprocess.Process:
-    """Start ``python -m module`` in a session of its own, with a pipe to its input.
+    """Start ``python -m module`` in a session of its own.
 
     Args:
         module: finds the modules that this process finds.
         *arguments: of the command line.
         descriptors: are inherited.
-        **streams: ``stdout`` and ``stderr``. Default: those of this process.
+        **streams: ``stdin`` is a pipe by default, ``stdout`` and ``stderr`` are those of this process.
     """
+    streams.setdefault("stdin", asyncio.subprocess.PIPE)
     path = os.pathsep.join([part or "." for part in sys.path])
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", module, *arguments,
-        stdin=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, **streams,
+        env={**os.environ, "PYTHONPATH": path}, **streams,
         **portable.inherited(*descriptors),
     )  # fmt: skip
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 PACKAGES = [
     "", ".runtime", ".hooks", ".checkpoint", ".summary", ".data", ".programs", ".distributed",
-    ".monitor", ".jobs", ".testing", ".graph", ".graph.nn", ".graph.layers", ".graph.train",
+    ".executors", ".monitor", ".jobs", ".testing", ".graph", ".graph.nn", ".graph.layers",
+    ".graph.train",
 ]  # fmt: skip
 
 

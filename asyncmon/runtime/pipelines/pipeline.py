@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asyncmon.runtime.channel import Channel
 from asyncmon.runtime.commits import Commits
@@ -13,7 +13,6 @@ from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontier import Batch, Frontier
 from asyncmon.runtime.pipeline_statistics import PipelineStatistics
-from asyncmon.runtime.pipelines.app import LeaseApp
 from asyncmon.runtime.pipelines.item import Item
 from asyncmon.runtime.pipelines.lease import Lease
 from asyncmon.runtime.pipelines.options import Options
@@ -25,6 +24,9 @@ from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.tasks import Task
 from asyncmon.system import clock
 from asyncmon.system.fair_lock import FairLock
+
+if TYPE_CHECKING:
+    from asyncmon.runtime.pipelines.app import LeaseApp
 
 logger = logging.getLogger(__name__)
 
@@ -329,6 +331,8 @@ class Pipeline:
         Raises:
             ValueError: the token is too short, or the time is not positive.
         """
+        from asyncmon.runtime.pipelines.app import LeaseApp  # at its first use: it imports hashlib
+
         return LeaseApp(self, token, lease_secs, keeps_results=self._options.keep == "results")
 
     def stop(self) -> None:
