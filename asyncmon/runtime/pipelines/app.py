@@ -254,7 +254,7 @@ def _json(value: Any, status: int = 200) -> Answer:
 
 def _file(weights: Any) -> bytes:
     """Return weights as a safetensors file, with names as ``layer/0`` for what is nested."""
-    arrays = {name: np.ascontiguousarray(one) for name, one in _named("", weights)}
+    arrays = {name: np.asarray(one, order="C") for name, one in _named("", weights)}
     return safetensors.numpy.save(arrays)
 
 
@@ -262,7 +262,7 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list | tuple):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):
-        yield name or "weights", np.asarray(value)
+        yield name or "weights", value
         return
     for key, one in value.items():
         yield from _named(f"{name}/{key}" if name else str(key), one)
