@@ -48,11 +48,14 @@ class Commits:
             self._of_steps.setdefault(step, state)
 
     def _commit(self, step: int | None) -> None:
-        if step is None:  # saves commit in order; after one that has failed this is an earlier state
-            state = self._without_step.popleft() if self._without_step else None
-        else:
+        state: _Captured | None
+        if self._without_step:  # saves commit in order; after a failed one this is an earlier state
+            state = self._without_step.popleft()
+        elif step is not None:
             state = self._of_steps.pop(step, None)
             self._of_steps = {s: state for s, state in self._of_steps.items() if s > step}
+        else:
+            state = None
         if state is None:
             return
         self._committed = state
