@@ -1,7 +1,7 @@
 """A training with a pipeline that is killed: ``python killed_training.py KIND DIR SEED TARGET PORT``.
 
-It prints each step, and at its end whether the data has ended, and how often each element was consumed
-in the surviving history.
+It prints each step, and at its end how often each element was consumed in the surviving history, and
+whether the data or the target has ended it, not a signal.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ async def main(kind: str, directory: str, seed: int, target: int, port: int) -> 
                 await sess.run("add", {"batch": [item.value for item in batch]})
                 report({"step": sess.global_step})
         counts = (await sess.peek("counts")).tolist()
-        report({"counts": counts, "step": sess.global_step, "ended": made.statistics().ended})
+        is_whole = made.statistics().consumed == COUNT or sess.global_step == target
+        report({"counts": counts, "step": sess.global_step, "is_whole": is_whole})
 
 
 def report(message: dict[str, Any]) -> None:

@@ -30,14 +30,14 @@ TARGET = 7
 
 
 def life(dice: random.Random, *arguments: str) -> dict[str, Any] | None:
-    """Run a training, kill it at a random moment, and return its result; None: it was killed."""
+    """Run a training, kill it at a random moment, and return its result; None: it is not whole."""
     with forked.Process(HERE / "killed_training.py", *arguments) as training:
         steps = dice.randrange(6)
         for line in training.stdout:
             found: dict[str, Any] = json.loads(line)
             if "counts" in found:
                 training.communicate(timeout=60)
-                assert training.returncode == 0
+                assert (training.returncode, found["is_whole"]) == (0, True)
                 return found
             if steps == 0:
                 break
@@ -48,8 +48,7 @@ def life(dice: random.Random, *arguments: str) -> dict[str, Any] | None:
         output, errors = training.communicate(timeout=GRACE_SECS + 30)
         assert training.returncode in (-number, 0, 128 + number), errors[-3000:]
         results = [json.loads(line) for line in output.splitlines() if "counts" in line]
-        # A stop by SIGTERM ends the iteration: its result is not that of the end of the data.
-        return results[0] if results and results[0]["ended"] and training.returncode == 0 else None
+        return results[0] if results and results[0]["is_whole"] else None
 
 
 @contextlib.contextmanager
