@@ -38,8 +38,8 @@ def produce(
         source: what :meth:`iterate` takes, or a list. A source that can be read only once, such as
             a generator, keeps its outstanding elements in checkpoints. They must be packable.
         fn: ``async def fn(element)`` or ``fn(element, policy)``, see :class:`Policy`. Or other
-            workers, see :class:`Executor`. None: workers outside of the loop call
-            ``Pipeline.lease``.
+            workers: an :class:`Executor`, such as those of ``asyncmon.executors``. None: workers
+            outside of the loop call ``Pipeline.lease``, or lease over HTTP from ``Pipeline.app``.
         workers: the most concurrent calls. None begins before the first request.
         depth: the most elements that are read and not with the body. Default: twice the workers.
         max_age: the most committed steps between the oldest version that had a part in a result

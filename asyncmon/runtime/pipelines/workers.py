@@ -83,7 +83,16 @@ class Workers:
         """Begin to make calls."""
         self._is_open = True
         if self._executor is not None:
-            self._parts.tasks.start(self._executor.serve, pipeline, name=f"workers of {pipeline.name}")
+            self._parts.tasks.start(self._execute, pipeline, name=f"workers of {pipeline.name}")
+
+    async def _execute(self, pipeline: Any) -> None:
+        assert self._executor is not None, "this is its task"
+        await self._executor.serve(pipeline)
+        if self._is_open:  # else the learner would wait for ever
+            raise RuntimeError(
+                f"serve() of {self._executor!r} has ended before the session stops. It must make calls "
+                "until `await pipeline.lease()` returns None."
+            )
 
     def stop(self) -> None:
         """Make no more calls: the session stops. Its tasks are cancelled."""

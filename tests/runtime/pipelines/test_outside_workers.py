@@ -197,6 +197,16 @@ async def test_executor_that_fails_stops_the_session(bench: Bench) -> None:
             await bench.train(sess, sess.produce(range(4), Broke()))
 
 
+async def test_executor_that_ends_early_stops_the_session(bench: Bench) -> None:
+    class Once:
+        async def serve(self, pipeline: Any) -> None:
+            pipeline.complete(lease := await pipeline.lease(), lease.element)
+
+    with pytest.raises(RuntimeError, match="has ended before the session stops"):
+        async with bench.session() as sess:
+            await bench.train(sess, sess.produce(range(4), Once()))
+
+
 async def test_acknowledgement_waits_for_a_commit_of_a_program_without_steps(tmp_path: Path) -> None:
     with g.Graph().as_default():
         weight = g.get_variable("weight", initializer=1.0)
