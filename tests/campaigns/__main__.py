@@ -30,6 +30,7 @@ CAMPAIGNS = {
     "recovery": "elements of the data after recoveries and restarts",
     "data": "elements that bodies of several forms read, with failures and kills",
     "pipelines": "elements that pipelines of random options deliver, with failures and kills",
+    "pipeline-kills": "trainings with pipelines of tasks, processes and HTTP workers, killed",
     "cluster": "servers and workers killed, suspended and cut off, bytes changed",
     "namespaces": "servers and workers on five hosts whose network is disturbed",
     "monitor": "viewers that come, stall and go",

@@ -77,7 +77,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("kind", ["tasks", "processes", "http"])
-@pytest.mark.campaign("pipeline kills", short=2)
+@pytest.mark.campaign("pipeline-kills", short=2)
 def test_each_element_is_consumed_once_over_kills(tmp_path: Path, kind: str, seed: int) -> None:
     if kind == "http":
         pytest.importorskip("uvicorn", reason="the extra web is not installed")

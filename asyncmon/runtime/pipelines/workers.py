@@ -101,7 +101,6 @@ class Workers:
             if not lessee.done():
                 lessee.set_result(None)
         self._lessees.clear()
-
         self._work.stop()
 
     def close(self) -> None:
