@@ -7,6 +7,7 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from asyncmon.runtime.pipelines.item import Item
@@ -91,7 +92,8 @@ class Work:
             return None
         item, member = queue[0]
         if item.version is None:
-            if self._started >= self._most_started():
+            most = self._most_started()
+            if self._started >= most and not (most and self._is_due(item)):
                 return None
             self._start(item)
         queue.popleft()
@@ -113,6 +115,14 @@ class Work:
         following = max(now, self.next_at) if self.asked_at is None else self.asked_at
         batches = (now + options.max_age - following) // self.stride + 1  # that are in time
         return min(options.depth, self.size * max(batches, 0))
+
+    def _is_due(self, item: Item) -> bool:
+        """Return whether an ordered batch waits for an element: later ones may have all the room.
+
+        They have it after a resume with finished results, or after the release of a call.
+        """
+        due = islice(self.entries.values(), self.size)
+        return self._options.ordered and any(one is item for one in due)
 
     def _start(self, item: Item) -> None:
         item.version = self._versions.now
@@ -195,13 +205,18 @@ class Work:
         if lease.answer is not None:
             self.again.appendleft((item, lease.member, lease.answer))
             return not lease.answer.done()
-        self.queue.appendleft((item, lease.member))
+        self._queue_again([(item, lease.member)])
         is_idle = item._missing == self._options.members
         if is_idle and not any(one.item is item for one in self.leases):
             self._end_making(item)
             self._started -= 1
             item.version = None
         return True
+
+    def _queue_again(self, calls: list[tuple[Item, int | None]]) -> None:
+        self.queue.extendleft(reversed(calls))
+        if self._options.ordered:  # else a later element could begin before one that is due
+            self.queue = deque(sorted(self.queue, key=lambda call: call[0].ordinal))
 
     def _remove(self, item: Item) -> None:
         """Leave an element out for ever."""
@@ -339,7 +354,7 @@ class Work:
             self.counts.again += 1
             self._started -= 1
             item._begin(self._options.group)
-            self.queue.extendleft(reversed(self._calls(item)))
+            self._queue_again(self._calls(item))
 
     def drop_rest(self) -> None:
         """Leave out the finished elements that fill no batch."""

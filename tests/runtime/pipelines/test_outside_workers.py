@@ -10,7 +10,7 @@ import pytest
 import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.errors import AbortedError
-from asyncmon.runtime.pipelines import Lease
+from asyncmon.runtime.pipelines import Lease, Policy
 from tests.runtime.pipelines.conftest import Fail
 
 if TYPE_CHECKING:
@@ -228,3 +228,35 @@ async def test_acknowledgement_waits_for_a_commit_of_a_program_without_steps(tmp
 
 async def double(element: int) -> int:
     return 2 * element
+
+
+@pytest.mark.parametrize("old", [{0}, {0, 1}, {1}, {0, 2}])
+async def test_ordered_element_begins_though_later_results_have_all_room(
+    bench: Bench, old: set[int]
+) -> None:
+    """Of the results in a checkpoint those that are too old are made again, in their order."""
+    go_on = asyncio.Event()
+
+    async def make(element: int, policy: Policy) -> int:
+        if element not in old:
+            await go_on.wait()
+            await policy.weights()
+        return element
+
+    options: dict[str, Any] = {"name": "made", "depth": 9, "keep": "results", "ordered": True}
+    async with bench.session(last=6) as sess:
+        made = sess.produce(range(9), make, workers=9, weights="weight", **options)
+        learner = asyncio.create_task(anext(made.batches(9)))
+        for _ in range(5):
+            await sess.run("use", {"batch": []})
+        go_on.set()
+        await learner
+        await sess.save()
+        sess.request_stop()
+    state = await bench.state("made")
+    assert {int(n) for n, (version, _) in state["results"].items() if version == 0} == old
+    async with bench.session() as sess:
+        made = sess.produce(range(9), bench.make, workers=2, max_age=1, **options)
+        await bench.train(sess, made, 2)
+    assert bench.used == list(range(9))
+    assert bench.calls[0] == min(old)
