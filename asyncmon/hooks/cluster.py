@@ -179,10 +179,10 @@ class ClusterHook(SessionRunHook):
                 created_session(coord).request(self._stop)
                 return
 
-    def _report(self, step: int) -> None:
+    def _report(self, step: int | None) -> None:
         """Let the workers know of a commit."""
         coord = self._coord
-        if coord is not None and not coord.should_stop():
+        if step is not None and coord is not None and not coord.should_stop():
             coord.create_task(self._send_commit, step, name="report of a checkpoint")
 
     async def _send_commit(self, step: int) -> None:
