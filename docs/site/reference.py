@@ -21,7 +21,7 @@ EXAMPLES = {
     ".graph": "recipes.md", ".graph.nn": "quick_start.md", ".graph.layers": "coming_from.md",
     ".graph.train": "quick_start.md", ".checkpoint": "checkpoints.md", ".summary": "summaries.md",
     ".data": "data.md", ".programs": "programs.md", ".distributed": "distributed.md",
-    ".monitor": "monitor.md", ".jobs": "jobs.md", ".testing": "testing.md",
+    ".executors": "rollouts.md", ".monitor": "monitor.md", ".jobs": "jobs.md", ".testing": "testing.md",
     ".runtime": "cancellation.md",
     ".hooks": "hooks.md", "": "quick_start.md",
 }  # fmt: skip
