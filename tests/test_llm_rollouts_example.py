@@ -1,0 +1,31 @@
+"""The example of a language model learns, and each of its elements counts once over kills and stops."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
+
+from tests.killed_rollouts import Rollouts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.asyncio
+@pytest.mark.campaign("kills", short=1)
+async def test_it_learns_and_each_text_counts_once_over_kills_and_stops(
+    tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    training = Rollouts("llm_rollouts.py", tmp_path, "--steps", "40")
+    for _ in range(2):
+        training.live(dice, lines=25)
+    lines = [line for line in training.live() if "reward" in line]
+    await training.check("write", last_step=40, max_age=2)
+    rewards = [float(reward) for reward in re.findall(r"reward (\S+),", "\n".join(lines))]
+    assert rewards[-1] > 0.3  # 0.08 by chance
