@@ -28,9 +28,10 @@ class Rollouts:
         ends: the number of kills and of stops.
     """
 
-    def __init__(self, example: str, directory: Path, *arguments: str) -> None:
-        self.command = (EXAMPLES / example, *arguments, "--run-dir", str(directory / "run"))
-        self.directory = directory
+    def __init__(self, example: str, directory: Path, last_step: int, *arguments: str) -> None:
+        options = ("--steps", str(last_step), "--run-dir", "run")
+        self.command = (EXAMPLES / example, *options, *arguments)
+        self.directory, self.last_step = directory, last_step
         self.batches: dict[int, dict[int, int]] = {}
         self.ends = {signal.SIGKILL: 0, signal.SIGTERM: 0}
 
@@ -48,7 +49,8 @@ class Rollouts:
             said += process.stdout.read().splitlines(keepends=True)
             process.wait(GRACE_SECS)
         allowed = {0} if dice is None else {0, -signal.SIGKILL}
-        if not said:  # no session was open, to stop
+        is_over = any((self.directory / "run").glob(f"model.ckpt-{self.last_step}*"))
+        if dice is not None and (not said or is_over):  # no session was open, to stop
             allowed.add(-signal.SIGTERM)
         assert process.returncode in allowed, "".join(said)
         self._follow(said)
@@ -64,12 +66,12 @@ class Rollouts:
                 pairs = [pair.split(": ") for pair in found[2].split(", ")]
                 self.batches[int(found[1])] = {int(element): int(version) for element, version in pairs}
 
-    async def check(self, name: str, last_step: int, max_age: int) -> None:
+    async def check(self, name: str, max_age: int) -> None:
         """Check the history of a training that has ended at its last step."""
         async with await load_checkpoint(str(self.directory / "run")) as reader:
-            assert int(await reader.get_tensor("global_step")) == last_step
+            assert int(await reader.get_tensor("global_step")) == self.last_step
             state: dict[str, Any] = (await reader.states())[f"pipelines/{name}"]
-        assert max(self.batches) < last_step
+        assert max(self.batches) < self.last_step
         used = [element for batch in self.batches.values() for element in batch]
         outstanding = [n for first, end in state["outstanding"] for n in range(first, end)]
         assert sorted([*used, *outstanding]) == list(range(state["taken"]))

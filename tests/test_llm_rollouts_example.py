@@ -13,19 +13,21 @@ pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncm
 from tests.killed_rollouts import Rollouts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
 @pytest.mark.asyncio
 @pytest.mark.campaign("kills", short=1)
 async def test_it_learns_and_each_text_counts_once_over_kills_and_stops(
-    tmp_path: Path, seed: int
+    tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     dice = random.Random(seed)
-    training = Rollouts("llm_rollouts.py", tmp_path, "--steps", "40")
+    training = Rollouts("llm_rollouts.py", tmp_path, 40)
     for _ in range(2):
         training.live(dice, lines=25)
     lines = [line for line in training.live() if "reward" in line]
-    await training.check("write", last_step=40, max_age=2)
+    await training.check("write", max_age=2)
     rewards = [float(reward) for reward in re.findall(r"reward (\S+),", "\n".join(lines))]
     assert rewards[-1] > 0.3  # 0.08 by chance
+    record_property("ends", sum(training.ends.values()))
