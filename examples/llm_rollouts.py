@@ -48,7 +48,7 @@ class Server(BaseHTTPRequestHandler):
 
 async def train(steps: int, run_dir: str, port: int) -> None:
     model, pushed, pushes = Model(), [None, None], ThreadPoolExecutor(1)
-    program = TorchProgram({"model": model, "optimizer": torch.optim.Adam(model.parameters(), 1e-2)})
+    program = TorchProgram({"model": model, "optimizer": torch.optim.Adam(model.parameters(), 2e-2)})
 
     @program.training_step
     def update(state: dict, batch: tuple) -> torch.Tensor:

@@ -24,10 +24,9 @@ async def test_it_learns_and_each_text_counts_once_over_kills_and_stops(
 ) -> None:
     dice = random.Random(seed)
     training = Rollouts("llm_rollouts.py", tmp_path, 40)
-    for _ in range(2):
-        training.live(dice, lines=25)
-    lines = [line for line in training.live() if "reward" in line]
+    lives = [training.live(dice, lines=25) for _ in range(2)]
+    lives.append(training.live())
     await training.check("write", max_age=2)
-    rewards = [float(reward) for reward in re.findall(r"reward (\S+),", "\n".join(lines))]
-    assert rewards[-1] > 0.3  # 0.08 by chance
+    rewards = re.findall(r"reward (\S+),", "\n".join(line for life in lives for line in life))
+    assert float(rewards[-1]) > 0.3  # 0.08 by chance
     record_property("ends", sum(training.ends.values()))
