@@ -18,7 +18,7 @@ class LoopBudget:
     order of their pauses, one in each iteration of the loop, and then have the same time each.
     """
 
-    __slots__ = ("__weakref__", "_armed", "_clock", "_loop", "_since", "_slice", "_waiting", "seconds")
+    __slots__ = ("__weakref__", "_armed", "_clock", "_loop", "_since", "_slice", "_waiting", "iteration", "seconds")
 
     _budgets: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget]] = WeakKeyDictionary()
     _latest: ClassVar[LoopBudget | None] = None
@@ -29,6 +29,7 @@ class LoopBudget:
         self._loop = ref(loop)  # a strong one would keep the loop alive through _budgets
         self._slice = seconds  # for a single task
         self.seconds = seconds  # for each task, while several wait
+        self.iteration = 0  # of the loop, of those after spent() or pause()
         self._since = 0.0
         self._armed = False  # whether _next_iteration is scheduled
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -72,6 +73,7 @@ class LoopBudget:
     def _next_iteration(self) -> None:
         """End the longest pause. Called once in each iteration in which a task works or pauses."""
         self._armed = False
+        self.iteration += 1
         waiting = self._waiting
         while waiting:
             waiter = waiting.popleft()

@@ -50,12 +50,10 @@ async def groups(
 
     async def work() -> None:
         nonlocal begun
-        while calls:
+        while True:
             async with advance:
-                while begun >= (version + max_age + 1) * size * group:
+                while not calls or begun >= (version + max_age + 1) * size * group:
                     await advance.wait()
-            if not calls:
-                return
             element, _ = calls.pop()
             begun += 1
             made = texts.setdefault(element, [])
@@ -71,8 +69,10 @@ async def groups(
             if version - min(older for older, _ in made) <= max_age:
                 batch.append([text for _, text in made])
             else:
-                calls += [(element, member) for member in range(group)]
-                begun -= group
+                async with advance:
+                    calls += [(element, member) for member in range(group)]
+                    begun -= group
+                    advance.notify_all()
         await sess.run("train", {"batch": batch})
         weights = await sess.peek("weights")
         async with advance:
