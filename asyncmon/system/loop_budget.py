@@ -18,7 +18,10 @@ class LoopBudget:
     order of their pauses, one in each iteration of the loop, and then have the same time each.
     """
 
-    __slots__ = ("__weakref__", "_armed", "_clock", "_loop", "_since", "_slice", "_waiting", "iteration", "seconds")
+    __slots__ = (
+        "__weakref__", "_armed", "_clock", "_loop", "_since", "_slice", "_waiting", "iteration",
+        "seconds",
+    )  # fmt: skip
 
     _budgets: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget]] = WeakKeyDictionary()
     _latest: ClassVar[LoopBudget | None] = None

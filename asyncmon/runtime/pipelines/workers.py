@@ -165,15 +165,18 @@ class Workers:
                     self._finished()
             if budget.spent() and budget.iteration == iteration:  # by calls that wait for nothing
                 await budget.pause()
-            while self._starting:  # calls begin in the order of the elements
-                await asyncio.sleep(0)
-            lease = self._next() or await self._wait(task)
+            lease = None if self._starting else self._next()
+            if lease is None:
+                lease = await self._wait(task)
 
     async def _wait(self, task: Task) -> Lease | None:
         if not self._is_open:
             return None
         woken: asyncio.Future[Lease | None] = asyncio.get_running_loop().create_future()
         self._idle.append((task, woken))
+        if self._starting:  # calls begin in the order of the elements: this one after them
+            self.fill()
+            await asyncio.sleep(0)
         return await woken
 
     def call(self, item: Item, policy: Policy) -> Awaitable[Any]:
