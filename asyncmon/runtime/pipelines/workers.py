@@ -145,7 +145,7 @@ class Workers:
         assert task is not None, "it runs in a task of its own"
         while lease is not None:
             self._starting.pop(task, None)
-            lease.task, iteration = task, budget.iteration
+            lease.task, iteration = task, budget.iteration()
             try:
                 value = await self.call(lease.item, lease.policy)
             except asyncio.CancelledError as cancelled:
@@ -163,7 +163,7 @@ class Workers:
             else:
                 if self._work.complete(lease, value):
                     self._finished()
-            if budget.spent() and budget.iteration == iteration:  # by calls that wait for nothing
+            if budget.spent() and budget.iteration() == iteration:  # by calls that wait for nothing
                 await budget.pause()
             lease = None if self._starting else self._next()
             if lease is None:
@@ -176,7 +176,8 @@ class Workers:
         self._idle.append((task, woken))
         if self._starting:  # calls begin in the order of the elements: this one after them
             self.fill()
-            await asyncio.sleep(0)
+            if woken.done():
+                await asyncio.sleep(0)
         return await woken
 
     def call(self, item: Item, policy: Policy) -> Awaitable[Any]:
