@@ -17,8 +17,8 @@ REASONS = {
     "queue": "Two runs of 9 µs; TensorFlow's, of 120 µs here, took 300 µs where the limit was set.",
     "start_save": "1.2 to 2.1 ms from run to run; of the buffer of 1 GB 5 ms where other programs had "
     "the cores.",
-    "rollouts": "Other programs had the cores: a clock that only waits gives 0.99 and 1.02 of the rate by "
-    "hand. The pipeline's 13 to 20 µs more an item are 4 to 12 % of a core.",
+    "rollouts": "Other programs had the cores: a clock that only waits gives 0.99 and 1.02 of the "
+    "rate by hand. The pipeline's 13 to 20 µs more an item are 4 to 12 % of a core.",
     "worst / median, a save": "As without saves: other programs of the machine.",
     "inline async function": "Its state is copied on access and checked, so that a step that fails "
     "leaves it as it was.",
