@@ -80,7 +80,7 @@ def measured(megabytes: int) -> list[Row]:
             f"{captured * 1e3:.2f} ms",
             "2 ms or less",
             captured <= 0.002,
-        ),  # fmt: skip
+        ),
     ]
 
 
