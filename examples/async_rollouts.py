@@ -1,9 +1,8 @@
-"""Learn cart-pole (PPO) from 32 workers that play meanwhile, with bounded staleness."""
+"""Learn cart-pole (PPO) from 32 workers that play meanwhile. Kill it, run it again: it goes on."""
 
 import argparse
 import asyncio
 import math
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,9 @@ from matplotlib.figure import Figure
 
 import asyncmon as am
 from asyncmon import graph as g
+from asyncmon.runtime import Policy
 
-WORKERS, SEGMENT, BATCH, EPOCHS = 32, 32, 32, 4
+WORKERS, BATCH, EPOCHS, CHUNK = 32, 32, 4, 32
 
 
 class CartPole:
@@ -20,9 +20,6 @@ class CartPole:
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        self.reset()
-
-    def reset(self) -> None:
         self.state, self.pushes = self.random.uniform(-0.05, 0.05, 4), 0
 
     def push(self, right: bool) -> bool:
@@ -35,31 +32,28 @@ class CartPole:
         return abs(x) > 2.4 or abs(angle) > math.radians(12) or self.pushes == 500
 
 
-async def play(game: CartPole, policy: list, channel: am.Channel, lengths: list[int]) -> None:
-    """Play for ever; send what happened in segments, with the version of the policy that played."""
-    while True:
-        version, (w, b, wp, bp, wv, bv) = channel.version, policy
-        values, ends, rows = np.zeros(SEGMENT + 1), [], []
-        for t in range(SEGMENT + 1):
-            hidden = np.tanh(game.state @ w + b)
-            values[t] = (hidden @ wv + bv).item()
-            if t < SEGMENT:
-                p = 1 / (1 + math.exp(-(hidden @ wp + bp).item()))
-                right = game.random.random() < p
-                rows.append([*game.state, right, math.log(p if right else 1 - p)])
-                ends.append(game.push(right))
-                if ends[-1]:
-                    lengths.append(game.pushes)
-                    game.reset()
-        advantage, advantages = 0.0, np.zeros(SEGMENT)
-        for t in reversed(range(SEGMENT)):
-            ahead = 0.0 if ends[t] else values[t + 1] + 0.9 * advantage
-            advantages[t] = advantage = 1 + 0.98 * ahead - values[t]
-        await channel.send(np.column_stack([rows, advantages, advantages + values[:-1]]), version)
+async def play(seed: int, policy: Policy) -> np.ndarray:
+    """Play the game of a seed, each chunk by the newest weights; return a row for each push."""
+    game, rows, values, is_over = CartPole(seed), [], [], False
+    while not is_over:
+        w, b, wp, bp, wv, bv = await policy.weights()
         await asyncio.sleep(0)
+        for _ in range(CHUNK):
+            hidden = np.tanh(game.state @ w + b)
+            p = 1 / (1 + math.exp(-(hidden @ wp + bp).item()))
+            right = game.random.random() < p
+            rows.append([*game.state, right, math.log(p if right else 1 - p)])
+            values.append((hidden @ wv + bv).item())
+            if is_over := game.push(right):
+                break
+    ahead, advantages = 0.0, np.zeros(len(rows))
+    for t in reversed(range(len(rows))):
+        advantages[t] = 1 + 0.98 * ahead - values[t]
+        ahead = values[t] + 0.9 * advantages[t]
+    return np.column_stack([rows, advantages, advantages + values])
 
 
-async def train(goal: float, curve: Path) -> None:
+async def train(goal: float, steps: int, run_dir: Path, curve: Path) -> None:
     g.set_random_seed(1)
     data = g.placeholder(g.float32, [None, 8])
     right, before, advantage, worth = (data[:, i] for i in range(4, 8))
@@ -72,27 +66,34 @@ async def train(goal: float, curve: Path) -> None:
     loss = -g.reduce_mean(kept) + 0.5e-2 * g.reduce_mean(g.square(value - worth))
     train_op = g.train.AdamOptimizer(3e-3).minimize(loss, am.get_or_create_global_step())
 
-    lengths, averages, began = list[int](), [0.0], time.monotonic()
-    async with am.MonitoredSession() as sess:
-        policy = await sess.peek(g.trainable_variables())
-        channel = sess.coord.channel(BATCH, max_staleness=2)
-        for seed in range(WORKERS):
-            sess.coord.create_task(play, CartPole(seed), policy, channel, lengths)
-        while averages[-1] < goal and not sess.should_stop():
-            batch = np.concatenate([await channel.receive() for _ in range(BATCH)])
+    averages = [0.0]
+    async with am.MonitoredTrainingSession(
+        checkpoint_dir=run_dir, hooks=[am.StopAtStepHook(last_step=steps)], save_checkpoint_steps=20
+    ) as sess:
+        print(f"begins at step {sess.global_step}")
+        games = sess.produce(
+            range(1_000_000), play, workers=WORKERS, max_age=2 * EPOCHS, weights=g.trainable_variables()
+        )
+        async for batch in games.batches(BATCH):
+            versions = {item.element: item.version for item in batch}
+            averages.append(sum(len(item.value) for item in batch) / BATCH)
+            print(f"step {sess.global_step}: {averages[-1]:.0f} pushes, {versions=}")
+            if averages[-1] >= goal:
+                break
+            rows = np.concatenate([item.value for item in batch])
             for _ in range(EPOCHS):
-                await sess.run(train_op, {data: batch})
-            policy[:] = await sess.peek(g.trainable_variables())
-            channel.version += 1
-            averages.append(sum(lengths[-100:]) / 100)
+                await sess.run(train_op, {data: rows})
+    found = games.statistics()
     (figure := Figure()).subplots().plot(averages)
-    figure.suptitle("Cart-pole: mean length of the last 100 games, by updates of the policy")
+    figure.suptitle("Cart-pole: mean length of the games of a batch, by updates of the policy")
     await asyncio.to_thread(figure.savefig, curve)
-    print(f"{averages[-1]:.0f} pushes, {len(lengths)} games, {time.monotonic() - began:.1f} s, {curve}")
+    print(f"step {found.version}: {averages[-1]:.0f} pushes, {found.consumed} games, {curve}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--goal", type=float, default=475)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--run-dir", type=Path, default=Path("runs/rollouts"))
     parser.add_argument("--curve", type=Path, default=Path("rollouts.png"))
     asyncio.run(train(**vars(parser.parse_args())))

@@ -46,9 +46,10 @@ def pytest_configure() -> None:
 
 
 LONG = {
-    "test_chaos", "test_contract", "test_feed", "test_grpc", "test_grpc_failures", "test_local",
-    "test_local_parent", "test_local_saves", "test_mutations", "test_notebook", "test_resume",
-    "test_resume_data", "test_random_faults", "test_sweeps",
+    "test_chaos", "test_contract", "test_feed", "test_grpc", "test_grpc_failures",
+    "test_llm_rollouts_example", "test_local", "test_local_parent", "test_local_saves",
+    "test_mutations", "test_notebook", "test_resume", "test_resume_data", "test_random_faults",
+    "test_rollouts_example", "test_sweeps",
 }  # fmt: skip
 """Files that start processes through a helper, and campaigns of many examples."""
 

@@ -1,4 +1,4 @@
-"""The examples of input, supervisor and rollouts do what they say, at a small size."""
+"""The examples of input and supervisor do what they say, at a small size."""
 
 from __future__ import annotations
 
@@ -36,11 +36,3 @@ def test_queues_bring_every_digit_and_their_end_ends_the_training(tmp_path: Path
     assert int(last[2]) == 5 * 1797 // 32
     assert float(last[1]) > 85
     assert "insufficient elements" in last[3]
-
-
-def test_rollouts_improve_the_policy_and_draw_its_curve(tmp_path: Path) -> None:
-    lines = run(tmp_path, "async_rollouts.py", "--goal", "60")
-    last = re.fullmatch(r"(\d+) pushes, \d+ games, (\S+) s, rollouts.png", lines[-1])
-    assert last is not None, lines
-    assert int(last[1]) >= 60
-    assert (tmp_path / "rollouts.png").read_bytes().startswith(b"\x89PNG")

@@ -232,6 +232,7 @@ class LiveRun:
             timers=found.timers,
             loop_lag=LoopLag(**lag_percentiles(self._lags)) if self._lags else None,
             queues=await queues_of(self._session, _QUEUE_SECS),
+            pipelines=found.pipelines,
             saving=_saving(saves[0]) if saves else None,
             recoveries=found.recoveries,
         )

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from asyncmon.errors import OpError
 from asyncmon.monitor.media import Media
 from asyncmon.monitor.scalars import Scalars
+from asyncmon.runtime.pipeline_statistics import PipelineStatistics
 from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
 
 Kind = Literal["live", "directory"]
@@ -105,6 +106,7 @@ class Details:
     timers: tuple[TimerStatistics, ...] = ()
     loop_lag: LoopLag | None = None
     queues: tuple[QueueStatistics, ...] = ()
+    pipelines: tuple[PipelineStatistics, ...] = ()
     saving: Saving | None = None
     recoveries: int = 0
 

@@ -18,7 +18,10 @@ class LoopBudget:
     order of their pauses, one in each iteration of the loop, and then have the same time each.
     """
 
-    __slots__ = ("__weakref__", "_armed", "_clock", "_loop", "_since", "_slice", "_waiting", "seconds")
+    __slots__ = (
+        "__weakref__", "_armed", "_clock", "_iteration", "_loop", "_since", "_slice", "_waiting",
+        "seconds",
+    )  # fmt: skip
 
     _budgets: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget]] = WeakKeyDictionary()
     _latest: ClassVar[LoopBudget | None] = None
@@ -29,6 +32,7 @@ class LoopBudget:
         self._loop = ref(loop)  # a strong one would keep the loop alive through _budgets
         self._slice = seconds  # for a single task
         self.seconds = seconds  # for each task, while several wait
+        self._iteration = 0
         self._since = 0.0
         self._armed = False  # whether _next_iteration is scheduled
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -53,6 +57,12 @@ class LoopBudget:
         self._begin()
         return False
 
+    def iteration(self) -> int:
+        """Return a number that differs in a later iteration of the loop."""
+        if not self._armed:
+            self._begin()
+        return self._iteration
+
     async def pause(self) -> None:
         """Return in a later iteration of the loop, after all earlier pauses."""
         waiter: asyncio.Future[None] = self._running_loop().create_future()
@@ -72,6 +82,7 @@ class LoopBudget:
     def _next_iteration(self) -> None:
         """End the longest pause. Called once in each iteration in which a task works or pauses."""
         self._armed = False
+        self._iteration += 1
         waiting = self._waiting
         while waiting:
             waiter = waiting.popleft()

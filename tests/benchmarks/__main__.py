@@ -31,6 +31,8 @@ SCRIPTS = {
     "jobs": ["submit", "list"],
     "checkpoint": ["checkpoint"],
     "checkpoint_steps": ["checkpoint_steps"],
+    "replay": ["200MB"],
+    "rollouts": ["environments", "groups"],
     "programs": ["function"],
     "service": [],
     "scale": ["hooks", "nodes", "variables"],

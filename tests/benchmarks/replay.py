@@ -76,7 +76,10 @@ def measured(megabytes: int) -> list[Row]:
         Row(f"bytes of a save {what}", f"{share:.2%}", f"{most:.1%} or less", share <= most),
         Row(f"seconds of a save {what}", f"{size:.2%}", "10 % or less", size <= 0.1),
         Row(
-            "start_save until it returns", f"{captured * 1e3:.2f} ms", "2 ms or less", captured <= 0.002
+            f"start_save until it returns, {what}",
+            f"{captured * 1e3:.2f} ms",
+            "2 ms or less",
+            captured <= 0.002,
         ),
     ]
 

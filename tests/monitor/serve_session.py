@@ -23,9 +23,14 @@ class Careless(am.SessionRunHook):
             raise ValueError("<i>no luck</i>")
 
 
+async def play(element: int) -> int:
+    await asyncio.sleep(0.001)
+    return element
+
+
 async def train(session: am.MonitoredSession, train_op: Any) -> None:
     async with session:
-        while not session.should_stop():
+        async for _ in session.produce(range(1_000_000), play, max_age=3, name="games"):
             await session.run(train_op)
             await asyncio.sleep(0.005)
 

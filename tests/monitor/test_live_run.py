@@ -181,6 +181,23 @@ async def test_lag_timers_tasks_and_queues() -> None:
             assert details.recoveries == 0
 
 
+async def test_pipelines_are_those_of_the_session() -> None:
+    async def play(element: int) -> int:
+        if element == 1:
+            raise ValueError("no game")
+        return element
+
+    async with scripted() as sess:
+        run = LiveRun("digits", sess)
+        games = sess.produce(range(8), play, depth=4, max_age=2, on_error="drop", name="games")
+        await anext(games.batches(2))
+        async with client(create_app(run)) as http:
+            [found] = (await http.get("/api/runs/digits")).json()["pipelines"]
+        statistics = games.statistics()
+        assert found == {**statistics._asdict(), "ages": {"0": 2}}
+        assert (found["held"], found["dropped"], found["failures"]) == (2, 1, 1)
+
+
 async def test_scalars_are_there_before_the_writer_would_write_them(tmp_path: Path) -> None:
     with graph.Graph().as_default() as program:
         step = am.get_or_create_global_step()

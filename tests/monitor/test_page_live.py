@@ -112,6 +112,9 @@ def test_a_session_is_shown_with_all_it_does(page: Page, url: str) -> None:
     assert "points_enqueue" in text(page, "#task-rows")
     page.wait_until("document.querySelector('#queue-rows').innerText.includes('/ 32')")
     assert page.evaluate("document.querySelector('#queue-rows meter').max") == 32
+    page.wait_until(r"/age\s+[\d.]+, up to [0-3]/.test(document.querySelector('#pipelines').innerText)")
+    assert "games" in text(page, "#pipelines")
+    assert page.evaluate("document.querySelectorAll('#pipelines dt').length") == 10
     page.wait_until("document.querySelector('#lag').innerText.includes('lag p99')")
     page.wait_until(r"/^[\d,]+ · line · asyncmon$/.test(document.title)")
     assert text(page, "#checkpoint-rows").startswith("0")

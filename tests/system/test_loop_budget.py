@@ -88,3 +88,12 @@ async def test_many_have_less_time_each() -> None:
     assert budget.seconds == pytest.approx(0.2)
     await asyncio.gather(*waiting)
     assert budget.seconds == pytest.approx(1.0)
+
+
+async def test_the_number_of_an_iteration_differs_in_a_later_one() -> None:
+    budget = LoopBudget.of_running_loop()
+    number = budget.iteration()
+    assert budget.iteration() == number
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert budget.iteration() != number

@@ -1,8 +1,8 @@
-// The tables of the run in focus: hooks, checkpoints, timers and tasks, loop lag, queues. Asked for every two
-// seconds while the run lives and the page is seen.
+// The tables of the run in focus: hooks, checkpoints, timers and tasks, loop lag, queues, pipelines. Asked for every
+// two seconds while the run lives and the page is seen.
 
 import { request, runPath } from "./api.js";
-import { $, bytes, clock, duration, el, fillRows, setName, setText, whole } from "./dom.js";
+import { $, bytes, clock, duration, el, fillRows, number, setName, setText, whole } from "./dom.js";
 import { isEnded, stateOf } from "./runs.js";
 import { act, ask, may } from "./status.js";
 
@@ -82,6 +82,7 @@ export class Details {
     this.#checkpoints(details);
     this.#tasks(details);
     this.#loop(details);
+    this.#pipelines(details);
   }
 
   #hooks(details) {
@@ -163,6 +164,28 @@ export class Details {
       bar.firstChild.max = one.capacity || Math.max(1, one.size);
       bar.firstChild.value = one.size;
       setText(count, one.capacity ? `${whole(one.size)} / ${whole(one.capacity)}` : whole(one.size));
+    });
+  }
+
+  #pipelines(details) {
+    const make = () => el("div", { class: "pipeline" }, el("h3"), el("dl", { class: "facts" }));
+    fillRows($("pipelines"), details.pipelines, (one) => one.name, make, (pipeline, one) => {
+      const [name, facts] = pipeline.children;
+      setText(name, one.name);
+      const ages = Object.entries(one.ages).map(([age, count]) => [Number(age), count]);
+      const count = ages.reduce((sum, [, n]) => sum + n, 0);
+      const mean = ages.reduce((sum, [age, n]) => sum + age * n, 0) / count;
+      const values = {
+        consumed: whole(one.consumed), "in calls": whole(one.running), ready: whole(one.ready), waiting: whole(one.queued),
+        age: count ? `${number(mean, 2)}, up to ${Math.max(...ages.map(([age]) => age))}` : "–",
+        dropped: whole(one.dropped), "made again": whole(one.again), failures: whole(one.failures),
+        "learner waited": duration(one.learner_wait_secs), "workers waited": duration(one.workers_wait_secs),
+      };
+      const fact = ([label]) => el("div", {}, el("dt", {}, label), el("dd"));
+      fillRows(facts, Object.entries(values), ([label]) => label, fact, (item, [label, value]) => {
+        setText(item.lastChild, value);
+        item.classList.toggle("problem", label === "failures" && one.failures > 0);
+      });
     });
   }
 

@@ -142,6 +142,7 @@ class Pipeline:
                         break
                     if is_last and work.is_finished and not (work.entries and not drop_remainder):
                         work.drop_rest()
+                        self._workers.rest()
                         raise StopAsyncIteration
                     self._workers.fill()
                     await self._wait()

@@ -76,7 +76,8 @@ class Workers:
         self._is_open = False
         self.has_failed = False
         """Whether an error waits to be raised in the body: no further call begins."""
-        self._starting: dict[Task, Lease] = {}  # tasks that have not begun
+        self._starting: dict[Task, Lease] = {}  # calls that have not begun
+        self._idle: deque[tuple[Task, asyncio.Future[Lease | None]]] = deque()
         self._lessees: deque[asyncio.Future[Lease | None]] = deque()
 
     def begin(self, pipeline: Any) -> None:
@@ -97,6 +98,7 @@ class Workers:
     def stop(self) -> None:
         """Make no more calls: the session stops. Its tasks are cancelled."""
         self._is_open = False
+        self.rest()
         for lessee in self._lessees:
             if not lessee.done():
                 lessee.set_result(None)
@@ -107,6 +109,13 @@ class Workers:
         """End all leases: no result counts any more."""
         for lease in list(self._work.leases):
             self._work.release(lease)
+
+    def rest(self) -> None:
+        """End the idle tasks: there is no call to make for now."""
+        idle, self._idle = self._idle, deque()
+        for _, woken in idle:
+            if not woken.done():
+                woken.set_result(None)
 
     def fill(self) -> None:
         """Start calls while there are permits."""
@@ -119,10 +128,22 @@ class Workers:
                 lessees.popleft()
         if self._fn is not None:
             while (lease := self._next()) is not None:
-                name = f"worker of {self.name}"
-                lease.task = self._parts.tasks.start(self._serve, lease, name=name)
-                self._starting[lease.task] = lease
-                lease.task.add_done_callback(self._worker_ended)
+                lease.task = task = self._wake(lease) or self._start(lease)
+                self._starting[task] = lease
+
+    def _wake(self, lease: Lease) -> Task | None:
+        """Give a lease to an idle task, which takes less than a new one."""
+        while self._idle:
+            task, woken = self._idle.popleft()
+            if not woken.done():  # else cancelled
+                woken.set_result(lease)
+                return task
+        return None
+
+    def _start(self, lease: Lease) -> Task:
+        task = self._parts.tasks.start(self._serve, lease, name=f"worker of {self.name}")
+        task.add_done_callback(self._worker_ended)
+        return task
 
     def _worker_ended(self, task: Task) -> None:
         lease = self._starting.pop(task, None)
@@ -141,10 +162,10 @@ class Workers:
     async def _serve(self, lease: Lease | None) -> None:
         """Make calls in this task as long as there are permits."""
         task, budget = asyncio.current_task(), LoopBudget.of_running_loop()
-        if task is not None:
-            self._starting.pop(task, None)
+        assert task is not None, "it runs in a task of its own"
         while lease is not None:
-            lease.task = task
+            self._starting.pop(task, None)
+            lease.task, iteration = task, budget.iteration()
             try:
                 value = await self.call(lease.item, lease.policy)
             except asyncio.CancelledError as cancelled:
@@ -162,10 +183,22 @@ class Workers:
             else:
                 if self._work.complete(lease, value):
                     self._finished()
-            if budget.spent():  # by calls that wait for nothing
+            if budget.spent() and budget.iteration() == iteration:  # by calls that wait for nothing
                 await budget.pause()
-            # Calls begin in the order of the elements: those of new tasks come first.
             lease = None if self._starting else self._next()
+            if lease is None:
+                lease = await self._wait(task)
+
+    async def _wait(self, task: Task) -> Lease | None:
+        if not self._is_open:
+            return None
+        woken: asyncio.Future[Lease | None] = asyncio.get_running_loop().create_future()
+        self._idle.append((task, woken))
+        if self._starting:  # calls begin in the order of the elements: this one after them
+            self.fill()
+            if woken.done():
+                await asyncio.sleep(0)
+        return await woken
 
     def call(self, item: Item, policy: Policy) -> Awaitable[Any]:
         """Call the function with an element."""

@@ -461,6 +461,21 @@ async def test_executor_serves_a_pipeline(bench: Bench) -> None:
 # -- ends
 
 
+async def test_workers_are_used_again_and_end_with_the_data(bench: Bench) -> None:
+    tasks = set[Any]()
+
+    async def make(element: int) -> int:
+        tasks.add(asyncio.current_task())
+        return element
+
+    async with bench.session() as sess:
+        await bench.train(sess, sess.produce(range(24), make, workers=3, depth=4))
+        await asyncio.sleep(0)
+        assert len(tasks) == 3
+        assert all(task.done() for task in tasks)
+    assert bench.used == list(range(24))
+
+
 async def test_stop_cancels_calls_and_loses_nothing(bench: Bench) -> None:
     async def endless(element: int) -> int:
         if element == 7:
