@@ -20,7 +20,7 @@ CODES = {
 
 
 @pytest.mark.parametrize(("name", "code"), CODES.items())
-def test_er_1_each_code_has_its_class(name: str, code: int) -> None:
+def test_each_code_has_its_class_er_1(name: str, code: int) -> None:
     """ER-1, ER-5: and the mapping goes both ways."""
     cls = errors.exception_type_from_error_code(code)
     assert cls.__name__ == name
@@ -29,18 +29,18 @@ def test_er_1_each_code_has_its_class(name: str, code: int) -> None:
     assert cls.__mro__[1:] == (errors.OpError, Exception, BaseException, object)
 
 
-def test_er_1_the_codes_have_the_names_of_the_original() -> None:
+def test_the_codes_have_the_names_of_the_original_er_1() -> None:
     words = [re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).upper() for name in CODES]
     assert [getattr(errors, word) for word in words] == list(CODES.values())
     assert errors.OK == 0
 
 
-def test_er_5_an_unknown_code_has_none() -> None:
+def test_an_unknown_code_has_none_er_5() -> None:
     with pytest.raises(KeyError):
         errors.exception_type_from_error_code(17)
 
 
-def test_er_5_other_exceptions_have_no_code_and_subclasses_have_that_of_their_class() -> None:
+def test_other_exceptions_have_no_code_and_subclasses_have_that_of_their_class_er_5() -> None:
     class Own(errors.AbortedError):
         """A user's own."""
 
@@ -50,7 +50,7 @@ def test_er_5_other_exceptions_have_no_code_and_subclasses_have_that_of_their_cl
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_er_2_errors_pickle_and_say_their_message(name: str) -> None:
+def test_errors_pickle_and_say_their_message_er_2(name: str) -> None:
     error = getattr(errors, name)("the disk is full")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
@@ -59,7 +59,7 @@ def test_er_2_errors_pickle_and_say_their_message(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_er_1_errors_take_the_arguments_of_the_original(name: str) -> None:
+def test_errors_take_the_arguments_of_the_original_er_1(name: str) -> None:
     cls, op = getattr(errors, name), object()
     for error in (
         cls("def", op, "the disk is full"),
@@ -73,19 +73,19 @@ def test_er_1_errors_take_the_arguments_of_the_original(name: str) -> None:
     assert cls(None, None, "m").op is None
 
 
-def test_er_1_an_error_of_no_other_class_takes_a_code() -> None:
+def test_an_error_of_no_other_class_takes_a_code_er_1() -> None:
     error = errors.OpError(None, None, "no", errors.ABORTED)
     assert error.error_code == pickle.loads(pickle.dumps(error)).error_code == errors.ABORTED
     assert errors.OpError.error_code == errors.UNKNOWN
 
 
-def test_er_1_two_arguments_are_refused() -> None:
+def test_two_arguments_are_refused_er_1() -> None:
     with pytest.raises(TypeError, match=r"Expected \(message\) or \(node_def, op, message\), got"):
         errors.AbortedError(None, "no")
 
 
 @pytest.mark.asyncio
-async def test_er_1_the_error_of_a_run_has_the_operation_that_failed() -> None:
+async def test_the_error_of_a_run_has_the_operation_that_failed_er_1() -> None:
     with tf.Graph().as_default():
         x = tf.placeholder(tf.float32, [None], name="x")
         check = tf.check_numerics(x, "not finite", name="check")

@@ -69,7 +69,7 @@ async def train(sess: Any, op: Any, steps: int) -> None:
         await sess.run(op)
 
 
-async def test_mt_1_and_mt_2_the_defaults_of_a_chief_with_a_directory(
+async def test_the_defaults_of_a_chief_with_a_directory_mt_1_mt_2(
     made: tuple[Any, Any], tmp_path: Path
 ) -> None:
     program, _ = made
@@ -78,7 +78,7 @@ async def test_mt_1_and_mt_2_the_defaults_of_a_chief_with_a_directory(
     assert hooks_of(session) == ALL
 
 
-async def test_mt_3_guards_come_first_savers_last_and_the_users_between(tmp_path: Path) -> None:
+async def test_guards_come_first_savers_last_and_the_users_between_mt_3(tmp_path: Path) -> None:
     """MT-3: the checkpoint hook stands behind the user's, so a NaN is seen before it is saved."""
     program, _ = graph_program()
     session = MonitoredTrainingSession(
@@ -92,7 +92,7 @@ async def test_mt_3_guards_come_first_savers_last_and_the_users_between(tmp_path
     assert [name for name in names if name in ("user", "guard", "chief")] == ["guard", "chief", "user"]
 
 
-async def test_mt_4_without_a_directory_there_are_no_hooks_and_no_step_is_needed() -> None:
+async def test_without_a_directory_there_are_no_hooks_and_no_step_is_needed_mt_4() -> None:
     program, op = graph_program(steps=False)
     session = MonitoredTrainingSession(program=program)
     assert hooks_of(session) == []
@@ -114,7 +114,7 @@ async def test_mt_4_without_a_directory_there_are_no_hooks_and_no_step_is_needed
         ),
     ],
 )
-async def test_mt_5_seconds_and_steps_together_are_refused(
+async def test_seconds_and_steps_together_are_refused_mt_5(
     kwargs: dict[str, Any], names: str, tmp_path: Path
 ) -> None:
     with pytest.raises(
@@ -141,7 +141,7 @@ async def test_mt_5_seconds_and_steps_together_are_refused(
         ({"log_step_count_steps": 0}, ["StepCounterHook"]),
     ],
 )
-async def test_mt_6_to_mt_9_switching_on_and_off(
+async def test_to_mt_9_switching_on_and_off_mt_6(
     kwargs: dict[str, Any], missing: list[str], tmp_path: Path
 ) -> None:
     """MT-6, MT-7, MT-8, MT-9."""
@@ -150,7 +150,7 @@ async def test_mt_6_to_mt_9_switching_on_and_off(
     assert hooks_of(session) == [name for name in ALL if name not in missing]
 
 
-async def test_mt_10_a_summary_directory_alone(made: tuple[Any, Any], tmp_path: Path) -> None:
+async def test_a_summary_directory_alone_mt_10(made: tuple[Any, Any], tmp_path: Path) -> None:
     program, op = made
     session = MonitoredTrainingSession(summary_dir=tmp_path, program=program)
     assert hooks_of(session) == ALL[:3]
@@ -159,7 +159,7 @@ async def test_mt_10_a_summary_directory_alone(made: tuple[Any, Any], tmp_path: 
     assert not [path for path in _files(tmp_path) if not path.startswith("events.")]
 
 
-async def test_mt_11_mt_24_a_worker_takes_only_hooks_and_writes_nothing(tmp_path: Path) -> None:
+async def test_a_worker_takes_only_hooks_and_writes_nothing_mt_11_mt_24(tmp_path: Path) -> None:
     program, op = function_program()
     session = MonitoredTrainingSession(
         is_chief=False,
@@ -177,13 +177,13 @@ async def test_mt_11_mt_24_a_worker_takes_only_hooks_and_writes_nothing(tmp_path
     assert _files(tmp_path) == []
 
 
-async def test_mt_12_without_a_global_step_the_hooks_say_so(tmp_path: Path) -> None:
+async def test_without_a_global_step_the_hooks_say_so_mt_12(tmp_path: Path) -> None:
     program, _ = graph_program(steps=False)
     with pytest.raises(RuntimeError, match=r"Global step should be created to use StepCounterHook\."):
         await MonitoredTrainingSession(checkpoint_dir=tmp_path, program=program).start()
 
 
-async def test_mt_13_mt_14_mt_15_mt_20_what_is_saved_and_restored(
+async def test_what_is_saved_and_restored_mt_13_mt_14_mt_15_mt_20(
     made: tuple[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MT-14: start, every, end; MT-15: the directory is made; MT-20: restored, not saved again."""
@@ -209,7 +209,7 @@ async def test_mt_13_mt_14_mt_15_mt_20_what_is_saved_and_restored(
     assert 251 in _saved_steps(directory)
 
 
-async def test_mt_17_mt_19_everything_is_written_and_closed_at_every_end(tmp_path: Path) -> None:
+async def test_everything_is_written_and_closed_at_every_end_mt_17_mt_19(tmp_path: Path) -> None:
     program, op = graph_program()
 
     async def fail() -> None:
@@ -229,7 +229,7 @@ async def test_mt_17_mt_19_everything_is_written_and_closed_at_every_end(tmp_pat
     assert any(prefix.endswith("model.ckpt-0") for prefix in prefixes)
 
 
-async def test_mt_21_restarted_at_its_last_step_no_further_step_is_taken(tmp_path: Path) -> None:
+async def test_restarted_at_its_last_step_no_further_step_is_taken_mt_21(tmp_path: Path) -> None:
     program, op = graph_program()
     for _ in range(2):
         async with MonitoredTrainingSession(
@@ -263,7 +263,7 @@ def _modified(path: Path) -> int:
     return path.stat().st_mtime_ns
 
 
-async def test_kc_8_how_many_checkpoints_are_kept_is_an_argument(
+async def test_how_many_checkpoints_are_kept_is_an_argument_kc_8(
     made: tuple[Any, Any], tmp_path: Path
 ) -> None:
     program, op = made
@@ -278,7 +278,7 @@ async def test_kc_8_how_many_checkpoints_are_kept_is_an_argument(
     assert list(state.all_model_checkpoint_paths) == kept == saver.last_checkpoints
 
 
-async def test_ax_27_the_default_hook_saves_on_cancellation_when_told_to(
+async def test_the_default_hook_saves_on_cancellation_when_told_to_ax_27(
     made: tuple[Any, Any], tmp_path: Path
 ) -> None:
     program, op = made

@@ -106,7 +106,7 @@ async def test_a_signal_ends_training_as_a_stop_does(tmp_path: Path, number: sig
     assert (status, out) == (0, f"{step} signal {number.name}\n"), err
 
 
-async def test_ax_27_a_cancellation_by_a_signal_saves_and_goes_on(tmp_path: Path) -> None:
+async def test_a_cancellation_by_a_signal_saves_and_goes_on_ax_27(tmp_path: Path) -> None:
     """AX-27: save_on_cancel writes a last checkpoint, then the cancellation leaves the program."""
     with training(tmp_path, "cancel") as child:
         child.process.send_signal(signal.SIGTERM)
@@ -136,7 +136,7 @@ async def test_a_second_signal_does_what_it_does_by_default(tmp_path: Path) -> N
     assert await last_step(tmp_path) == 0
 
 
-async def test_kc_1_a_signal_ends_a_step_that_waits_for_ever(tmp_path: Path) -> None:
+async def test_a_signal_ends_a_step_that_waits_for_ever_kc_1(tmp_path: Path) -> None:
     """The session ends in order, saves the last whole step, and the log has what it waited for."""
     with training(tmp_path, "stuck") as child:
         child.process.send_signal(signal.SIGTERM)

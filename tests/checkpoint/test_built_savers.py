@@ -32,7 +32,7 @@ async def names_saved(saver: Saver, directory: Path) -> set[str]:
     return {name for name, _ in await list_variables(path) if not name.startswith("__")}
 
 
-async def test_sm_11_variables_added_later_are_not_in_it(tmp_path: Path) -> None:
+async def test_variables_added_later_are_not_in_it_sm_11(tmp_path: Path) -> None:
     """SM-11, SA-10."""
     with g.Graph().as_default():
         g.Variable(1.0, name="early")
@@ -74,7 +74,7 @@ async def test_the_generators_state_is_saved_along(tmp_path: Path) -> None:
             np.testing.assert_array_equal(await session.run(noise), expected)
 
 
-async def test_sa_9_a_graph_without_variables_is_refused(
+async def test_a_graph_without_variables_is_refused_sa_9(
     tmp_path: Path, names_in: Callable[[Path], set[str]]
 ) -> None:
     with g.Graph().as_default():
@@ -105,7 +105,7 @@ async def test_where_no_graph_is_built_all_of_a_session_is_saved(
 
 
 @pytest.mark.parametrize(("relative", "written"), [(True, "m-1"), (False, None)])
-async def test_sa_13_paths_in_the_state_file_are_relative_or_not(
+async def test_paths_in_the_state_file_are_relative_or_not_sa_13(
     tmp_path: Path, make_session: Callable[..., Any], relative: bool, written: str | None
 ) -> None:
     """SA-13."""
@@ -143,7 +143,7 @@ async def test_a_saver_takes_the_arguments_of_the_original_in_its_order(tmp_path
     assert not await checkpoint_exists(whole)
 
 
-async def test_sa_1_a_tensor_that_is_no_variable_is_run_for_the_step(tmp_path: Path) -> None:
+async def test_a_tensor_that_is_no_variable_is_run_for_the_step_sa_1(tmp_path: Path) -> None:
     """SA-1. A step of shape [1] is a number, too."""
     with g.Graph().as_default():
         step = g.Variable([4], name="step")

@@ -46,7 +46,7 @@ def second(directory: Path) -> forked.Process:
     return forked.Process("-c", SECOND, str(directory))
 
 
-async def test_kc_7_a_second_process_is_told_who_saves_there(
+async def test_a_second_process_is_told_who_saves_there_kc_7(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver()

@@ -31,7 +31,7 @@ DATA = Path(__file__).parent / "data"
 
 
 @pytest.mark.asyncio
-async def test_ck_5_exists_mtimes_remove(
+async def test_exists_mtimes_remove_ck_5(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     saver = Saver()
@@ -54,7 +54,7 @@ async def test_ck_5_exists_mtimes_remove(
 
 
 @pytest.mark.asyncio
-async def test_ck_5_of_tensorflow(tmp_path: Path, names_in: Callable[[Path], set[str]]) -> None:
+async def test_of_tensorflow_ck_5(tmp_path: Path, names_in: Callable[[Path], set[str]]) -> None:
     for path in DATA.glob("*.ckpt*"):
         shutil.copy(path, tmp_path)
     assert await checkpoint_exists(tmp_path / "sharded.ckpt")
@@ -64,7 +64,7 @@ async def test_ck_5_of_tensorflow(tmp_path: Path, names_in: Callable[[Path], set
     assert {name for name in before if not name.startswith("sharded")} == names_in(tmp_path)
 
 
-def test_ck_7_wait_for_new_checkpoint(
+def test_wait_for_new_checkpoint_ck_7(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -95,7 +95,7 @@ def test_a_damaged_checkpoint_is_mentioned_once_while_waiting(
     assert len([record for record in caplog.records if "Skipping" in record.getMessage()]) == 1
 
 
-def test_ck_6_the_iterator_yields_each_new_latest_one(
+def test_the_iterator_yields_each_new_latest_one_ck_6(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """CK-6: 1 then 3, for 2 was overtaken; the interval includes the consumer's own time."""
@@ -118,7 +118,7 @@ def test_ck_6_the_iterator_yields_each_new_latest_one(
     assert "Timed-out waiting for a checkpoint (without timeout_fn)." in caplog.text
 
 
-def test_ck_6_a_directory_is_looked_at_every_second(
+def test_a_directory_is_looked_at_every_second_ck_6(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     async def main() -> list[tuple[str, float]]:
@@ -139,7 +139,7 @@ def test_ck_6_a_directory_is_looked_at_every_second(
     assert testing.run(main()) == [("1", 3), ("2", 5)]
 
 
-def test_ck_6_the_timeout_function_decides(
+def test_the_timeout_function_decides_ck_6(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -27,7 +27,7 @@ async def saved(directory: Path, make_session: Callable[..., Any], step: int = 1
     return path
 
 
-async def test_sa_2_wrong_paths(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+async def test_wrong_paths_sa_2(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     session = make_session(a=1.0)
     with pytest.raises(ValueError, match="Can't load save_path when it is None"):
         await Saver().restore(session, None)
@@ -38,7 +38,7 @@ async def test_sa_2_wrong_paths(tmp_path: Path, make_session: Callable[..., Any]
     assert "am.latest_checkpoint(directory)" in error.value.__notes__[0]
 
 
-async def test_sa_2_restoring_is_logged(
+async def test_restoring_is_logged_sa_2(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -47,7 +47,7 @@ async def test_sa_2_restoring_is_logged(
     assert f"Restoring parameters from {path}" in caplog.text
 
 
-async def test_sa_15_every_mismatch_is_named_before_anything_changes(
+async def test_every_mismatch_is_named_before_anything_changes_sa_15(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     """SA-15, SM-7, KC-16."""
@@ -74,7 +74,7 @@ async def test_sa_15_every_mismatch_is_named_before_anything_changes(
         await Saver().restore(session, path)
 
 
-async def test_sa_15_reshape(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+async def test_reshape_sa_15(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     path = await saved(tmp_path, make_session, a=np.arange(6.0))
     session = make_session(a=np.zeros((2, 3)))
     await Saver(reshape=True).restore(session, path)
@@ -172,7 +172,7 @@ async def test_an_exact_name_goes_before_a_scope_and_a_longer_before_a_shorter()
     assert name_for("q", [("a/", "x/")]) == "q"
 
 
-async def test_cr_2_restore_latest_takes_the_newest_that_verifies(
+async def test_restore_latest_takes_the_newest_that_verifies_cr_2(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """SM-8: each one skipped is logged with the reason."""
@@ -236,7 +236,7 @@ async def test_a_lost_state_file_does_not_hide_the_checkpoints(
     )
 
 
-async def test_sm_8_a_checkpoint_whose_files_are_gone_is_warned_of(
+async def test_a_checkpoint_whose_files_are_gone_is_warned_of_sm_8(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """SM-8: with its path, before an older one is taken."""
@@ -274,7 +274,7 @@ async def test_all_damaged_entries_are_named_at_once(
         await Saver().restore(make_session(**state), path)
 
 
-async def test_ck_9_a_warm_start_takes_what_the_map_covers(
+async def test_a_warm_start_takes_what_the_map_covers_ck_9(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     await saved(tmp_path, make_session, **{"enc/w": 1.0, "enc/b": 2.0, "head/w": 3.0})
@@ -297,7 +297,7 @@ async def test_ck_9_a_warm_start_takes_what_the_map_covers(
         await init_from_checkpoint(wide, tmp_path, {"enc/w": "a", "enc/b": "b"})
 
 
-async def test_ck_9_an_entry_may_go_to_several_variables(
+async def test_an_entry_may_go_to_several_variables_ck_9(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     path = await saved(tmp_path, make_session, **{"enc/w": 1.0, "b": 5.0})

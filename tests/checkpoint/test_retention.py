@@ -33,7 +33,7 @@ def steps(directory: Path) -> list[int]:
 
 
 @pytest.mark.asyncio
-async def test_sa_3_the_oldest_beyond_max_to_keep_go(
+async def test_the_oldest_beyond_max_to_keep_go_sa_3(
     tmp_path: Path, make_session: Callable[..., Any], names_in: Callable[[Path], set[str]]
 ) -> None:
     """SA-3: list and state file agree, and no file of a deleted checkpoint stays."""
@@ -50,7 +50,7 @@ async def test_sa_3_the_oldest_beyond_max_to_keep_go(
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("unlimited", [None, 0])
-async def test_sa_3_unlimited_keeps_and_lists_all(
+async def test_unlimited_keeps_and_lists_all_sa_3(
     tmp_path: Path, make_session: Callable[..., Any], unlimited: int | None
 ) -> None:
     saver = Saver(max_to_keep=unlimited)
@@ -61,7 +61,7 @@ async def test_sa_3_unlimited_keeps_and_lists_all(
 
 
 @pytest.mark.asyncio
-async def test_sa_4_and_7_a_new_saver_goes_on_with_the_list_and_prunes_all_excess(
+async def test_a_new_saver_goes_on_with_the_list_and_prunes_all_excess_sa_4_sa_7(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver(max_to_keep=5)
@@ -94,7 +94,7 @@ async def test_each_directory_of_a_saver_has_its_own_list(
 
 
 @pytest.mark.asyncio
-async def test_sa_7_lists_can_be_set_and_recovered(
+async def test_lists_can_be_set_and_recovered_sa_7(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver(max_to_keep=2)
@@ -111,7 +111,7 @@ async def test_sa_7_lists_can_be_set_and_recovered(
     assert steps(tmp_path) == [2, 3, 4]
 
 
-def test_sa_5_one_of_every_so_many_hours_is_kept_for_good(
+def test_one_of_every_so_many_hours_is_kept_for_good_sa_5(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     """SA-5, with the loop's own clock: a week takes no time."""
@@ -129,7 +129,7 @@ def test_sa_5_one_of_every_so_many_hours_is_kept_for_good(
     assert [path[-1] for path in saver.last_checkpoints] == ["8", "9"]
 
 
-def test_sa_5_the_mark_survives_a_restart(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+def test_the_mark_survives_a_restart_sa_5(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     async def main() -> None:
         for step in range(6):
             saver = Saver(max_to_keep=1, keep_checkpoint_every_n_hours=2)
@@ -218,7 +218,7 @@ async def test_what_a_reader_has_open_is_not_deleted(
 
 
 @pytest.mark.asyncio
-async def test_sa_6_a_deletion_that_fails_is_a_warning_and_is_tried_again(
+async def test_a_deletion_that_fails_is_a_warning_and_is_tried_again_sa_6(
     tmp_path: Path,
     make_session: Callable[..., Any],
     caplog: pytest.LogCaptureFixture,
@@ -247,7 +247,7 @@ async def test_sa_6_a_deletion_that_fails_is_a_warning_and_is_tried_again(
 
 
 @pytest.mark.asyncio
-async def test_sa_7_a_list_is_looked_at_again_once_the_directory_is_ours(
+async def test_a_list_is_looked_at_again_once_the_directory_is_ours_sa_7(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     """A kill between the commit of a checkpoint and its state file: the next claim completes that."""
@@ -281,7 +281,7 @@ async def test_sa_7_a_list_is_looked_at_again_once_the_directory_is_ours(
 
 
 @pytest.mark.asyncio
-async def test_sa_7_a_list_that_was_set_stays(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+async def test_a_list_that_was_set_stays_sa_7(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     saver = Saver(max_to_keep=3)
     for step in (1, 2, 3):
         await saver.save(make_session(a=1.0), tmp_path / "m", step)

@@ -41,7 +41,7 @@ class Gate(FileCalls):
 
 
 @pytest.mark.asyncio
-async def test_ax_12_the_snapshot_is_taken_at_the_call_and_steps_go_on(
+async def test_the_snapshot_is_taken_at_the_call_and_steps_go_on_ax_12(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     """AX-11, AX-12: the file holds the state of the call, whole, though steps wrote meanwhile."""
@@ -70,7 +70,7 @@ async def test_ax_12_the_snapshot_is_taken_at_the_call_and_steps_go_on(
 
 
 @pytest.mark.asyncio
-async def test_ax_12_a_second_trigger_is_coalesced_into_one_pending_save(
+async def test_a_second_trigger_is_coalesced_into_one_pending_save_ax_12(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     gate = Gate()

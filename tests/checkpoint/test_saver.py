@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 
-async def test_sa_1_a_save_returns_the_prefix_with_the_step(
+async def test_a_save_returns_the_prefix_with_the_step_sa_1(
     tmp_path: Path, make_session: Callable[..., Any], names_in: Callable[[Path], set[str]]
 ) -> None:
     """SA-1, SA-2, GS-8."""
@@ -56,7 +56,7 @@ async def test_sa_1_a_save_returns_the_prefix_with_the_step(
         ("global_step", "model.ckpt-9"),
     ],
 )
-async def test_sa_1_the_step_is_a_number_or_the_variable_that_has_it(
+async def test_the_step_is_a_number_or_the_variable_that_has_it_sa_1(
     tmp_path: Path, make_session: Callable[..., Any], step: Any, name: str
 ) -> None:
     handle = Saver().start_save(make_session(global_step=9), tmp_path / "model.ckpt", step)
@@ -65,7 +65,7 @@ async def test_sa_1_the_step_is_a_number_or_the_variable_that_has_it(
     assert handle.step == 9  # what the state itself says
 
 
-async def test_sa_1_steps_are_padded_on_request(
+async def test_steps_are_padded_on_request_sa_1(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     path = await Saver(pad_step_number=True).save(make_session(a=1.0), tmp_path / "m", 12)
@@ -79,7 +79,7 @@ async def test_a_step_that_the_session_does_not_have_is_refused(
         await Saver().save(make_session(a=1.0), tmp_path / "m", "other_step")
 
 
-async def test_sa_8_argument_errors(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+async def test_argument_errors_sa_8(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     session = make_session(a=1.0)
     saver = Saver()
     with pytest.raises(ValueError, match="'latest_filename' must not contain path components"):
@@ -94,7 +94,7 @@ async def test_sa_8_argument_errors(tmp_path: Path, make_session: Callable[..., 
         await saver.save(session, f"{tmp_path}/")
 
 
-async def test_ms_18_a_monitored_session_is_accepted(
+async def test_a_monitored_session_is_accepted_ms_18(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     raw = make_session(a=3.0)
@@ -108,7 +108,7 @@ async def test_ms_18_a_monitored_session_is_accepted(
         await saver.save(SimpleNamespace(raw_session=lambda: None), tmp_path / "m", 1)
 
 
-async def test_sa_9_nothing_to_save(
+async def test_nothing_to_save_sa_9(
     tmp_path: Path, make_session: Callable[..., Any], names_in: Callable[[Path], set[str]]
 ) -> None:
     with pytest.raises(ValueError, match="No variables to save"):
@@ -141,7 +141,7 @@ async def save_one(directory: Path, make_session: Callable[..., Any]) -> str:
     return path
 
 
-async def test_sa_10_var_list_selects_and_renames(
+async def test_var_list_selects_and_renames_sa_10(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     session = make_session(a=1.0, b=2.0, c=3.0)
@@ -172,7 +172,7 @@ async def test_an_unknown_name_in_a_list_is_answered_with_twenty_known_ones(
         await Saver(["z"]).save(session, tmp_path / "m")
 
 
-async def test_sa_12_write_state_and_latest_filename(
+async def test_write_state_and_latest_filename_sa_12(
     tmp_path: Path, make_session: Callable[..., Any], names_in: Callable[[Path], set[str]]
 ) -> None:
     saver = Saver(max_to_keep=1)
@@ -186,7 +186,7 @@ async def test_sa_12_write_state_and_latest_filename(
     assert await latest_checkpoint(tmp_path, "other") == str(tmp_path / "m-3")
 
 
-async def test_sa_13_a_directory_can_be_moved(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+async def test_a_directory_can_be_moved_sa_13(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     """SA-13, MT-18: paths in the state file are relative to it."""
     saver = Saver()
     await saver.save(make_session(a=5.0), tmp_path / "before" / "m", 1)
@@ -197,7 +197,7 @@ async def test_sa_13_a_directory_can_be_moved(tmp_path: Path, make_session: Call
     assert session.state["a"] == 5.0
 
 
-async def test_sa_13_relative_paths_stay_relative(
+async def test_relative_paths_stay_relative_sa_13(
     tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -210,7 +210,7 @@ async def test_sa_13_relative_paths_stay_relative(
     assert saver.last_checkpoints == ["run/m-1", "m-2"]
 
 
-async def test_sa_14_missing_directories_are_made(
+async def test_missing_directories_are_made_sa_14(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     path = await Saver().save(make_session(a=1.0), tmp_path / "x" / "y" / "m", 1)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.asyncio
 DATA = Path(__file__).parent / "data"
 
 
-async def test_ck_1_the_state_file_is_json_with_relative_paths(
+async def test_the_state_file_is_json_with_relative_paths_ck_1(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver()
@@ -43,7 +43,7 @@ async def test_ck_1_the_state_file_is_json_with_relative_paths(
     assert state["last_preserved_timestamp"] <= first
 
 
-async def test_ck_3_what_is_no_state_is_ignored_with_a_warning(
+async def test_what_is_no_state_is_ignored_with_a_warning_ck_3(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await get_checkpoint_state(tmp_path) is None
@@ -65,7 +65,7 @@ async def test_ck_3_what_is_no_state_is_ignored_with_a_warning(
     assert await get_checkpoint_state(tmp_path) is None
 
 
-async def test_ck_4_update_checkpoint_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_update_checkpoint_state_ck_4(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await update_checkpoint_state(
         tmp_path, str(tmp_path / "m-2"), [str(tmp_path / "m-1")],
@@ -106,7 +106,7 @@ async def test_a_state_file_of_tensorflow_is_read(tmp_path: Path) -> None:
     assert state.model_checkpoint_path == str(tmp_path / 'a\u00fc"b')
 
 
-async def test_ck_2_without_a_state_file_there_is_no_latest_checkpoint(
+async def test_without_a_state_file_there_is_no_latest_checkpoint_ck_2(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     assert await latest_checkpoint(tmp_path) is None
@@ -114,7 +114,7 @@ async def test_ck_2_without_a_state_file_there_is_no_latest_checkpoint(
     assert await latest_checkpoint(tmp_path) is None
 
 
-async def test_ck_2_a_missing_checkpoint_is_an_error_in_the_log_and_an_older_one_is_taken(
+async def test_a_missing_checkpoint_is_an_error_in_the_log_and_an_older_one_is_taken_ck_2(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     saver = Saver()
@@ -173,7 +173,7 @@ async def test_a_checkpoint_is_read_again_only_when_its_files_changed(
     assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-1")
 
 
-async def test_ck_4_a_state_for_a_directory_has_paths_relative_to_a_relative_one(
+async def test_a_state_for_a_directory_has_paths_relative_to_a_relative_one_ck_4(
     tmp_path: Path,
 ) -> None:
     state = generate_checkpoint_state_proto("runs", "runs/m-2", ["runs/m-1", "/elsewhere/m-0"])

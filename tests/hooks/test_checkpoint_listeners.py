@@ -249,7 +249,7 @@ class Gate(FileCalls):
         super().fsync(descriptor)
 
 
-async def test_ax_12_steps_go_on_during_a_slow_save_and_further_ones_are_coalesced(
+async def test_steps_go_on_during_a_slow_save_and_further_ones_are_coalesced_ax_12(
     tmp_path: Path,
 ) -> None:
     gate, session = Gate(), ScriptedSession()

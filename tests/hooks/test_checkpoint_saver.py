@@ -131,7 +131,7 @@ async def test_hk_ckpt_2_what_was_just_restored_is_not_saved_again(
         assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-async def test_kc_7_a_second_process_that_restores_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_second_process_that_restores_is_told_at_once_kc_7(tmp_path: Path) -> None:
     async def train() -> None:
         scaffold = Scaffold(saver=Saver())
         creator = ChiefSessionCreator(scaffold, program=ScriptedProgram(), checkpoint_dir=tmp_path)
@@ -180,7 +180,7 @@ async def test_hk_ckpt_3_by_steps(
     assert await saved(tmp_path) == steps
 
 
-async def test_mt_14_a_hundred_steps_apart_however_quick_the_steps(
+async def test_a_hundred_steps_apart_however_quick_the_steps_mt_14(
     train: Train, tmp_path: Path
 ) -> None:
     await train(hook_for(tmp_path, save_steps=100), runs=250)
@@ -260,7 +260,7 @@ async def test_hk_ckpt_4_an_error_saves_nothing(train: Train, tmp_path: Path) ->
     assert await saved(tmp_path) == [0]
 
 
-async def test_ax_27_a_cancellation_saves_when_told_to(tmp_path: Path, lasting: Lasting) -> None:
+async def test_a_cancellation_saves_when_told_to_ax_27(tmp_path: Path, lasting: Lasting) -> None:
     for folder, save_on_cancel, expected in (("a", True, [0, 3]), ("b", False, [0])):
         hook = hook_for(tmp_path / folder, save_steps=100, save_on_cancel=save_on_cancel)
 
@@ -288,7 +288,7 @@ async def test_hk_ckpt_4_the_last_state_is_saved_whatever_another_end_raises(
 
 
 @pytest.mark.parametrize("save_on_cancel", [False, True])
-async def test_ax_27_the_last_state_is_saved_where_another_end_hangs(
+async def test_the_last_state_is_saved_where_another_end_hangs_ax_27(
     train: Train, tmp_path: Path, save_on_cancel: bool
 ) -> None:
     class Hanging(RecordingHook):
@@ -302,7 +302,7 @@ async def test_ax_27_the_last_state_is_saved_where_another_end_hangs(
     assert await saved(tmp_path) == [0, 2]
 
 
-async def test_ax_27_an_error_or_a_recovery_is_no_cancellation(train: Train, tmp_path: Path) -> None:
+async def test_an_error_or_a_recovery_is_no_cancellation_ax_27(train: Train, tmp_path: Path) -> None:
     hook = hook_for(tmp_path, save_steps=100, save_on_cancel=True)
     sessions = (
         ScriptedSession([None, AbortedError("gone")]),
@@ -320,7 +320,7 @@ async def test_ax_27_an_error_or_a_recovery_is_no_cancellation(train: Train, tmp
     assert await saved(tmp_path) == [0]
 
 
-async def test_mt_3_a_nan_is_not_saved(train: Train, tmp_path: Path) -> None:
+async def test_a_nan_is_not_saved_mt_3(train: Train, tmp_path: Path) -> None:
     """HK-NAN-2 and MT-3: neither when it is due, nor at the end."""
     session = ScriptedSession([{"loss": 1}, {"loss": 1}, {"loss": float("nan")}])
     hooks = hook_for(tmp_path, save_steps=1), NanTensorHook("loss", fail_on_nan_loss=False)

@@ -83,7 +83,7 @@ async def test_numbers_pass(train: Train, loss: Any, inf: bool) -> None:
     assert session.global_step == 1
 
 
-async def test_mt_3_guards_stand_before_all_other_hooks() -> None:
+async def test_guards_stand_before_all_other_hooks_mt_3() -> None:
     other, guard = RecordingHook(), NanTensorHook("loss")
     assert check_hooks([other, guard]) == (guard, other)
 

@@ -187,7 +187,7 @@ async def test_the_default_saver_of_a_graph_is_found(tmp_path: Path) -> None:
     assert "graph.pbtxt" in os.listdir(tmp_path), "MT-13"
 
 
-async def test_mt_13_the_graph_can_be_left_out_of_the_events(tmp_path: Path) -> None:
+async def test_the_graph_can_be_left_out_of_the_events_mt_13(tmp_path: Path) -> None:
     model = graph_model()
     hook = h.CheckpointSaverHook(tmp_path, save_steps=1, save_graph_def=False)
     async with MonitoredSession(ChiefSessionCreator(program=model.program), [hook]):

@@ -70,7 +70,7 @@ async def test_hk_prof_1_a_restart_counts_from_its_step(train: Train, tmp_path: 
 
 
 @pytest.mark.parametrize("back_at", [14, 15])
-async def test_tm_4_from_a_step_that_goes_back_they_are_counted_anew(
+async def test_from_a_step_that_goes_back_they_are_counted_anew_tm_4(
     train: Train, tmp_path: Path, back_at: int
 ) -> None:
     """Whether the run that goes back was due or not."""

@@ -197,7 +197,7 @@ async def test_hk_sum_6_a_recovery_begins_anew(
 
 
 @pytest.mark.parametrize("back_at", [14, 11])
-async def test_tm_4_a_step_that_goes_back_begins_anew(
+async def test_a_step_that_goes_back_begins_anew_tm_4(
     train: Train, tmp_path: Path, back_at: int
 ) -> None:
     """Whether the run that goes back was due or not; and FW-9: what undone steps wrote is forgotten."""

@@ -105,7 +105,7 @@ async def live(sess: MonitoredSession) -> None:
 
 
 @pytest.mark.parametrize("moment", ["end", "cleanup"])
-async def test_hp_13_a_cancellation_nobody_asked_for_is_the_error_of_its_hook(moment: str) -> None:
+async def test_a_cancellation_nobody_asked_for_is_the_error_of_its_hook_hp_13(moment: str) -> None:
     hooks = [first := RecordingHook("first"), WaitsForACancelledTask(moment), last := RecordingHook()]
     sess = scripted(*hooks)
     async with assert_nothing_left_behind():
@@ -244,7 +244,7 @@ class EndsOnCancel(SlowEnd):
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt(), ValueError("boom")])
-async def test_ax_27_end_is_called_on_a_cancellation_where_a_hook_wants_it(
+async def test_end_is_called_on_a_cancellation_where_a_hook_wants_it_ax_27(
     error: BaseException,
 ) -> None:
     other, saver = RecordingHook("other"), EndsOnCancel(5)
@@ -256,7 +256,7 @@ async def test_ax_27_end_is_called_on_a_cancellation_where_a_hook_wants_it(
     assert saver.moments()[-1] == other.moments()[-1] == "cleanup"
 
 
-async def test_ax_27_such_an_end_has_the_grace_period(caplog: pytest.LogCaptureFixture) -> None:
+async def test_such_an_end_has_the_grace_period_ax_27(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(KeyboardInterrupt):
         async with scripted(EndsOnCancel(1000), last := EndsOnCancel(5), stop_grace_period_secs=10):
             raise KeyboardInterrupt
@@ -265,7 +265,7 @@ async def test_ax_27_such_an_end_has_the_grace_period(caplog: pytest.LogCaptureF
     assert "Grace period over: slow.end was cancelled." in caplog.text
 
 
-async def test_ax_27_a_run_that_exceeds_the_grace_period_counts_as_cancelled() -> None:
+async def test_a_run_that_exceeds_the_grace_period_counts_as_cancelled_ax_27() -> None:
     sess = MonitoredSession(
         ScriptedCreator(ScriptedSession([asyncio.Event().wait])), [saver := EndsOnCancel(1)], 10
     )
@@ -275,7 +275,7 @@ async def test_ax_27_a_run_that_exceeds_the_grace_period_counts_as_cancelled() -
     assert saver.moments()[-2:] == ["end", "cleanup"]
 
 
-async def test_ax_24_a_cleanup_beyond_its_deadline_is_named() -> None:
+async def test_a_cleanup_beyond_its_deadline_is_named_ax_24() -> None:
     class Slow(RecordingHook):
         deadline = 0.5
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
-async def test_ra_4_arguments_and_values_are_tuples() -> None:
+async def test_arguments_and_values_are_tuples_ra_4() -> None:
     args = SessionRunArgs("loss")
     assert args == ("loss", None, None)
     fetches, feed_dict, options = SessionRunArgs("loss", {"x": 1}, options=None)
@@ -53,7 +53,7 @@ async def test_ra_4_arguments_and_values_are_tuples() -> None:
     assert SessionRunValues._fields[:3] == ("results", "options", "run_metadata")
 
 
-async def test_ra_4_values_unpack_as_in_the_original() -> None:
+async def test_values_unpack_as_in_the_original_ra_4() -> None:
     class Unpacks(SessionRunHook):
         async def before_run(self, run_context: Any) -> SessionRunArgs:
             return SessionRunArgs("loss")
@@ -67,7 +67,7 @@ async def test_ra_4_values_unpack_as_in_the_original() -> None:
     assert hook.results == 0.5
 
 
-async def test_sc_9_a_ready_op_of_ones_own() -> None:
+async def test_a_ready_op_of_ones_own_sc_9() -> None:
     with Graph().as_default() as graph:
         create_global_step()
         ready = identity(np.array(["the weather"], object))
@@ -76,7 +76,7 @@ async def test_sc_9_a_ready_op_of_ones_own() -> None:
         await MonitoredSession(ChiefSessionCreator(scaffold, program=graph)).start()
 
 
-async def test_cr_7_the_default_creator_is_a_chief_of_the_default_graph() -> None:
+async def test_the_default_creator_is_a_chief_of_the_default_graph_cr_7() -> None:
     with Graph().as_default() as graph:
         train = assign_add(create_global_step(), 1)
         async with MonitoredSession() as sess:
@@ -85,12 +85,12 @@ async def test_cr_7_the_default_creator_is_a_chief_of_the_default_graph() -> Non
             assert sess.global_step == 1
 
 
-async def test_cr_8_a_worker_waits_for_two_hours() -> None:
+async def test_a_worker_waits_for_two_hours_cr_8() -> None:
     parameters = inspect.signature(MonitoredTrainingSession).parameters
     assert parameters["max_wait_secs"].default == 7200
 
 
-async def test_ms_22_run_takes_what_the_original_takes(world: World) -> None:
+async def test_run_takes_what_the_original_takes_ms_22(world: World) -> None:
     async with world.session() as sess:
         parameters = list(inspect.signature(sess.run).parameters)
         assert parameters == ["fetches", "feed_dict", "options", "run_metadata", "hooks"]
@@ -98,7 +98,7 @@ async def test_ms_22_run_takes_what_the_original_takes(world: World) -> None:
         assert await sess.run(world.train, world.feed(2.0), None, None) == 4.0
 
 
-async def test_ms_23_begin_sees_the_program_of_the_session(world: World) -> None:
+async def test_begin_sees_the_program_of_the_session_ms_23(world: World) -> None:
     class Looks(SessionRunHook):
         async def begin(self) -> None:
             mine = as_program(world.program)
@@ -110,7 +110,7 @@ async def test_ms_23_begin_sees_the_program_of_the_session(world: World) -> None
         pass
 
 
-async def test_ss_1_a_singular_session_restores_and_adds_no_hooks(world: World, tmp_path: Path) -> None:
+async def test_a_singular_session_restores_and_adds_no_hooks_ss_1(world: World, tmp_path: Path) -> None:
     saver = CheckpointSaverHook(tmp_path, save_steps=10, saver=Saver(), save_graph_def=False)
     async with world.session([saver]) as sess:
         await sess.run(world.train, world.feed(3.0))
@@ -126,14 +126,14 @@ async def test_ss_1_a_singular_session_restores_and_adds_no_hooks(world: World, 
 
 
 @pytest.mark.parametrize("error", [OutOfRangeError("end"), StopIteration(), StopAsyncIteration()])
-async def test_ss_5_the_end_of_the_data_ends_a_singular_session(world: World, error: Exception) -> None:
+async def test_the_end_of_the_data_ends_a_singular_session_ss_5(world: World, error: Exception) -> None:
     hook = RecordingHook()
     async with world.singular([hook]):
         raise error
     assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]
 
 
-async def test_ss_5_other_errors_leave_it(world: World) -> None:
+async def test_other_errors_leave_it_ss_5(world: World) -> None:
     hook = RecordingHook()
     with pytest.raises(ValueError, match="boom"):
         async with world.singular([hook]):
@@ -141,7 +141,7 @@ async def test_ss_5_other_errors_leave_it(world: World) -> None:
     assert "end" not in hook.moments()
 
 
-async def test_mt_23_the_default_hooks_use_the_scaffolds_saver(tmp_path: Path) -> None:
+async def test_the_default_hooks_use_the_scaffolds_saver_mt_23(tmp_path: Path) -> None:
     with Graph().as_default() as graph:
         train = assign_add(create_global_step(), 1)
         Variable(np.float32(1), name="unsaved")
@@ -154,7 +154,7 @@ async def test_mt_23_the_default_hooks_use_the_scaffolds_saver(tmp_path: Path) -
     assert [path.rpartition("-")[2] for path in saver.last_checkpoints] == ["0", "1"]
 
 
-async def test_wr_13_and_ax_14_a_closed_session_should_stop_and_closes_again(world: World) -> None:
+async def test_a_closed_session_should_stop_and_closes_again_wr_13_ax_14(world: World) -> None:
     sess = world.session()
     assert sess.should_stop() is True
     await sess.start()
@@ -164,7 +164,7 @@ async def test_wr_13_and_ax_14_a_closed_session_should_stop_and_closes_again(wor
     assert sess.should_stop() is True
 
 
-async def test_ax_14_a_stop_wakes_all_who_wait_and_should_stop_never_raises(world: World) -> None:
+async def test_a_stop_wakes_all_who_wait_and_should_stop_never_raises_ax_14(world: World) -> None:
     sess = await world.session().start()
     waiting = [asyncio.create_task(sess.coord.wait_for_stop()) for _ in range(5)]
     await asyncio.sleep(0)
@@ -176,7 +176,7 @@ async def test_ax_14_a_stop_wakes_all_who_wait_and_should_stop_never_raises(worl
         await sess.close()
 
 
-async def test_wr_17_the_root_cause_of_a_failed_run_is_raised() -> None:
+async def test_the_root_cause_of_a_failed_run_is_raised_wr_17() -> None:
     async def lose(sess: Any) -> None:
         sess.coord.request_stop(AbortedError("the connection is lost"))
         raise ValueError("half an answer")
@@ -187,14 +187,14 @@ async def test_wr_17_the_root_cause_of_a_failed_run_is_raised() -> None:
         assert await sess.run("a") == 7  # recovered from the one, which explains the other
 
 
-async def test_sf_10_a_step_function_after_the_end(world: World) -> None:
+async def test_a_step_function_after_the_end_sf_10(world: World) -> None:
     async with world.session() as sess:
         pass
     with pytest.raises(RuntimeError, match="The session is closed"):
         await sess.run_step_fn(lambda step_context: 1)
 
 
-async def test_co_13_and_co_18_the_error_is_raised_each_time() -> None:
+async def test_the_error_is_raised_each_time_co_13_co_18() -> None:
     coord = Coordinator()
     coord.raise_requested_exception()
     coord.request_stop(ValueError("first"))
@@ -206,7 +206,7 @@ async def test_co_13_and_co_18_the_error_is_raised_each_time() -> None:
     assert coord.joined
 
 
-async def test_co_19_stops_from_many_threads_at_once() -> None:
+async def test_stops_from_many_threads_at_once_co_19() -> None:
     coord = Coordinator()
     await asyncio.gather(
         *(asyncio.to_thread(coord.request_stop, None, f"thread {number}") for number in range(20))
@@ -216,7 +216,7 @@ async def test_co_19_stops_from_many_threads_at_once() -> None:
     await coord.join()
 
 
-async def test_sm_13_local_initialisation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_local_initialisation_is_logged_sm_13(caplog: pytest.LogCaptureFixture) -> None:
     with Graph().as_default() as graph:
         create_global_step()
     with caplog.at_level(logging.INFO, "asyncmon"):

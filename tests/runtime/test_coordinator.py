@@ -37,7 +37,7 @@ async def ignore_cancellation(until: asyncio.Event) -> None:
             continue
 
 
-async def test_co_1_a_stop_is_seen_at_once_and_wakes_everybody() -> None:
+async def test_a_stop_is_seen_at_once_and_wakes_everybody_co_1() -> None:
     coord = Coordinator()
     assert not coord.should_stop()
     assert not coord.joined
@@ -51,7 +51,7 @@ async def test_co_1_a_stop_is_seen_at_once_and_wakes_everybody() -> None:
 
 
 @pytest.mark.parametrize("as_tuple", [False, True])
-async def test_co_2_an_error_is_recorded_and_logged(
+async def test_an_error_is_recorded_and_logged_co_2(
     as_tuple: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     coord = Coordinator()
@@ -66,7 +66,7 @@ async def test_co_2_an_error_is_recorded_and_logged(
         coord.raise_requested_exception()
 
 
-async def test_co_3_the_first_error_is_primary_and_the_others_are_kept(
+async def test_the_first_error_is_primary_and_the_others_are_kept_co_3(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """CO-3, AX-16: join raises the first each time; the later ones are logged and attached."""
@@ -80,7 +80,7 @@ async def test_co_3_the_first_error_is_primary_and_the_others_are_kept(
     assert [r.levelname for r in caplog.records if "second" in r.getMessage()] == ["ERROR"]
 
 
-async def test_co_4_an_error_after_a_plain_stop_is_kept() -> None:
+async def test_an_error_after_a_plain_stop_is_kept_co_4() -> None:
     coord = Coordinator()
     coord.request_stop()
     coord.request_stop(ValueError("late"))
@@ -88,7 +88,7 @@ async def test_co_4_an_error_after_a_plain_stop_is_kept() -> None:
         await coord.join()
 
 
-async def test_co_5_clean_types_stop_without_being_raised() -> None:
+async def test_clean_types_stop_without_being_raised_co_5() -> None:
     coord = Coordinator()
     coord.request_stop(OutOfRangeError("end"))
     assert coord.should_stop()
@@ -105,7 +105,7 @@ async def test_co_5_clean_types_stop_without_being_raised() -> None:
         await strict.join()
 
 
-async def test_co_17_an_error_after_a_clean_one_is_kept() -> None:
+async def test_an_error_after_a_clean_one_is_kept_co_17() -> None:
     coord = Coordinator()
     coord.request_stop(OutOfRangeError("end"))
     coord.request_stop(ValueError("real"))
@@ -113,14 +113,14 @@ async def test_co_17_an_error_after_a_clean_one_is_kept() -> None:
         await coord.join()
 
 
-async def test_co_6_only_exceptions_are_reported() -> None:
+async def test_only_exceptions_are_reported_co_6() -> None:
     coord = Coordinator()
     with pytest.raises(TypeError, match="takes an exception"):
         coord.request_stop("no")  # type: ignore[arg-type]  # the mistake under test
     assert not coord.should_stop()
 
 
-async def test_co_7_an_error_reported_after_join_is_raised_to_the_reporter() -> None:
+async def test_an_error_reported_after_join_is_raised_to_the_reporter_co_7() -> None:
     coord = Coordinator()
     coord.request_stop()
     await coord.join()
@@ -130,7 +130,7 @@ async def test_co_7_an_error_reported_after_join_is_raised_to_the_reporter() -> 
         coord.request_stop(ValueError("too late"))
 
 
-async def test_co_8_clear_stop_starts_afresh() -> None:
+async def test_clear_stop_starts_afresh_co_8() -> None:
     coord = Coordinator()
     coord.request_stop(ValueError("boom"))
     with pytest.raises(ValueError, match="boom"):
@@ -142,7 +142,7 @@ async def test_co_8_clear_stop_starts_afresh() -> None:
     assert coord.stop_reason is None
 
 
-async def test_co_9_join_waits_for_all_tasks_without_a_stop() -> None:
+async def test_join_waits_for_all_tasks_without_a_stop_co_9() -> None:
     coord = Coordinator()
     coord.create_task(asyncio.sleep, 1000)
     extra = asyncio.create_task(asyncio.sleep(1.2))
@@ -151,7 +151,7 @@ async def test_co_9_join_waits_for_all_tasks_without_a_stop() -> None:
     assert coord.joined
 
 
-async def test_co_10_grace_then_cancel() -> None:
+async def test_grace_then_cancel_co_10() -> None:
     async with assert_nothing_left_behind():
         coord = Coordinator()
         polite = coord.create_task(coord.wait_for_stop)
@@ -167,7 +167,7 @@ async def test_co_10_grace_then_cancel() -> None:
         assert rude.cancelled()
 
 
-async def test_co_10_stragglers_are_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stragglers_are_named_co_10(caplog: pytest.LogCaptureFixture) -> None:
     """CO-10, AX-17: whoever outlives the cancellation is named, with the line where it waits."""
     release = asyncio.Event()
     coord = Coordinator()
@@ -182,7 +182,7 @@ async def test_co_10_stragglers_are_named(caplog: pytest.LogCaptureFixture) -> N
     await asyncio.gather(*tasks)
 
 
-async def test_co_10_live_tasks_can_be_ignored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_live_tasks_can_be_ignored_co_10(caplog: pytest.LogCaptureFixture) -> None:
     release = asyncio.Event()
     coord = Coordinator()
     task = coord.create_task(ignore_cancellation, release, name="stuck")
@@ -194,7 +194,7 @@ async def test_co_10_live_tasks_can_be_ignored(caplog: pytest.LogCaptureFixture)
     await task
 
 
-async def test_co_10_an_error_is_raised_in_preference_to_stragglers() -> None:
+async def test_an_error_is_raised_in_preference_to_stragglers_co_10() -> None:
     release = asyncio.Event()
     coord = Coordinator()
     task = coord.create_task(ignore_cancellation, release)
@@ -206,7 +206,7 @@ async def test_co_10_an_error_is_raised_in_preference_to_stragglers() -> None:
     await task
 
 
-async def test_kc_2_who_is_being_waited_for_is_said_after_a_second(
+async def test_who_is_being_waited_for_is_said_after_a_second_kc_2(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     coord = Coordinator()
@@ -220,7 +220,7 @@ async def test_kc_2_who_is_being_waited_for_is_said_after_a_second(
     assert "cancel_on_stop=True" in notice
 
 
-async def test_co_11_joined_even_if_join_raises_and_a_later_task_is_refused() -> None:
+async def test_joined_even_if_join_raises_and_a_later_task_is_refused_co_11() -> None:
     coord = Coordinator()
     coord.create_task(fail, ValueError("boom"))
     with pytest.raises(ValueError, match="boom"):
@@ -230,7 +230,7 @@ async def test_co_11_joined_even_if_join_raises_and_a_later_task_is_refused() ->
         coord.create_task(forever)
 
 
-async def test_co_12_a_registered_task_is_waited_for_and_its_error_stops() -> None:
+async def test_a_registered_task_is_waited_for_and_its_error_stops_co_12() -> None:
     coord = Coordinator()
     coord.register_task(asyncio.create_task(fail(ValueError("mine"), after=2)))
     with pytest.raises(ValueError, match="mine"):
@@ -240,7 +240,7 @@ async def test_co_12_a_registered_task_is_waited_for_and_its_error_stops() -> No
         coord.register_task(threading.Thread())  # type: ignore[arg-type]  # the mistake under test
 
 
-async def test_co_14_wait_for_stop_with_a_timeout() -> None:
+async def test_wait_for_stop_with_a_timeout_co_14() -> None:
     coord = Coordinator()
     assert await coord.wait_for_stop(2) is False
     assert now() == 2
@@ -252,7 +252,7 @@ async def test_co_14_wait_for_stop_with_a_timeout() -> None:
     assert now() == 2
 
 
-async def test_co_15_stop_on_exception_reports_and_goes_on() -> None:
+async def test_stop_on_exception_reports_and_goes_on_co_15() -> None:
     coord = Coordinator()
     with coord.stop_on_exception():
         raise ValueError("reported")
@@ -264,7 +264,7 @@ async def test_co_15_stop_on_exception_reports_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
-async def test_co_15_cancellation_and_interrupts_are_never_held_back(kind: type[BaseException]) -> None:
+async def test_cancellation_and_interrupts_are_never_held_back_co_15(kind: type[BaseException]) -> None:
     """CO-15, KC-12."""
     coord = Coordinator()
     with pytest.raises(kind), coord.stop_on_exception():
@@ -272,7 +272,7 @@ async def test_co_15_cancellation_and_interrupts_are_never_held_back(kind: type[
     assert not coord.should_stop()
 
 
-async def test_co_16_an_error_in_a_task_is_raised_by_join() -> None:
+async def test_an_error_in_a_task_is_raised_by_join_co_16() -> None:
     coord = Coordinator()
     coord.create_task(fail, AbortedError("gone"), 1)
     with pytest.raises(AbortedError, match="gone") as caught:
@@ -281,7 +281,7 @@ async def test_co_16_an_error_in_a_task_is_raised_by_join() -> None:
     assert any(entry.name == "fail" for entry in caught.traceback)
 
 
-async def test_ax_18_a_stop_from_a_thread_wakes_the_loop() -> None:
+async def test_a_stop_from_a_thread_wakes_the_loop_ax_18() -> None:
     coord = Coordinator()
     waiter = asyncio.create_task(coord.wait_for_stop())
     await wait_all_tasks_blocked()
@@ -296,7 +296,7 @@ async def test_a_stop_before_the_loop_was_known_is_seen() -> None:
     assert await coord.wait_for_stop()
 
 
-async def test_ax_16_an_error_after_join_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_after_join_is_logged_ax_16(caplog: pytest.LogCaptureFixture) -> None:
     release = asyncio.Event()
 
     async def stubborn() -> None:

@@ -29,7 +29,7 @@ class Duck:
     async def end(self, session: Any) -> None: ...
 
 
-def test_hp_2_and_hp_16_a_bare_subclass_and_a_duck_are_hooks() -> None:
+def test_a_bare_subclass_and_a_duck_are_hooks_hp_2_hp_16() -> None:
     hooks = [SessionRunHook(), Duck()]
     assert list(check_hooks(hooks)) == hooks
     assert not any(overrides(hooks[0], m) for m in ("begin", "before_run", "background", "cleanup"))
@@ -37,7 +37,7 @@ def test_hp_2_and_hp_16_a_bare_subclass_and_a_duck_are_hooks() -> None:
     assert not overrides(hooks[1], "cleanup")
 
 
-def test_hp_16_a_missing_method_is_named_up_front() -> None:
+def test_a_missing_method_is_named_up_front_hp_16() -> None:
     class Half:
         async def begin(self) -> None: ...
 
@@ -45,13 +45,13 @@ def test_hp_16_a_missing_method_is_named_up_front() -> None:
         check_hooks([Half()])
 
 
-def test_hp_15_the_same_object_twice_is_refused() -> None:
+def test_the_same_object_twice_is_refused_hp_15() -> None:
     hook = SessionRunHook()
     with pytest.raises(ValueError, match="is there twice"):
         check_hooks([hook, SessionRunHook(), hook])
 
 
-def test_hp_17_a_generator_is_copied() -> None:
+def test_a_generator_is_copied_hp_17() -> None:
     def generate() -> Iterator[SessionRunHook]:
         yield SessionRunHook()
 

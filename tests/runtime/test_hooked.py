@@ -44,7 +44,7 @@ def moments(record: list[Recorded]) -> list[str]:
     return [f"{entry.hook}.{entry.moment}" for entry in record]
 
 
-async def test_hp_1_every_phase_is_in_list_order(world: World) -> None:
+async def test_every_phase_is_in_list_order_hp_1(world: World) -> None:
     record: list[Recorded] = []
     hooks = [RecordingHook("A", record=record), RecordingHook("B", record=record)]
     async with world.session(hooks) as sess:
@@ -54,18 +54,18 @@ async def test_hp_1_every_phase_is_in_list_order(world: World) -> None:
     assert moments(record) == [*expected, "B.cleanup", "A.cleanup"]
 
 
-async def test_hp_2_a_bare_subclass_is_a_hook(world: World) -> None:
+async def test_a_bare_subclass_is_a_hook_hp_2(world: World) -> None:
     async with world.session([SessionRunHook()]) as sess:
         assert await sess.run(world.train, world.feed(2.0)) == 2.0
 
 
-async def test_hp_21_no_hooks(world: World) -> None:
+async def test_no_hooks_hp_21(world: World) -> None:
     for hooks in (None, []):
         async with world.session(hooks) as sess:
             assert await sess.run(world.train, world.feed()) == 1.0
 
 
-async def test_hp_17_and_hp_18_hooks_are_copied(world: World) -> None:
+async def test_hooks_are_copied_hp_17_hp_18(world: World) -> None:
     given = [RecordingHook("A")]
     sess = world.session(hook for hook in given)
     given.append(RecordingHook("B"))
@@ -75,7 +75,7 @@ async def test_hp_17_and_hp_18_hooks_are_copied(world: World) -> None:
     assert given[1].moments() == []
 
 
-async def test_hp_19_a_hook_without_a_hash_may_fetch(world: World) -> None:
+async def test_a_hook_without_a_hash_may_fetch_hp_19(world: World) -> None:
     class Unhashable(Asking):
         __hash__ = None  # type: ignore[assignment]
 
@@ -88,7 +88,7 @@ async def test_hp_19_a_hook_without_a_hash_may_fetch(world: World) -> None:
     assert type(hooks[1].values[0].results) is list
 
 
-async def test_hp_9_an_error_in_before_run_leaves_and_the_session_goes_on(world: World) -> None:
+async def test_an_error_in_before_run_leaves_and_the_session_goes_on_hp_9(world: World) -> None:
     record: list[Recorded] = []
     fault = fail_in("before_run", ValueError("no"))
     hooks = [RecordingHook("A", record=record), fault, RecordingHook("B", record=record)]
@@ -101,7 +101,7 @@ async def test_hp_9_an_error_in_before_run_leaves_and_the_session_goes_on(world:
         assert await sess.run(world.train, world.feed()) == 1.0
 
 
-async def test_hp_10_an_error_in_after_run_leaves_and_the_step_has_happened(world: World) -> None:
+async def test_an_error_in_after_run_leaves_and_the_step_has_happened_hp_10(world: World) -> None:
     record: list[Recorded] = []
     fault = fail_in("after_run", ValueError("no"))
     async with world.session([fault, RecordingHook("B", record=record)]) as sess:
@@ -113,7 +113,7 @@ async def test_hp_10_an_error_in_after_run_leaves_and_the_step_has_happened(worl
         assert await sess.run(world.train, world.feed()) == 2.0
 
 
-async def test_hp_11_an_error_in_the_run_skips_after_run(world: World) -> None:
+async def test_an_error_in_the_run_skips_after_run_hp_11(world: World) -> None:
     hook = RecordingHook()
     async with world.session([hook]) as sess:
         with pytest.raises(Exception, match="x"):
@@ -123,13 +123,13 @@ async def test_hp_11_an_error_in_the_run_skips_after_run(world: World) -> None:
         assert "after_run" in hook.moments()
 
 
-async def test_hp_20_a_wrong_return_names_the_hook(world: World) -> None:
+async def test_a_wrong_return_names_the_hook_hp_20(world: World) -> None:
     async with world.session([Asking([1])]) as sess:
         with pytest.raises(TypeError, match=r"Asking\.before_run must return None or SessionRunArgs"):
             await sess.run(world.train, world.feed())
 
 
-async def test_hp_22_the_contexts_session_triggers_no_hooks(world: World) -> None:
+async def test_the_contexts_session_triggers_no_hooks_hp_22(world: World) -> None:
     class Reader(RecordingHook):
         async def before_run(self, run_context: Any) -> Any:
             self.read = await run_context.session.run(world.weight)
@@ -142,7 +142,7 @@ async def test_hp_22_the_contexts_session_triggers_no_hooks(world: World) -> Non
     assert hook.moments().count("before_run") == 1
 
 
-async def test_hp_25_and_gs_9_the_step_in_after_run_is_that_after_the_commit(world: World) -> None:
+async def test_the_step_in_after_run_is_that_after_the_commit_hp_25_gs_9(world: World) -> None:
     hook = RecordingHook()
     async with world.session([hook]) as sess:
         for _ in range(50):
@@ -152,7 +152,7 @@ async def test_hp_25_and_gs_9_the_step_in_after_run_is_that_after_the_commit(wor
     assert hook.steps("after_run") == [n for n in range(1, 51) for n in (n, n)]
 
 
-async def test_ra_1_results_have_the_structure_asked_for(world: World) -> None:
+async def test_results_have_the_structure_asked_for_ra_1(world: World) -> None:
     Pair = namedtuple("Pair", "first second")
     hooks = [
         Asking(SessionRunArgs({"w": world.weight, "more": [world.weight]})),
@@ -166,14 +166,14 @@ async def test_ra_1_results_have_the_structure_asked_for(world: World) -> None:
     assert type(hooks[1].values[0].results) is Pair
 
 
-async def test_ra_2_what_a_hook_did_not_ask_for_is_none(world: World) -> None:
+async def test_what_a_hook_did_not_ask_for_is_none_ra_2(world: World) -> None:
     hooks = [Asking(None), Asking(SessionRunArgs(None)), Asking(SessionRunArgs([]))]
     async with world.session(hooks) as sess:
         await sess.run(world.train, world.feed())
     assert [hook.values[0].results for hook in hooks] == [None, None, []]
 
 
-async def test_ra_3_fetching_none_is_refused_and_nothing_is_fine(world: World) -> None:
+async def test_fetching_none_is_refused_and_nothing_is_fine_ra_3(world: World) -> None:
     hook = RecordingHook()
     async with world.session([hook]) as sess:
         with pytest.raises(TypeError, match="Cannot be None"):
@@ -183,7 +183,7 @@ async def test_ra_3_fetching_none_is_refused_and_nothing_is_fine(world: World) -
     assert hook.moments().count("after_run") == 3
 
 
-async def test_ra_5_one_raw_run_computes_everything() -> None:
+async def test_one_raw_run_computes_everything_ra_5() -> None:
     raw = ScriptedSession([{"a": 1, "b": 2, "c": 3}])
     hooks = [Asking(SessionRunArgs("b")), Asking(SessionRunArgs(["c"]))]
     async with _over(raw, hooks) as sess:
@@ -192,7 +192,7 @@ async def test_ra_5_one_raw_run_computes_everything() -> None:
     assert [hook.values[0].results for hook in hooks] == [2, [3]]
 
 
-async def test_ra_6_feeds_are_merged_and_the_callers_dict_is_left_alone() -> None:
+async def test_feeds_are_merged_and_the_callers_dict_is_left_alone_ra_6() -> None:
     raw, own = ScriptedSession(), {"a": 1}
     hooks = [Asking(SessionRunArgs(None, {"b": 2})), Asking(SessionRunArgs(None, {"c": 3}))]
     async with _over(raw, hooks) as sess:
@@ -201,14 +201,14 @@ async def test_ra_6_feeds_are_merged_and_the_callers_dict_is_left_alone() -> Non
     assert own == {"a": 1}
 
 
-async def test_ra_7_the_original_args_include_the_options(world: World) -> None:
+async def test_the_original_args_include_the_options_ra_7(world: World) -> None:
     hook, options, feeds = Asking(), RunOptions(timeout_in_ms=5000), world.feed()
     async with world.session([hook]) as sess:
         await sess.run(world.train, feeds, options)
     assert hook.contexts[0].original_args == SessionRunArgs(world.train, feeds, options)
 
 
-async def test_ra_8_two_hooks_feeding_the_same_are_refused_before_the_run(world: World) -> None:
+async def test_two_hooks_feeding_the_same_are_refused_before_the_run_ra_8(world: World) -> None:
     hooks = [Asking(SessionRunArgs(None, world.feed(2.0))) for _ in range(2)]
     async with world.session(hooks) as sess:
         with pytest.raises(RuntimeError, match=r"Same tensor is fed by two hooks\. Conflict\(s\): \["):
@@ -217,7 +217,7 @@ async def test_ra_8_two_hooks_feeding_the_same_are_refused_before_the_run(world:
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-async def test_ra_9_and_ra_10_a_hook_feeding_what_the_caller_feeds_is_refused(
+async def test_a_hook_feeding_what_the_caller_feeds_is_refused_ra_9_ra_10(
     world: World, by_name: bool
 ) -> None:
     key = world.x_by_name if by_name else world.x
@@ -230,7 +230,7 @@ async def test_ra_9_and_ra_10_a_hook_feeding_what_the_caller_feeds_is_refused(
         assert await sess.run(world.train) == 2.0
 
 
-async def test_ra_11_and_ra_12_options_are_merged_into_a_copy() -> None:
+async def test_options_are_merged_into_a_copy_ra_11_ra_12() -> None:
     seen = []
 
     class Raw(ScriptedSession):
@@ -257,7 +257,7 @@ async def test_ra_11_and_ra_12_options_are_merged_into_a_copy() -> None:
     assert hooks[0].values[0].options is hooks[1].values[0].options
 
 
-async def test_ra_13_options_and_metadata_are_always_there_and_the_same_for_all(world: World) -> None:
+async def test_options_and_metadata_are_always_there_and_the_same_for_all_ra_13(world: World) -> None:
     hooks = [Asking(), Asking()]
     async with world.session(hooks) as sess:
         await sess.run(world.train, world.feed())
@@ -266,7 +266,7 @@ async def test_ra_13_options_and_metadata_are_always_there_and_the_same_for_all(
     assert first.run_metadata is second.run_metadata is not None
 
 
-async def test_ra_14_one_context_for_all_hooks_of_a_run(world: World) -> None:
+async def test_one_context_for_all_hooks_of_a_run_ra_14(world: World) -> None:
     hooks = [Asking(), Asking()]
     async with world.session(hooks) as sess:
         await sess.run(world.train, world.feed())
@@ -292,7 +292,7 @@ class Stopping(SessionRunHook):
 
 
 @pytest.mark.parametrize("moment", ["before_run", "after_run"])
-async def test_ra_15_and_ra_16_a_stop_lets_the_run_complete(world: World, moment: str) -> None:
+async def test_a_stop_lets_the_run_complete_ra_15_ra_16(world: World, moment: str) -> None:
     later = RecordingHook()
     async with world.session([Stopping(moment), later]) as sess:
         assert await sess.run(world.train, world.feed()) == 1.0
@@ -302,14 +302,14 @@ async def test_ra_15_and_ra_16_a_stop_lets_the_run_complete(world: World, moment
     assert sess.stop_reason == expected
 
 
-async def test_ra_17_a_stop_outlives_a_failure_of_the_run(world: World) -> None:
+async def test_a_stop_outlives_a_failure_of_the_run_ra_17(world: World) -> None:
     async with world.session([Stopping("before_run")]) as sess:
         with pytest.raises(Exception, match="x"):
             await sess.run(world.train)
         assert sess.should_stop()
 
 
-async def test_ra_18_a_run_after_a_hooks_stop_is_refused(world: World) -> None:
+async def test_a_run_after_a_hooks_stop_is_refused_ra_18(world: World) -> None:
     async with world.session([Stopping("after_run")]) as sess:
         await sess.run(world.train, world.feed())
         with pytest.raises(RuntimeError, match=r"^Run called even after should_stop requested\.$"):
@@ -317,7 +317,7 @@ async def test_ra_18_a_run_after_a_hooks_stop_is_refused(world: World) -> None:
         assert sess.global_step == 1
 
 
-async def test_ra_19_a_run_after_the_coordinators_stop_goes_through(world: World) -> None:
+async def test_a_run_after_the_coordinators_stop_goes_through_ra_19(world: World) -> None:
     async with world.session() as sess:
         sess.coord.request_stop()
         assert sess.should_stop()
@@ -379,7 +379,7 @@ async def test_on_error_detach_takes_the_hook_out(
     assert "on_error='detach'" in caplog.text
 
 
-async def test_ax_26_the_frame_of_the_failing_hook_is_in_the_traceback(world: World) -> None:
+async def test_the_frame_of_the_failing_hook_is_in_the_traceback_ax_26(world: World) -> None:
     async with world.session([fail_in("before_run", ValueError("here"))]) as sess:
         with pytest.raises(ValueError, match="here") as caught:
             await sess.run(world.train, world.feed())

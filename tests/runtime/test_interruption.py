@@ -57,7 +57,7 @@ class FailingBeside(SessionRunHook):
         await fail_after(self.secs, self.error)
 
 
-async def test_ax_15_a_failure_beside_interrupts_the_run_and_is_raised() -> None:
+async def test_a_failure_beside_interrupts_the_run_and_is_raised_ax_15() -> None:
     """AX-15, AX-5: plain, with its own traceback, and no after_run."""
     hook, error = RecordingHook(), ValueError("beside")
     async with assert_nothing_left_behind():
@@ -74,7 +74,7 @@ async def test_ax_15_a_failure_beside_interrupts_the_run_and_is_raised() -> None
     assert task.cancelling() == 0
 
 
-async def test_ax_15_a_run_started_after_it_raises_it_too_and_close_does_not_repeat_it() -> None:
+async def test_a_run_started_after_it_raises_it_too_and_close_does_not_repeat_it_ax_15() -> None:
     async with scripted(taking(1000), 1, 2) as sess:
         sess.coord.create_task(fail_after, 3, ValueError("beside"))
         for _ in range(2):
@@ -83,7 +83,7 @@ async def test_ax_15_a_run_started_after_it_raises_it_too_and_close_does_not_rep
         assert sess.should_stop()
 
 
-async def test_ax_15_the_end_of_the_data_beside_ends_the_body_cleanly() -> None:
+async def test_the_end_of_the_data_beside_ends_the_body_cleanly_ax_15() -> None:
     hook = RecordingHook()
     async with scripted(taking(1000), hooks=[hook]) as sess:
         sess.coord.create_task(fail_after, 3, OutOfRangeError("the producer is through"))
@@ -92,14 +92,14 @@ async def test_ax_15_the_end_of_the_data_beside_ends_the_body_cleanly() -> None:
     assert hook.moments()[-2:] == ["end", "cleanup"]
 
 
-async def test_ax_15_a_run_without_hooks_is_interrupted_too() -> None:
+async def test_a_run_without_hooks_is_interrupted_too_ax_15() -> None:
     with pytest.raises(ValueError, match="beside"):
         async with scripted(taking(1000), hooks=[FailingBeside(3, ValueError("beside"))]) as sess:
             await sess.run("a", hooks=False)
     assert now() == 3
 
 
-async def test_ax_15_finish_the_step_first_then_raise() -> None:
+async def test_finish_the_step_first_then_raise_ax_15() -> None:
     """AX-15, configured: the run that is under way keeps its result, the next one raises."""
     async with scripted(taking(10, "done"), 2, interrupt=False) as sess:
         sess.coord.create_task(fail_after, 3, ValueError("beside"))
@@ -110,7 +110,7 @@ async def test_ax_15_finish_the_step_first_then_raise() -> None:
             await sess.run("a")
 
 
-async def test_ax_15_a_step_that_does_not_finish_is_interrupted_after_the_grace_period() -> None:
+async def test_a_step_that_does_not_finish_is_interrupted_after_the_grace_period_ax_15() -> None:
     beside = FailingBeside(3, ValueError("beside"))
     async with assert_nothing_left_behind():
         with pytest.raises(ValueError, match="beside"):
@@ -137,7 +137,7 @@ async def test_on_error_log_keeps_a_failure_in_the_background_from_interrupting(
     assert "FailingBeside.background failed; on_error='log'." in caplog.text
 
 
-async def test_ax_16_a_second_failure_is_attached_to_the_first() -> None:
+async def test_a_second_failure_is_attached_to_the_first_ax_16() -> None:
     hooks = [FailingBeside(3, ValueError("first")), FailingBeside(3, KeyError("second"))]
     with pytest.raises(ValueError, match="first") as caught:
         async with scripted(taking(1000), hooks=hooks) as sess:
@@ -145,7 +145,7 @@ async def test_ax_16_a_second_failure_is_attached_to_the_first() -> None:
     assert any("KeyError: 'second'" in note for note in caught.value.__notes__)
 
 
-async def test_ax_6_a_cancelled_run_leaves_the_state_whole() -> None:
+async def test_a_cancelled_run_leaves_the_state_whole_ax_6() -> None:
     """AX-6: no after_run, no recovery, no end; closed, nothing left."""
     hook = RecordingHook()
     raw = ScriptedSession([taking(1000)])
@@ -166,7 +166,7 @@ async def test_ax_6_a_cancelled_run_leaves_the_state_whole() -> None:
     assert raw.global_step == 0
 
 
-async def test_ax_7_a_timeout_around_a_run() -> None:
+async def test_a_timeout_around_a_run_ax_7() -> None:
     async with scripted(taking(1000), taking(1000), 5) as sess:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2):
@@ -304,7 +304,7 @@ async def test_closing_is_shielded_from_further_cancellations() -> None:
     assert hook.moments()[-1] == "cleanup"
 
 
-async def test_ax_3_closing_in_a_cancelled_anyio_scope_does_not_spin() -> None:
+async def test_closing_in_a_cancelled_anyio_scope_does_not_spin_ax_3() -> None:
     class Slow(ScriptedSession):
         async def close(self) -> None:
             await asyncio.sleep(5)
@@ -339,7 +339,7 @@ async def test_an_end_that_hangs_is_cut_short_once_the_caller_is_cancelled(
     assert "Grace period over: Hanging.end was cancelled." in caplog.text
 
 
-async def test_ax_17_a_straggler_is_named_and_does_not_hold_the_exit(
+async def test_a_straggler_is_named_and_does_not_hold_the_exit_ax_17(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     release = asyncio.Event()
@@ -360,7 +360,7 @@ async def test_ax_17_a_straggler_is_named_and_does_not_hold_the_exit(
     await task
 
 
-async def test_ax_24_a_hook_that_waits_for_ever_is_ended_and_named(
+async def test_a_hook_that_waits_for_ever_is_ended_and_named_ax_24(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Stuck(SessionRunHook):
@@ -417,7 +417,7 @@ async def test_a_task_of_the_session_may_close_it() -> None:
     assert sess.should_stop()
 
 
-async def test_ax_21_context_variables_are_seen_by_hooks_and_tasks() -> None:
+async def test_context_variables_are_seen_by_hooks_and_tasks_ax_21() -> None:
     variable: ContextVar[str] = ContextVar("variable")
     seen: list[str] = []
 
@@ -444,7 +444,7 @@ async def test_ax_21_context_variables_are_seen_by_hooks_and_tasks() -> None:
     assert seen == ["set before"] * 5
 
 
-async def test_ax_10_a_timer_fires_in_the_middle_of_a_long_step() -> None:
+async def test_a_timer_fires_in_the_middle_of_a_long_step_ax_10() -> None:
     ticks: list[tuple[int, float]] = []
 
     class Timer(SessionRunHook):

@@ -34,14 +34,14 @@ class Recorder(LooperTask):
         self.events.append("stop")
 
 
-async def test_lo_1_wrong_arguments_are_refused() -> None:
+async def test_wrong_arguments_are_refused_lo_1() -> None:
     with pytest.raises(ValueError, match="'coord' argument must be a Coordinator: 5"):
         LooperTask(5, 1.0)  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(ValueError, match="require that you also pass 'target'"):
         LooperTask(Coordinator(), 1.0, args=(1,))
 
 
-async def test_lo_2_and_lo_3_the_first_call_is_at_once_then_at_a_fixed_rate() -> None:
+async def test_the_first_call_is_at_once_then_at_a_fixed_rate_lo_2_lo_3() -> None:
     async with assert_nothing_left_behind():
         coord = Coordinator()
         looper = Recorder(coord, 0.2, [0.05, 0.1, 0.0])
@@ -50,7 +50,7 @@ async def test_lo_2_and_lo_3_the_first_call_is_at_once_then_at_a_fixed_rate() ->
         assert looper.events == ["start", 0.0, 0.2, 0.4, 0.6, "stop"]
 
 
-async def test_lo_4_missed_ticks_are_skipped() -> None:
+async def test_missed_ticks_are_skipped_lo_4() -> None:
     coord = Coordinator()
     looper = Recorder(coord, 0.2, [0.7, 0.0])
     looper.start()
@@ -58,7 +58,7 @@ async def test_lo_4_missed_ticks_are_skipped() -> None:
     assert looper.events == ["start", 0.0, 0.8, 1.0, "stop"]
 
 
-async def test_lo_5_without_an_interval_others_get_a_turn() -> None:
+async def test_without_an_interval_others_get_a_turn_lo_5() -> None:
     coord, calls = Coordinator(), []
     LooperTask.loop(coord, None, lambda: calls.append(1))
     for _ in range(20):
@@ -71,7 +71,7 @@ async def test_lo_5_without_an_interval_others_get_a_turn() -> None:
 @pytest.mark.parametrize(
     ("error", "raised"), [(ValueError("boom"), True), (OutOfRangeError("end"), False)]
 )
-async def test_lo_6_an_error_stops_the_coordinator_and_stop_loop_is_called(
+async def test_an_error_stops_the_coordinator_and_stop_loop_is_called_lo_6(
     error: Exception, raised: bool
 ) -> None:
     coord, stopped = Coordinator(), []
@@ -93,7 +93,7 @@ async def test_lo_6_an_error_stops_the_coordinator_and_stop_loop_is_called(
     assert stopped == [True]
 
 
-async def test_lo_7_stopped_at_the_start_nothing_is_called() -> None:
+async def test_stopped_at_the_start_nothing_is_called_lo_7() -> None:
     coord = Coordinator()
     coord.request_stop()
     looper = Recorder(coord, 1, [])
@@ -102,7 +102,7 @@ async def test_lo_7_stopped_at_the_start_nothing_is_called() -> None:
     assert looper.events == ["start", "stop"]
 
 
-async def test_lo_8_loop_makes_and_starts_it_with_a_plain_or_async_target() -> None:
+async def test_loop_makes_and_starts_it_with_a_plain_or_async_target_lo_8() -> None:
     coord, calls = Coordinator(), []
 
     async def target(first: int, *, second: int) -> None:
@@ -119,7 +119,7 @@ async def test_lo_8_loop_makes_and_starts_it_with_a_plain_or_async_target() -> N
     assert calls == [(1, 2)] * 3
 
 
-async def test_lo_9_a_stop_wakes_it_at_once() -> None:
+async def test_a_stop_wakes_it_at_once_lo_9() -> None:
     coord = Coordinator()
     LooperTask.loop(coord, 3600, lambda: None)
     await asyncio.sleep(1)
@@ -128,7 +128,7 @@ async def test_lo_9_a_stop_wakes_it_at_once() -> None:
     assert asyncio.get_running_loop().time() == 1
 
 
-async def test_lo_6_an_error_of_stop_loop_does_not_hide_that_of_the_call(
+async def test_an_error_of_stop_loop_does_not_hide_that_of_the_call_lo_6(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Failing(LooperTask):
@@ -146,7 +146,7 @@ async def test_lo_6_an_error_of_stop_loop_does_not_hide_that_of_the_call(
     assert "in stop_loop" in caplog.text
 
 
-async def test_lo_6_an_error_of_stop_loop_alone_is_raised() -> None:
+async def test_an_error_of_stop_loop_alone_is_raised_lo_6() -> None:
     class Failing(LooperTask):
         async def stop_loop(self) -> None:
             raise KeyError("in stop_loop")

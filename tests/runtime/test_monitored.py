@@ -31,7 +31,7 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-async def test_ms_1_nothing_happens_before_start_and_start_and_close_do_without_with(
+async def test_nothing_happens_before_start_and_start_and_close_do_without_with_ms_1(
     world: World,
 ) -> None:
     hook = RecordingHook()
@@ -69,7 +69,7 @@ async def test_start_and_close_from_different_tasks(world: World) -> None:
 @pytest.mark.parametrize(
     "error", [OutOfRangeError("end"), StopIteration("end"), StopAsyncIteration("end")]
 )
-async def test_ms_2_and_ms_3_the_end_of_the_data_ends_the_body_cleanly(
+async def test_the_end_of_the_data_ends_the_body_cleanly_ms_2_ms_3(
     world: World, error: Exception
 ) -> None:
     hook = RecordingHook()
@@ -80,7 +80,7 @@ async def test_ms_2_and_ms_3_the_end_of_the_data_ends_the_body_cleanly(
     assert sess.stop_reason == f"end of data ({type(error).__name__}: end)"
 
 
-async def test_ms_4_subclasses_count_too(world: World) -> None:
+async def test_subclasses_count_too_ms_4(world: World) -> None:
     class MyEnd(OutOfRangeError):
         pass
 
@@ -90,7 +90,7 @@ async def test_ms_4_subclasses_count_too(world: World) -> None:
     assert "end" in hook.moments()  # type: ignore[unreachable]
 
 
-async def test_ax_1_stop_iteration_through_a_coroutine_and_a_group_counts_too(world: World) -> None:
+async def test_stop_iteration_through_a_coroutine_and_a_group_counts_too_ax_1(world: World) -> None:
     async def next_batch() -> Any:
         return next(iter([]))
 
@@ -115,7 +115,7 @@ async def test_ax_1_stop_iteration_through_a_coroutine_and_a_group_counts_too(wo
         ExceptionGroup("two", [OutOfRangeError("end"), ValueError("boom")]),
     ],
 )
-async def test_ms_5_hp_12_any_other_exception_leaves_and_end_is_not_called(
+async def test_any_other_exception_leaves_and_end_is_not_called_ms_5_hp_12(
     world: World, error: BaseException
 ) -> None:
     """MS-5, MS-6, MS-17, HP-12, ER-3: and the session is closed."""
@@ -136,7 +136,7 @@ async def test_ms_5_hp_12_any_other_exception_leaves_and_end_is_not_called(
     assert sess.should_stop()
 
 
-async def test_ms_7_should_stop(world: World) -> None:
+async def test_should_stop_ms_7(world: World) -> None:
     async with world.session() as sess:
         assert not sess.should_stop()
         sess.request_stop("enough")
@@ -150,7 +150,7 @@ async def test_ms_7_should_stop(world: World) -> None:
     assert sess.stop_reason == "by the coordinator"
 
 
-async def test_ms_8_end_then_stop_then_join_then_close() -> None:
+async def test_end_then_stop_then_join_then_close_ms_8() -> None:
     events: list[str] = []
 
     class Raw(ScriptedSession):
@@ -184,7 +184,7 @@ async def test_ms_8_end_then_stop_then_join_then_close() -> None:
     assert events[3:] == ["stopped", "closed", "cleanup"]
 
 
-async def test_ms_9_an_error_of_the_raw_close_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_the_raw_close_is_logged_ms_9(caplog: pytest.LogCaptureFixture) -> None:
     class Raw(ScriptedSession):
         async def close(self) -> None:
             raise ValueError("will not close")
@@ -194,7 +194,7 @@ async def test_ms_9_an_error_of_the_raw_close_is_logged(caplog: pytest.LogCaptur
     assert "will not close" in caplog.text
 
 
-async def test_ms_10_after_close_everything_says_so(world: World) -> None:
+async def test_after_close_everything_says_so_ms_10(world: World) -> None:
     async with world.session() as sess:
         assert sess.graph is not None
     assert sess.should_stop()
@@ -249,7 +249,7 @@ async def test_before_start_everything_says_so(world: World) -> None:
             await sess.start()
 
 
-async def test_ms_11_kc_21_close_is_idempotent_and_end_is_called_once(world: World) -> None:
+async def test_close_is_idempotent_and_end_is_called_once_ms_11_kc_21(world: World) -> None:
     """MS-11, KC-21, AX-28: also inside the block, and from several tasks at once."""
     hook = RecordingHook()
     async with world.session([hook]) as sess:
@@ -269,7 +269,7 @@ async def test_a_session_that_never_started_closes_too(world: World) -> None:
         await sess.start()
 
 
-async def test_ms_12_an_error_beside_the_body_is_raised_after_end(world: World) -> None:
+async def test_an_error_beside_the_body_is_raised_after_end_ms_12(world: World) -> None:
     hook = RecordingHook()
 
     async def body() -> None:
@@ -283,7 +283,7 @@ async def test_ms_12_an_error_beside_the_body_is_raised_after_end(world: World) 
     assert isinstance(hook.error, ValueError)
 
 
-async def test_ms_12_the_end_of_the_data_beside_the_body_is_a_clean_end(world: World) -> None:
+async def test_the_end_of_the_data_beside_the_body_is_a_clean_end_ms_12(world: World) -> None:
     hook = RecordingHook()
     async with world.session([hook]) as sess:
         sess.coord.request_stop(OutOfRangeError("the producer is through"))
@@ -292,7 +292,7 @@ async def test_ms_12_the_end_of_the_data_beside_the_body_is_a_clean_end(world: W
 
 
 @pytest.mark.parametrize("singular", [False, True])
-async def test_ms_12_an_unseen_preemption_beside_the_body(
+async def test_an_unseen_preemption_beside_the_body_ms_12(
     world: World, singular: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     hook = RecordingHook()
@@ -311,14 +311,14 @@ async def test_ms_12_an_unseen_preemption_beside_the_body(
     assert "end" in hook.moments()
 
 
-async def test_ms_13_the_error_beside_the_body_explains_that_of_the_body(world: World) -> None:
+async def test_the_error_beside_the_body_explains_that_of_the_body_ms_13(world: World) -> None:
     with pytest.raises(ValueError, match="root") as caught:
         await _fail_twice(world, ValueError("root"))
     assert isinstance(caught.value.__context__, KeyError)
     assert "The body of the session raised KeyError: 'consequence'" in caught.value.__notes__
 
 
-async def test_ms_13_a_preemption_beside_the_body_does_not(world: World) -> None:
+async def test_a_preemption_beside_the_body_does_not_ms_13(world: World) -> None:
     with pytest.raises(KeyError, match="consequence"):
         await _fail_twice(world, AbortedError("gone"))
 
@@ -329,7 +329,7 @@ async def _fail_twice(world: World, beside: Exception) -> None:
         raise KeyError("consequence")
 
 
-async def test_ms_14_an_error_while_stopping_is_raised(world: World) -> None:
+async def test_an_error_while_stopping_is_raised_ms_14(world: World) -> None:
     async def fails_late(coord: Any) -> None:
         await coord.wait_for_stop()
         raise ValueError("late")
@@ -339,7 +339,7 @@ async def test_ms_14_an_error_while_stopping_is_raised(world: World) -> None:
             sess.coord.create_task(fails_late, sess.coord)
 
 
-async def test_ms_16_and_ms_24_break_and_a_requested_stop_are_clean(world: World) -> None:
+async def test_break_and_a_requested_stop_are_clean_ms_16_ms_24(world: World) -> None:
     hook = RecordingHook()
     async with world.session([hook]) as sess:
         while not sess.should_stop():
@@ -352,7 +352,7 @@ async def test_ms_16_and_ms_24_break_and_a_requested_stop_are_clean(world: World
             break
 
 
-async def test_ms_21_and_ss_3_graph_and_raw_session(world: World) -> None:
+async def test_graph_and_raw_session_ms_21_ss_3(world: World) -> None:
     for sess in (world.session(), world.singular()):
         async with sess:
             assert sess.raw_session().graph is sess.graph
@@ -360,7 +360,7 @@ async def test_ms_21_and_ss_3_graph_and_raw_session(world: World) -> None:
         assert sess.raw_session() is None
 
 
-async def test_hp_3_and_hp_5_what_hooks_are_given() -> None:
+async def test_what_hooks_are_given_hp_3_hp_5() -> None:
     raw = ScriptedSession()
     hook = RecordingHook()
     async with MonitoredSession(ScriptedCreator(raw), [hook]) as sess:
@@ -372,7 +372,7 @@ async def test_hp_3_and_hp_5_what_hooks_are_given() -> None:
     assert hook.moments().count("begin") == 1
 
 
-async def test_hp_7_an_error_in_begin_leaves_and_only_what_began_is_cleaned_up(world: World) -> None:
+async def test_an_error_in_begin_leaves_and_only_what_began_is_cleaned_up_hp_7(world: World) -> None:
     first, last = RecordingHook("first"), RecordingHook("last")
     sess = world.session([first, fail_in("begin", ValueError("no")), last])
     with pytest.raises(ValueError, match="no"):
@@ -384,7 +384,7 @@ async def test_hp_7_an_error_in_begin_leaves_and_only_what_began_is_cleaned_up(w
         await sess.run(world.train)
 
 
-async def test_hp_8_an_error_in_after_create_session_closes_what_was_opened() -> None:
+async def test_an_error_in_after_create_session_closes_what_was_opened_hp_8() -> None:
     raw = ScriptedSession()
 
     class Starter(SessionRunHook):
@@ -400,7 +400,7 @@ async def test_hp_8_an_error_in_after_create_session_closes_what_was_opened() ->
     assert last.moments() == ["begin", "cleanup"]
 
 
-async def test_hp_13_every_end_is_called_and_the_first_error_raised(world: World) -> None:
+async def test_every_end_is_called_and_the_first_error_raised_hp_13(world: World) -> None:
     hooks = [
         fail_in("end", ValueError("first")),
         RecordingHook(),
@@ -416,13 +416,13 @@ async def test_hp_13_every_end_is_called_and_the_first_error_raised(world: World
     assert sess.should_stop()
 
 
-async def test_hp_13_a_preemption_in_end_is_not_recovered_from(world: World) -> None:
+async def test_a_preemption_in_end_is_not_recovered_from_hp_13(world: World) -> None:
     with pytest.raises(AbortedError, match="in the end"):
         async with world.session([fail_in("end", AbortedError("in the end"))]):
             pass
 
 
-async def test_hp_14_end_gets_a_live_session_after_a_stop(world: World) -> None:
+async def test_end_gets_a_live_session_after_a_stop_hp_14(world: World) -> None:
     class Reader(SessionRunHook):
         async def end(self, session: Any) -> None:
             self.value = await session.run(world.weight)
@@ -473,7 +473,7 @@ async def test_the_last_line_says_how_and_at_which_step_it_ended(
     assert [r.levelname for r in lines] == ["INFO", "WARNING"]
 
 
-async def test_ax_22_an_async_generator_that_holds_a_session_closes_it(world: World) -> None:
+async def test_an_async_generator_that_holds_a_session_closes_it_ax_22(world: World) -> None:
     hook = RecordingHook()
 
     async def results() -> AsyncIterator[Any]:
@@ -515,7 +515,7 @@ async def test_a_session_is_for_async_with(world: World) -> None:
         world.session().__enter__()
 
 
-async def test_kc_2_an_end_that_takes_long_is_named(
+async def test_an_end_that_takes_long_is_named_kc_2(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     class SlowEnd(SessionRunHook):

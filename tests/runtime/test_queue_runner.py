@@ -74,7 +74,7 @@ async def drain(sess: Session, queue: FIFOQueue) -> list[int]:
     return got
 
 
-async def test_qr_1_the_arguments_are_checked(sess: Session) -> None:
+async def test_the_arguments_are_checked_qr_1(sess: Session) -> None:
     queue = scalars()
     with pytest.raises(ValueError, match=r"Must provide queue and enqueue_ops\."):
         QueueRunner()
@@ -92,7 +92,7 @@ async def test_qr_1_the_arguments_are_checked(sess: Session) -> None:
     assert given.queue_closed_exception_types == (CancelledError,)
 
 
-async def test_qr_2_each_operation_has_a_task_and_one_closes_at_the_stop(sess: Session) -> None:
+async def test_each_operation_has_a_task_and_one_closes_at_the_stop_qr_2(sess: Session) -> None:
     queue, coord = scalars(2), Coordinator()
     runner = QueueRunner(queue, [queue.enqueue(1), queue.enqueue(2)])
     async with assert_nothing_left_behind():
@@ -111,7 +111,7 @@ async def test_qr_2_each_operation_has_a_task_and_one_closes_at_the_stop(sess: S
 
 
 @pytest.mark.parametrize("producers", [1, 3])
-async def test_qr_3_the_last_producer_at_its_end_closes_the_queue(
+async def test_the_last_producer_at_its_end_closes_the_queue_qr_3(
     sess: Session, producers: int
 ) -> None:
     queue, coord = scalars(2), Coordinator()
@@ -124,7 +124,7 @@ async def test_qr_3_the_last_producer_at_its_end_closes_the_queue(
         await coord.join()
 
 
-async def test_qr_3_producers_that_end_at_the_same_moment_close_it_too(sess: Session) -> None:
+async def test_producers_that_end_at_the_same_moment_close_it_too_qr_3(sess: Session) -> None:
     queue, first = scalars(), scalars(name="first")
     await sess.run(first.close())
     runner = QueueRunner(queue, [queue.enqueue(first.dequeue())] * 4)
@@ -133,7 +133,7 @@ async def test_qr_3_producers_that_end_at_the_same_moment_close_it_too(sess: Ses
     assert await drain(sess, queue) == []
 
 
-async def test_qr_4_an_error_stops_the_coordinator_and_reaches_consumers(sess: Session) -> None:
+async def test_an_error_stops_the_coordinator_and_reaches_consumers_qr_4(sess: Session) -> None:
     queue, coord = scalars(), Coordinator()
     error = AbortedError("the producer broke")
     QueueRunner(queue, [Source(2, error).op(queue)] * 2).create_tasks(sess, coord, start=True)
@@ -146,7 +146,7 @@ async def test_qr_4_an_error_stops_the_coordinator_and_reaches_consumers(sess: S
         await coord.join()
 
 
-async def test_qr_4_without_a_coordinator_errors_are_kept_and_logged(
+async def test_without_a_coordinator_errors_are_kept_and_logged_qr_4(
     sess: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = scalars()
@@ -164,7 +164,7 @@ async def test_qr_4_without_a_coordinator_errors_are_kept_and_logged(
         await sess.run(dequeue)
 
 
-async def test_qr_5_a_session_has_its_producers_once_at_a_time(sess: Session) -> None:
+async def test_a_session_has_its_producers_once_at_a_time_qr_5(sess: Session) -> None:
     queue = scalars(1)
     runner = QueueRunner(queue, [queue.enqueue(1)])
     coord = Coordinator()
@@ -180,7 +180,7 @@ async def test_qr_5_a_session_has_its_producers_once_at_a_time(sess: Session) ->
     assert len(runner.exceptions_raised) == 1  # the queue is closed
 
 
-async def test_qr_6_the_runners_of_the_graph_are_started(
+async def test_the_runners_of_the_graph_are_started_qr_6(
     sess: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert start_queue_runners(sess) == []
@@ -199,7 +199,7 @@ async def test_qr_6_the_runners_of_the_graph_are_started(
     assert await drain(sess, queue) == [1, 2, 3]
 
 
-async def test_qr_6_create_threads_is_tf1s_name_of_create_tasks(sess: Session) -> None:
+async def test_create_threads_is_tf1s_name_of_create_tasks_qr_6(sess: Session) -> None:
     queue, coord = scalars(), Coordinator()
     tasks = QueueRunner(queue, [Source(2).op(queue)]).create_threads(
         sess, coord, daemon=True, start=True
@@ -212,7 +212,7 @@ async def test_qr_6_create_threads_is_tf1s_name_of_create_tasks(sess: Session) -
         QueueRunner(queue_runner_def=b"", import_scope="x")
 
 
-async def test_qr_7_tasks_wait_for_their_start(sess: Session) -> None:
+async def test_tasks_wait_for_their_start_qr_7(sess: Session) -> None:
     queue, coord = scalars(), Coordinator()
     tasks = QueueRunner(queue, [Source(2).op(queue)]).create_tasks(sess, coord)
     await asyncio.sleep(1)
@@ -225,7 +225,7 @@ async def test_qr_7_tasks_wait_for_their_start(sess: Session) -> None:
     assert await drain(sess, queue) == [1, 2]
 
 
-async def test_qr_8_a_coordinator_that_has_stopped_runs_nothing(sess: Session) -> None:
+async def test_a_coordinator_that_has_stopped_runs_nothing_qr_8(sess: Session) -> None:
     queue, coord = scalars(), Coordinator()
     counter = Variable(0, dtype=int32)
     await sess.run(global_variables_initializer())

@@ -58,7 +58,7 @@ async def consume(sess: MonitoredSession, feed: Feed) -> list[int]:
     return got
 
 
-async def test_ms_19_runners_of_the_collection_are_started_before_the_hooks_are_told() -> None:
+async def test_runners_of_the_collection_are_started_before_the_hooks_are_told_ms_19() -> None:
     seen: list[set[str]] = []
 
     class Look(SessionRunHook):
@@ -75,7 +75,7 @@ async def test_ms_19_runners_of_the_collection_are_started_before_the_hooks_are_
     assert any(name.startswith("QueueRunnerTask-q-") for name in seen[0])
 
 
-async def test_ms_20_who_consumes_gets_the_error_of_who_produces() -> None:
+async def test_who_consumes_gets_the_error_of_who_produces_ms_20() -> None:
     feed, hook = Feed(3, InvalidArgumentError("a bad record")), RecordingHook()
     with pytest.raises(InvalidArgumentError, match="a bad record"):
         async with assert_nothing_left_behind(), feed.session(hook) as sess:
@@ -83,7 +83,7 @@ async def test_ms_20_who_consumes_gets_the_error_of_who_produces() -> None:
     assert "end" not in hook.moments()
 
 
-async def test_wr_18_runners_are_started_again_after_a_recovery() -> None:
+async def test_runners_are_started_again_after_a_recovery_wr_18() -> None:
     feed = Feed(20)
     async with assert_nothing_left_behind(), feed.session(fail_at_step(4)) as sess:
         for _ in range(6):

@@ -40,7 +40,7 @@ def scripted(*scripts: Any, hooks: Any = None, **kwargs: Any) -> MonitoredSessio
 
 
 @pytest.mark.parametrize("error", [AbortedError("gone"), UnavailableError("gone")])
-async def test_wr_1_a_preempted_run_is_repeated_in_a_new_session(
+async def test_a_preempted_run_is_repeated_in_a_new_session_wr_1(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     raws = [ScriptedSession([1.0, error]), ScriptedSession([2.0])]
@@ -57,7 +57,7 @@ async def test_wr_1_a_preempted_run_is_repeated_in_a_new_session(
     assert "An error was raised. This may be due to a preemption" in caplog.text
 
 
-async def test_wr_2_hp_3_hp_4_the_whole_run_is_repeated_with_its_hooks() -> None:
+async def test_the_whole_run_is_repeated_with_its_hooks_wr_2_hp_3_hp_4() -> None:
     hook = RecordingHook(fetches="b", feed_dict={"f": 1})
     async with scripted([AbortedError("gone")], [5], hooks=[hook]) as sess:
         assert await sess.run("a", {"g": 2}) == 5
@@ -68,7 +68,7 @@ async def test_wr_2_hp_3_hp_4_the_whole_run_is_repeated_with_its_hooks() -> None
     ]  # fmt: skip
 
 
-async def test_wr_3_failures_in_a_row_are_followed_by_growing_pauses() -> None:
+async def test_failures_in_a_row_are_followed_by_growing_pauses_wr_3() -> None:
     times: list[float] = []
 
     class Noting(SessionRunHook):
@@ -85,7 +85,7 @@ async def test_wr_3_failures_in_a_row_are_followed_by_growing_pauses() -> None:
         assert now() == 12
 
 
-async def test_wr_3_attempts_can_be_bounded() -> None:
+async def test_attempts_can_be_bounded_wr_3() -> None:
     sess = scripted(*[[AbortedError(f"gone {n}")] for n in range(9)],
                     recovery=Recovery(max_attempts=2))  # fmt: skip
     with pytest.raises(AbortedError, match="gone 2") as caught:
@@ -100,7 +100,7 @@ async def test_a_wrong_policy_is_refused(wrong: dict[str, Any]) -> None:
         Recovery(**wrong)
 
 
-async def test_er_4_the_errors_to_recover_from_can_be_chosen() -> None:
+async def test_the_errors_to_recover_from_can_be_chosen_er_4() -> None:
     async with scripted([OSError("flaky")], [1], recovery=Recovery(errors=(OSError,))) as sess:
         assert await sess.run("a") == 1
     with pytest.raises(AbortedError):
@@ -108,7 +108,7 @@ async def test_er_4_the_errors_to_recover_from_can_be_chosen() -> None:
             await sess.run("a")
 
 
-async def test_wr_4_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said(
+async def test_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said_wr_4(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """WR-4, CR-2, CR-6, KC-17: steps 1 to 5, saved every 2, go on from 4."""
@@ -129,7 +129,7 @@ async def test_wr_4_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said
     assert "training continues from step 4; 1 steps up to step 5 were lost" in caplog.text
 
 
-async def test_wr_5_a_preempted_creation_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_preempted_creation_is_tried_again_wr_5(caplog: pytest.LogCaptureFixture) -> None:
     hooks = [RecordingHook(), fail_in("after_create_session", UnavailableError("no"), times=2)]
     with caplog.at_level(logging.INFO, "asyncmon"):
         async with scripted(AbortedError("no"), [1], [2], [3], hooks=hooks) as sess:
@@ -138,7 +138,7 @@ async def test_wr_5_a_preempted_creation_is_tried_again(caplog: pytest.LogCaptur
     assert caplog.text.count("An error was raised while a session was being created.") == 3
 
 
-async def test_wr_5_a_creation_may_have_a_time_limit() -> None:
+async def test_a_creation_may_have_a_time_limit_wr_5() -> None:
     class Slow:
         def __init__(self) -> None:
             self.seconds = [100, 0]
@@ -152,14 +152,14 @@ async def test_wr_5_a_creation_may_have_a_time_limit() -> None:
 
 
 @pytest.mark.parametrize(("moment", "times_run"), [("before_run", 1), ("after_run", 2)])
-async def test_wr_6_a_preemption_in_a_hook_is_recovered_from(moment: Any, times_run: int) -> None:
+async def test_a_preemption_in_a_hook_is_recovered_from_wr_6(moment: Any, times_run: int) -> None:
     raws = [ScriptedSession(), ScriptedSession()]
     async with MonitoredSession(ScriptedCreator(*raws), [fail_in(moment, AbortedError("x"))]) as sess:
         await sess.run("a")
     assert len(raws[0].runs) + len(raws[1].runs) == times_run
 
 
-async def test_wr_7_a_preemption_while_closing_the_old_session_is_logged(
+async def test_a_preemption_while_closing_the_old_session_is_logged_wr_7(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Leaving(SessionRunHook):
@@ -175,7 +175,7 @@ async def test_wr_7_a_preemption_while_closing_the_old_session_is_logged(
         assert "An error occurred when attempting to close the session." in caplog.text
 
 
-async def test_wr_8_a_preemption_beside_the_steps_is_recovered_from_by_the_next_run() -> None:
+async def test_a_preemption_beside_the_steps_is_recovered_from_by_the_next_run_wr_8() -> None:
     hook = RecordingHook()
     async with scripted([1], [2], hooks=[hook]) as sess:
         assert await sess.run("a") == 1
@@ -186,7 +186,7 @@ async def test_wr_8_a_preemption_beside_the_steps_is_recovered_from_by_the_next_
         assert not sess.should_stop()
 
 
-async def test_wr_9_an_ordinary_error_beside_the_steps_leaves_the_next_run() -> None:
+async def test_an_ordinary_error_beside_the_steps_leaves_the_next_run_wr_9() -> None:
     async with scripted([1, 2]) as sess:
         sess.coord.request_stop(ValueError("beside"))
         assert sess.should_stop()
@@ -194,7 +194,7 @@ async def test_wr_9_an_ordinary_error_beside_the_steps_leaves_the_next_run() -> 
             await sess.run("a")
 
 
-async def test_wr_10_of_an_ordinary_and_a_preemption_error_the_preemption_is_the_cause() -> None:
+async def test_of_an_ordinary_and_a_preemption_error_the_preemption_is_the_cause_wr_10() -> None:
     async def fails_together() -> None:
         holder[0].coord.request_stop(AbortedError("root cause"))
         raise ValueError("consequence")
@@ -205,7 +205,7 @@ async def test_wr_10_of_an_ordinary_and_a_preemption_error_the_preemption_is_the
         assert await sess.run("a") == 2
 
 
-async def test_wr_10_of_two_ordinary_errors_the_runs_leaves_and_the_other_at_close() -> None:
+async def test_of_two_ordinary_errors_the_runs_leaves_and_the_other_at_close_wr_10() -> None:
     async def fails_together() -> None:
         holder[0].coord.request_stop(ValueError("beside"))
         raise KeyError("in the run")
@@ -219,7 +219,7 @@ async def test_wr_10_of_two_ordinary_errors_the_runs_leaves_and_the_other_at_clo
         await sess.close()
 
 
-async def test_wr_12_an_ordinary_error_beside_explains_a_preemption_of_the_run() -> None:
+async def test_an_ordinary_error_beside_explains_a_preemption_of_the_run_wr_12() -> None:
     async def fails_together() -> None:
         holder[0].coord.request_stop(ValueError("root cause"))
         raise AbortedError("consequence")
@@ -232,7 +232,7 @@ async def test_wr_12_an_ordinary_error_beside_explains_a_preemption_of_the_run()
 
 
 @pytest.mark.parametrize("error", [OutOfRangeError("end"), ValueError("bad"), KeyError("bad")])
-async def test_wr_11_any_other_error_leaves_run_and_the_session_goes_on(error: Exception) -> None:
+async def test_any_other_error_leaves_run_and_the_session_goes_on_wr_11(error: Exception) -> None:
     hook = RecordingHook()
     async with scripted([error, 1], hooks=[hook]) as sess:
         with pytest.raises(type(error)) as caught:
@@ -244,7 +244,7 @@ async def test_wr_11_any_other_error_leaves_run_and_the_session_goes_on(error: E
     assert len(hook.sessions) == 1
 
 
-async def test_wr_14_stuck_tasks_do_not_hold_a_recovery() -> None:
+async def test_stuck_tasks_do_not_hold_a_recovery_wr_14() -> None:
     class Slow(SessionRunHook):
         async def after_create_session(self, session: Any, coord: Any) -> None:
             coord.create_task(asyncio.Event().wait)
@@ -254,7 +254,7 @@ async def test_wr_14_stuck_tasks_do_not_hold_a_recovery() -> None:
         assert now() == 0
 
 
-async def test_wr_16_an_interrupt_is_never_recovered_from() -> None:
+async def test_an_interrupt_is_never_recovered_from_wr_16() -> None:
     for error in (KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()):
         hook = RecordingHook()
         with pytest.raises(type(error)):
@@ -263,7 +263,7 @@ async def test_wr_16_an_interrupt_is_never_recovered_from() -> None:
         assert len(hook.sessions) == 1
 
 
-async def test_wr_18_background_tasks_are_started_again() -> None:
+async def test_background_tasks_are_started_again_wr_18() -> None:
     lives: list[Any] = []
 
     class Background(SessionRunHook):
@@ -281,7 +281,7 @@ async def test_wr_18_background_tasks_are_started_again() -> None:
         assert lives == [lives[0], "cancelled", sess.raw_session()]
 
 
-async def test_ra_17_and_ra_20_a_stop_outlives_a_recovery() -> None:
+async def test_a_stop_outlives_a_recovery_ra_17_ra_20() -> None:
     class Stopping(SessionRunHook):
         async def before_run(self, run_context: Any) -> None:
             run_context.request_stop("enough")
@@ -325,7 +325,7 @@ async def test_a_recovery_is_no_stop_for_the_tasks_beside_it() -> None:
         assert await consumer == [1]
 
 
-async def test_ss_2_a_singular_session_does_not_recover(world: World) -> None:
+async def test_a_singular_session_does_not_recover_ss_2(world: World) -> None:
     hook = RecordingHook()
     with pytest.raises(AbortedError):
         async with world.singular([hook, fail_at_step(1)]) as sess:
@@ -333,7 +333,7 @@ async def test_ss_2_a_singular_session_does_not_recover(world: World) -> None:
     assert hook.moments() == ["begin", "after_create_session", "before_run", "cleanup"]
 
 
-async def test_ss_4_should_stop_of_a_singular_session_never_raises(world: World) -> None:
+async def test_should_stop_of_a_singular_session_never_raises_ss_4(world: World) -> None:
     sess = await world.singular().start()
     sess.coord.request_stop(AbortedError("x"))
     assert sess.should_stop()
@@ -341,7 +341,7 @@ async def test_ss_4_should_stop_of_a_singular_session_never_raises(world: World)
         await sess.close()
 
 
-async def test_ax_25_a_cancellation_ends_a_pause_at_once() -> None:
+async def test_a_cancellation_ends_a_pause_at_once_ax_25() -> None:
     policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
     async with assert_nothing_left_behind():
         sess = scripted([AbortedError("x")], UnavailableError("not yet"), recovery=policy)

@@ -26,7 +26,7 @@ class Slow(RecordingHook):
         return await super().before_run(run_context)
 
 
-async def test_ax_9_hp_23_concurrent_runs_never_interleave_and_are_served_in_order(
+async def test_concurrent_runs_never_interleave_and_are_served_in_order_ax_9_hp_23(
     world: World,
 ) -> None:
     hook, order = Slow(), []
@@ -41,7 +41,7 @@ async def test_ax_9_hp_23_concurrent_runs_never_interleave_and_are_served_in_ord
     assert hook.moments()[2:-2] == ["before_run", "after_run"] * 5
 
 
-async def test_ax_9_a_waiter_that_is_cancelled_is_passed_over(world: World) -> None:
+async def test_a_waiter_that_is_cancelled_is_passed_over_ax_9(world: World) -> None:
     async with world.session([Slow()]) as sess:
         runs = [asyncio.create_task(sess.run(world.train, world.feed())) for _ in range(4)]
         await wait_all_tasks_blocked()
@@ -72,7 +72,7 @@ async def in_a_child(session: Any) -> None:
         in_a_child,
     ],
 )
-async def test_ax_9_a_run_from_inside_a_run_is_an_error_and_no_deadlock(how: Any) -> None:
+async def test_a_run_from_inside_a_run_is_an_error_and_no_deadlock_ax_9(how: Any) -> None:
     hook = Reentering(how)
     async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
         hook.session = sess

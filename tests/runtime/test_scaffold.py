@@ -40,13 +40,13 @@ def variables(graph: Graph) -> None:
         Variable(np.float32(2), name="local", collections=[GraphKeys.LOCAL_VARIABLES])
 
 
-def test_sc_1_nothing_is_there_before_finalize() -> None:
+def test_nothing_is_there_before_finalize_sc_1() -> None:
     scaffold = Scaffold()
     assert [getattr(scaffold, role) for role in ROLES] == [None] * len(ROLES)
 
 
 @pytest.mark.asyncio
-async def test_sc_1_the_defaults_do_what_their_names_say() -> None:
+async def test_the_defaults_do_what_their_names_say_sc_1() -> None:
     variables(graph := Graph())
     scaffold = Scaffold(program=graph).finalize()
     assert graph.finalized
@@ -66,7 +66,7 @@ async def test_sc_1_the_defaults_do_what_their_names_say() -> None:
         assert await names(scaffold.ready_op) == []
 
 
-def test_sc_2_defaults_are_kept_in_collections_and_reused() -> None:
+def test_defaults_are_kept_in_collections_and_reused_sc_2() -> None:
     variables(graph := Graph())
     first, second = (Scaffold(program=graph).finalize() for _ in range(2))
     for role in ROLES:
@@ -76,7 +76,7 @@ def test_sc_2_defaults_are_kept_in_collections_and_reused() -> None:
     assert graph.get_collection(GraphKeys.SUMMARY_OP) == []
 
 
-def test_sc_2_given_items_are_used_and_not_kept() -> None:
+def test_given_items_are_used_and_not_kept_sc_2() -> None:
     variables(graph := Graph())
     with graph.as_default():
         mine, saver = no_op(), Saver()
@@ -87,7 +87,7 @@ def test_sc_2_given_items_are_used_and_not_kept() -> None:
     assert graph.get_collection(GraphKeys.SAVERS) == []
 
 
-def test_sc_3_one_item_of_a_collection_is_used_and_two_are_refused() -> None:
+def test_one_item_of_a_collection_is_used_and_two_are_refused_sc_3() -> None:
     graph, saver = Graph(), Saver(allow_empty=True)
     graph.add_to_collection(GraphKeys.SAVERS, saver)
     assert Scaffold(program=graph).finalize().saver is saver
@@ -112,7 +112,7 @@ def test_sc_3_one_item_of_a_collection_is_used_and_two_are_refused() -> None:
         Scaffold(program=graph).finalize()
 
 
-def test_sc_4_a_saver_that_is_built_later_is_built() -> None:
+def test_a_saver_that_is_built_later_is_built_sc_4() -> None:
     class Deferred(Saver):
         built = False
 
@@ -124,7 +124,7 @@ def test_sc_4_a_saver_that_is_built_later_is_built() -> None:
     assert saver.built
 
 
-def test_sc_5_and_sc_6_get_or_default_and_the_default_local_init_op() -> None:
+def test_get_or_default_and_the_default_local_init_op_sc_5_sc_6() -> None:
     with Graph().as_default() as graph:
         made = Scaffold.get_or_default("summary_op", "my_key", lambda: constant(1))
         assert graph.get_collection("my_key") == [made]
@@ -135,7 +135,7 @@ def test_sc_5_and_sc_6_get_or_default_and_the_default_local_init_op() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_sc_7_init_fn_gets_scaffold_and_session(world: World, asynchronous: bool) -> None:
+async def test_init_fn_gets_scaffold_and_session_sc_7(world: World, asynchronous: bool) -> None:
     calls: list[Any] = []
 
     async def async_init(scaffold: Scaffold, session: Any) -> None:
@@ -151,7 +151,7 @@ async def test_sc_7_init_fn_gets_scaffold_and_session(world: World, asynchronous
 
 
 @pytest.mark.asyncio
-async def test_sc_8_feeds_for_both_init_ops() -> None:
+async def test_feeds_for_both_init_ops_sc_8() -> None:
     with Graph().as_default() as graph:
         x, y = placeholder(float32, []), placeholder(float32, [])
         w = Variable(np.float32(0), name="w")
@@ -167,7 +167,7 @@ async def test_sc_8_feeds_for_both_init_ops() -> None:
         assert await sess.run([w, local]) == [5.0, 7.0]
 
 
-def test_sc_10_finalize_returns_itself_and_logs(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_finalize_returns_itself_and_logs_sc_10(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "asyncmon"):
         scaffold = Scaffold(program=world.program)
         assert scaffold.finalize() is scaffold
@@ -177,7 +177,7 @@ def test_sc_10_finalize_returns_itself_and_logs(world: World, caplog: pytest.Log
 
 
 @pytest.mark.asyncio
-async def test_sc_11_copy_from_scaffold() -> None:
+async def test_copy_from_scaffold_sc_11() -> None:
     calls: list[Any] = []
     graph = Graph()
     with graph.as_default():
@@ -198,7 +198,7 @@ async def test_sc_11_copy_from_scaffold() -> None:
 
 
 @pytest.mark.asyncio
-async def test_sc_12_hp_24_what_begin_adds_is_covered_and_hp_6_later_additions_are_refused() -> None:
+async def test_what_begin_adds_is_covered_and_hp_6_later_additions_are_refused_sc_12_hp_24() -> None:
     class Adding(SessionRunHook):
         async def begin(self) -> None:
             assert current_program().graph is graph  # type: ignore[attr-defined]  # a graph's program
@@ -216,7 +216,7 @@ async def test_sc_12_hp_24_what_begin_adds_is_covered_and_hp_6_later_additions_a
             await sess.run(hook.variable)
 
 
-def test_sc_13_a_finalized_graph_that_has_everything_is_fine_and_else_is_refused() -> None:
+def test_a_finalized_graph_that_has_everything_is_fine_and_else_is_refused_sc_13() -> None:
     variables(graph := Graph())
     Scaffold(program=graph).finalize()
     Scaffold(program=graph).finalize()
@@ -227,7 +227,7 @@ def test_sc_13_a_finalized_graph_that_has_everything_is_fine_and_else_is_refused
 
 
 @pytest.mark.asyncio
-async def test_sc_14_a_scaffold_serves_one_session_after_another(world: World) -> None:
+async def test_a_scaffold_serves_one_session_after_another_sc_14(world: World) -> None:
     scaffold = Scaffold()
     for _ in range(2):
         async with MonitoredSession(world.creator(scaffold=scaffold)) as sess:
@@ -248,7 +248,7 @@ def test_the_default_graph_is_that_of_the_construction() -> None:
 
 
 @pytest.mark.asyncio
-async def test_ms_15_a_graph_that_a_session_finalized_can_grow_after_it() -> None:
+async def test_a_graph_that_a_session_finalized_can_grow_after_it_ms_15() -> None:
     with Graph().as_default() as graph:
         weight = Variable(np.float32(1), name="weight")
         creator = ChiefSessionCreator()
@@ -268,7 +268,7 @@ async def test_ms_15_a_graph_that_a_session_finalized_can_grow_after_it() -> Non
 
 
 @pytest.mark.asyncio
-async def test_ms_15_a_graph_that_the_user_finalized_stays_finalized() -> None:
+async def test_a_graph_that_the_user_finalized_stays_finalized_ms_15() -> None:
     with Graph().as_default() as graph:
         Variable(np.float32(1), name="weight")
         scaffold = Scaffold().finalize()

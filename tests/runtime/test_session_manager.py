@@ -100,14 +100,14 @@ def manager(program: Any, **kwargs: Any) -> SessionManager:
     )
 
 
-async def test_sm_1_ready_for_local_init_needs_local_init() -> None:
+async def test_ready_for_local_init_needs_local_init_sm_1() -> None:
     with pytest.raises(
         ValueError, match="you must also pass a local_init_op , ready_for_local_init_op"
     ):
         SessionManager(ready_for_local_init_op="x")
 
 
-async def test_sm_3_nothing_to_initialise_with() -> None:
+async def test_nothing_to_initialise_with_sm_3() -> None:
     program = Scripts()
     with pytest.raises(
         RuntimeError, match="Model is not initialized and no init_op or init_fn or local"
@@ -116,7 +116,7 @@ async def test_sm_3_nothing_to_initialise_with() -> None:
     assert program.sessions[0].closed
 
 
-async def test_sm_4_the_order_when_nothing_is_restored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_order_when_nothing_is_restored_sm_4(caplog: pytest.LogCaptureFixture) -> None:
     program = Scripts(local_init=None, ready=[], ready_for_local=[])
     called: list[Any] = []
     with caplog.at_level(logging.INFO, "asyncmon"):
@@ -129,7 +129,7 @@ async def test_sm_4_the_order_when_nothing_is_restored(caplog: pytest.LogCapture
     assert "Done running local_init_op." in caplog.text
 
 
-async def test_sm_2_sm_4_cr_2_the_order_when_restored(world: World, tmp_path: Path) -> None:
+async def test_the_order_when_restored_sm_2_sm_4_cr_2(world: World, tmp_path: Path) -> None:
     """CR-2: neither init_op nor init_fn; and SM-12: the list of checkpoints goes on."""
     saver, called = Saver(), []
     scaffold = Scaffold(saver=saver, init_fn=lambda scaffold, sess: called.append(sess))
@@ -164,7 +164,7 @@ def _steps_in(directory: Path) -> list[int]:
     return sorted(int(path.stem.split("-")[1]) for path in directory.glob("model.ckpt-*.json"))
 
 
-async def test_sm_12_sa_4_what_was_about_to_be_deleted_goes_after_a_restore(
+async def test_what_was_about_to_be_deleted_goes_after_a_restore_sm_12_sa_4(
     world: World, tmp_path: Path
 ) -> None:
     await _two_checkpoints(world, tmp_path, max_to_keep=1, calls=_NoDeletions())
@@ -178,7 +178,7 @@ async def test_sm_12_sa_4_what_was_about_to_be_deleted_goes_after_a_restore(
     assert _steps_in(tmp_path) == [3]
 
 
-async def test_sm_12_sa_5_the_hours_since_one_was_kept_for_good_go_on_after_a_restore(
+async def test_the_hours_since_one_was_kept_for_good_go_on_after_a_restore_sm_12_sa_5(
     world: World, tmp_path: Path
 ) -> None:
     for step in range(1, 7):
@@ -189,10 +189,10 @@ async def test_sm_12_sa_5_the_hours_since_one_was_kept_for_good_go_on_after_a_re
         await saver.save(session, tmp_path / "model.ckpt", global_step=step)
         await saver.close()
         await asyncio.sleep(3600)
-    assert _steps_in(tmp_path) == [4, 6]  # as test_sa_5_the_mark_survives_a_restart has it
+    assert _steps_in(tmp_path) == [4, 6]  # as test_the_mark_survives_a_restart_sa_5 has it
 
 
-async def test_sm_12_savers_of_other_kinds_are_told_the_list(world: World, tmp_path: Path) -> None:
+async def test_savers_of_other_kinds_are_told_the_list_sm_12(world: World, tmp_path: Path) -> None:
     class Other:
         def __init__(self) -> None:
             self.told: list[str] = []
@@ -212,7 +212,7 @@ async def test_sm_12_savers_of_other_kinds_are_told_the_list(world: World, tmp_p
     assert other.told == [str(tmp_path / f"model.ckpt-{step}") for step in (1, 2)]
 
 
-async def test_sm_5_not_ready_for_local_init() -> None:
+async def test_not_ready_for_local_init_sm_5() -> None:
     program = Scripts(local_init=None, ready_for_local=["w"])
     message = (
         "Init operations did not make model ready for local_init.  Init op: init, init fn: None, "
@@ -224,7 +224,7 @@ async def test_sm_5_not_ready_for_local_init() -> None:
     assert "local_init" not in program.sessions[0].runs
 
 
-async def test_sm_6_not_ready_at_the_end() -> None:
+async def test_not_ready_at_the_end_sm_6() -> None:
     program = Scripts(ready=["w", b"v"])
     message = (
         "Init operations did not make model ready.  Init op: init, init fn: None, local_init_op: None, "
@@ -234,7 +234,7 @@ async def test_sm_6_not_ready_at_the_end() -> None:
         await manager(program).prepare_session(init_op="init")
 
 
-async def test_sm_7_a_checkpoint_that_lacks_something_names_it(world: World, tmp_path: Path) -> None:
+async def test_a_checkpoint_that_lacks_something_names_it_sm_7(world: World, tmp_path: Path) -> None:
     session = await world.creator().create_session()
     partial = Saver(var_list=["global_step"])
     await partial.save(session, tmp_path / "model.ckpt", global_step=0)
@@ -251,7 +251,7 @@ async def _two_checkpoints(world: World, directory: Path, **kwargs: Any) -> None
     await saver.close()
 
 
-async def test_sm_8_a_damaged_checkpoint_falls_back_to_the_one_before(
+async def test_a_damaged_checkpoint_falls_back_to_the_one_before_sm_8(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await _two_checkpoints(world, tmp_path)
@@ -262,7 +262,7 @@ async def test_sm_8_a_damaged_checkpoint_falls_back_to_the_one_before(
     assert "model.ckpt-2" in caplog.text
 
 
-async def test_sm_8_with_nothing_to_fall_back_to_training_does_not_begin_anew(
+async def test_with_nothing_to_fall_back_to_training_does_not_begin_anew_sm_8(
     world: World, tmp_path: Path
 ) -> None:
     await _two_checkpoints(world, tmp_path)
@@ -273,7 +273,7 @@ async def test_sm_8_with_nothing_to_fall_back_to_training_does_not_begin_anew(
         await creator.create_session()
 
 
-async def test_sm_9_waiting_for_a_checkpoint(
+async def test_waiting_for_a_checkpoint_sm_9(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def save_later() -> None:
@@ -293,7 +293,7 @@ async def test_sm_9_waiting_for_a_checkpoint(
     await later
 
 
-async def test_sm_9_without_one_in_time_it_is_initialised(tmp_path: Path) -> None:
+async def test_without_one_in_time_it_is_initialised_sm_9(tmp_path: Path) -> None:
     program = Scripts()
     session = await manager(program).prepare_session(
         init_op="init", saver=Saver(), checkpoint_dir=str(tmp_path), wait_for_checkpoint=True,
@@ -303,7 +303,7 @@ async def test_sm_9_without_one_in_time_it_is_initialised(tmp_path: Path) -> Non
     assert now() == 10
 
 
-async def test_sm_10_waiting_for_a_session(caplog: pytest.LogCaptureFixture) -> None:
+async def test_waiting_for_a_session_sm_10(caplog: pytest.LogCaptureFixture) -> None:
     program = Scripts(
         ready=from_time(3, ["w"], []), local_init=None, ready_for_local=from_time(1, ["w"], None)
     )
@@ -318,7 +318,7 @@ async def test_sm_10_waiting_for_a_session(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("secs", [0, 1.5, 45])
-async def test_sm_10_the_deadline_is_kept_to(secs: float) -> None:
+async def test_the_deadline_is_kept_to_sm_10(secs: float) -> None:
     program = Scripts(ready=["w"])
     with pytest.raises(
         DeadlineExceededError, match=f"Session was not ready after waiting {secs:g} secs."
@@ -327,7 +327,7 @@ async def test_sm_10_the_deadline_is_kept_to(secs: float) -> None:
     assert now() == secs
 
 
-async def test_sm_10_the_wait_can_be_cancelled() -> None:
+async def test_the_wait_can_be_cancelled_sm_10() -> None:
     program = Scripts(ready=["w"])
     async with assert_nothing_left_behind():
         with pytest.raises(TimeoutError):
@@ -336,7 +336,7 @@ async def test_sm_10_the_wait_can_be_cancelled() -> None:
     assert all(session.closed for session in program.sessions)
 
 
-async def test_sm_11_recover_session(
+async def test_recover_session_sm_11(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     session, restored = await SessionManager(graph=world.program).recover_session()
@@ -363,7 +363,7 @@ async def test_sm_11_recover_session(
         ),
     ],
 )
-async def test_sm_11_restored_and_not_ready(
+async def test_restored_and_not_ready_sm_11(
     answers: dict[str, Any], line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Restoring(Saver):
@@ -388,7 +388,7 @@ async def test_sm_11_restored_and_not_ready(
         (FailedPreconditionError("Attempting to use uninitialized value w"), "uninitialized value w"),
     ],
 )
-async def test_sm_14_what_a_ready_op_may_give(value: Any, lacks: str | None) -> None:
+async def test_what_a_ready_op_may_give_sm_14(value: Any, lacks: str | None) -> None:
     program = Scripts(ready=value)
     if lacks is None:
         await manager(program).prepare_session(init_op="init")
@@ -400,25 +400,25 @@ async def test_sm_14_what_a_ready_op_may_give(value: Any, lacks: str | None) -> 
 @pytest.mark.parametrize(
     "value", [[1.5], "w", UnavailableError("peer"), FailedPreconditionError("other")]
 )
-async def test_sm_14_anything_else_leaves(value: Any) -> None:
+async def test_anything_else_leaves_sm_14(value: Any) -> None:
     program = Scripts(ready=value)
     with pytest.raises((TypeError, UnavailableError, FailedPreconditionError)):
         await manager(program).prepare_session(init_op="init")
     assert program.sessions[0].closed
 
 
-async def test_cr_1_session_creator_is_abstract() -> None:
+async def test_session_creator_is_abstract_cr_1() -> None:
     with pytest.raises(TypeError, match="abstract"):
         SessionCreator()  # type: ignore[abstract]  # the mistake under test
 
 
-async def test_cr_3_a_directory_and_a_file_are_refused_at_construction() -> None:
+async def test_a_directory_and_a_file_are_refused_at_construction_cr_3() -> None:
     message = r"^Can not provide both checkpoint_dir and checkpoint_filename_with_path\.$"
     with pytest.raises(ValueError, match=message):
         ChiefSessionCreator(checkpoint_dir="a", checkpoint_filename_with_path="b")
 
 
-async def test_cr_4_exactly_that_file_is_restored(world: World, tmp_path: Path) -> None:
+async def test_exactly_that_file_is_restored_cr_4(world: World, tmp_path: Path) -> None:
     await _two_checkpoints(world, tmp_path)
     prefix = str(tmp_path / "model.ckpt-1")
     creator = world.creator(scaffold=Scaffold(saver=Saver()), checkpoint_filename_with_path=prefix)
@@ -428,7 +428,7 @@ async def test_cr_4_exactly_that_file_is_restored(world: World, tmp_path: Path) 
         await creator.create_session()
 
 
-async def test_cr_5_a_worker_waits_and_never_initialises() -> None:
+async def test_a_worker_waits_and_never_initialises_cr_5() -> None:
     program = Scripts(ready=from_time(0.2, ["w"], []), local_init=None, ready_for_local=None)
     session = await WorkerSessionCreator(program=program).create_session()
     assert now() < 1  # KC-13: the first pauses are short
@@ -437,7 +437,7 @@ async def test_cr_5_a_worker_waits_and_never_initialises() -> None:
         await WorkerSessionCreator(program=Scripts(ready=["w"]), max_wait_secs=5).create_session()
 
 
-async def test_cr_6_the_scaffold_is_finalized_once(world: World) -> None:
+async def test_the_scaffold_is_finalized_once_cr_6(world: World) -> None:
     creator = world.creator()
     first, second = await creator.create_session(), await creator.create_session()
     assert first is not second

@@ -42,7 +42,7 @@ def two(first: str, context: Any) -> str:
     return first
 
 
-async def test_sf_1_sf_2_sf_3_accepted_kinds(world: World) -> None:
+async def test_accepted_kinds_sf_1_sf_2_sf_3(world: World) -> None:
     async with world.session() as sess:
         kinds = [
             lambda c: "lambda", Kinds().method, Kinds.static, Kinds.klass, Kinds(), asynchronous,
@@ -52,7 +52,7 @@ async def test_sf_1_sf_2_sf_3_accepted_kinds(world: World) -> None:
         assert results == ["lambda", "method", "static", "class", "object", "async", "partial"]
 
 
-async def test_sf_1_refused_kinds(world: World) -> None:
+async def test_refused_kinds_sf_1(world: World) -> None:
     async with world.session() as sess:
         for fn in (lambda: None, lambda a, b: None, lambda a, b=1: None, lambda a, *, b: None):
             with pytest.raises(ValueError, match="`step_fn` may either have one `step_context`"):
@@ -61,7 +61,7 @@ async def test_sf_1_refused_kinds(world: World) -> None:
             await sess.run_step_fn(5)
 
 
-async def test_sf_4_request_stop_leaves_the_body_cleanly(world: World) -> None:
+async def test_request_stop_leaves_the_body_cleanly_sf_4(world: World) -> None:
     async def step(context: Any) -> None:
         await context.run_with_hooks(world.train, world.feed())
         context.request_stop()
@@ -74,7 +74,7 @@ async def test_sf_4_request_stop_leaves_the_body_cleanly(world: World) -> None:
     assert sess.stop_reason == "step_fn has requested the iterations to stop."
 
 
-async def test_sf_4_it_is_a_stop_outside_of_a_body_too(world: World) -> None:
+async def test_it_is_a_stop_outside_of_a_body_too_sf_4(world: World) -> None:
     sess = await world.session().start()
     with pytest.raises(StopAsyncIteration, match="step_fn has requested the iterations to stop"):
         await sess.run_step_fn(lambda context: context.request_stop())
@@ -82,7 +82,7 @@ async def test_sf_4_it_is_a_stop_outside_of_a_body_too(world: World) -> None:
     await sess.close()
 
 
-async def test_sf_5_and_sf_6_raw_runs_and_runs_with_hooks(world: World) -> None:
+async def test_raw_runs_and_runs_with_hooks_sf_5_sf_6(world: World) -> None:
     async def step(context: Any) -> Any:
         before = await context.session.run(world.weight)
         values = [await context.run_with_hooks(world.train, world.feed()) for _ in range(3)]
@@ -95,7 +95,7 @@ async def test_sf_5_and_sf_6_raw_runs_and_runs_with_hooks(world: World) -> None:
     assert hook.moments().count("after_run") == 3
 
 
-async def test_sf_7_and_sf_8_a_preemption_repeats_the_whole_function_with_a_fresh_context() -> None:
+async def test_a_preemption_repeats_the_whole_function_with_a_fresh_context_sf_7_sf_8() -> None:
     raws = [ScriptedSession([1, AbortedError("x")]), ScriptedSession([2, 3])]
     seen: list[Any] = []
 
@@ -108,7 +108,7 @@ async def test_sf_7_and_sf_8_a_preemption_repeats_the_whole_function_with_a_fres
     assert seen == raws
 
 
-async def test_sf_7_other_errors_leave_and_a_singular_session_repeats_nothing() -> None:
+async def test_other_errors_leave_and_a_singular_session_repeats_nothing_sf_7() -> None:
     def fail(context: Any) -> None:
         raise ValueError("no")
 
@@ -129,7 +129,7 @@ class Stopping(SessionRunHook):
         run_context.request_stop()
 
 
-async def test_sf_9_after_a_hooks_stop_nothing_runs(world: World) -> None:
+async def test_after_a_hooks_stop_nothing_runs_sf_9(world: World) -> None:
     async def twice(context: Any) -> None:
         await context.run_with_hooks(world.train, world.feed())
         with pytest.raises(RuntimeError, match="Run called even after should_stop requested"):
@@ -142,7 +142,7 @@ async def test_sf_9_after_a_hooks_stop_nothing_runs(world: World) -> None:
         assert sess.global_step == 1
 
 
-async def test_sf_9_the_repetition_of_the_attempt_that_stopped_goes_through() -> None:
+async def test_the_repetition_of_the_attempt_that_stopped_goes_through_sf_9() -> None:
     raws = [ScriptedSession([AbortedError("x")]), ScriptedSession([7])]
     async with MonitoredSession(ScriptedCreator(*raws), [Stopping()]) as sess:
         assert await sess.run_step_fn(lambda context: context.run_with_hooks("a")) == 7
@@ -165,7 +165,7 @@ async def test_runs_with_hooks_from_several_tasks_of_a_function_do_not_interleav
     assert hook.moments()[2:8] == ["before_run", "after_run"] * 3
 
 
-async def test_ax_9_a_context_is_of_no_use_after_its_function(world: World) -> None:
+async def test_a_context_is_of_no_use_after_its_function_ax_9(world: World) -> None:
     """Its runs would come in between those of others."""
     contexts: list[Any] = []
     async with world.session() as sess:
@@ -175,7 +175,7 @@ async def test_ax_9_a_context_is_of_no_use_after_its_function(world: World) -> N
 
 
 @pytest.mark.parametrize("asynchronously", [False, True])
-async def test_ax_2_stop_iteration_in_a_step_function_ends_the_body(
+async def test_stop_iteration_in_a_step_function_ends_the_body_ax_2(
     world: World, asynchronously: bool
 ) -> None:
     def step(context: Any) -> Any:

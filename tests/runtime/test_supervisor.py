@@ -71,7 +71,7 @@ def describe(event: Event) -> tuple[Any, ...]:
     return (*[value.tag for value in event.summary.value], event.step) if event.summary else ("?",)
 
 
-async def test_sv_3_only_a_chief_saves_and_writes(model: Model, tmp_path: Path) -> None:
+async def test_only_a_chief_saves_and_writes_sv_3(model: Model, tmp_path: Path) -> None:
     chief = Supervisor(logdir=tmp_path)
     assert chief.is_chief
     assert chief.save_path == str(tmp_path / "model.ckpt")
@@ -86,7 +86,7 @@ async def test_sv_3_only_a_chief_saves_and_writes(model: Model, tmp_path: Path) 
     await chief.stop()
 
 
-async def test_sv_1_sv_2_what_is_not_given_comes_from_the_graph(model: Model) -> None:
+async def test_what_is_not_given_comes_from_the_graph_sv_1_sv_2(model: Model) -> None:
     sv = Supervisor(init_feed_dict={})
     program: Any = as_program(model.graph)
     assert model.graph.finalized
@@ -98,7 +98,7 @@ async def test_sv_1_sv_2_what_is_not_given_comes_from_the_graph(model: Model) ->
     assert sv.session_manager is not None
 
 
-async def test_sv_1_none_is_none_at_all(model: Model, tmp_path: Path) -> None:
+async def test_none_is_none_at_all_sv_1(model: Model, tmp_path: Path) -> None:
     sv = Supervisor(
         logdir=tmp_path,
         summary_op=None,
@@ -114,7 +114,7 @@ async def test_sv_1_none_is_none_at_all(model: Model, tmp_path: Path) -> None:
     assert await latest_checkpoint(tmp_path) is None
 
 
-async def test_sv_5_a_managed_session_is_the_raw_one_and_closed_at_the_end(model: Model) -> None:
+async def test_a_managed_session_is_the_raw_one_and_closed_at_the_end_sv_5(model: Model) -> None:
     sv = Supervisor()
     async with assert_nothing_left_behind(), sv.managed_session() as sess:
         assert await sess.run(model.train) == 1
@@ -135,7 +135,7 @@ async def test_sv_5_a_managed_session_is_the_raw_one_and_closed_at_the_end(model
         KeyboardInterrupt(),
     ],
 )  # fmt: skip
-async def test_sv_5_errors_of_the_body_leave_when_all_is_closed(
+async def test_errors_of_the_body_leave_when_all_is_closed_sv_5(
     model: Model, error: BaseException
 ) -> None:
     sv = Supervisor()
@@ -160,14 +160,14 @@ async def test_sv_5_errors_of_the_body_leave_when_all_is_closed(
         await sessions[0].run(model.train)
 
 
-async def test_sv_5_the_end_of_the_data_is_a_normal_end(model: Model) -> None:
+async def test_the_end_of_the_data_is_a_normal_end_sv_5(model: Model) -> None:
     sv = Supervisor()
     async with sv.managed_session():
         raise OutOfRangeError("no more")
     assert sv.should_stop()
 
 
-async def test_sv_6_a_last_checkpoint_is_saved_if_that_is_asked(model: Model, tmp_path: Path) -> None:
+async def test_a_last_checkpoint_is_saved_if_that_is_asked_sv_6(model: Model, tmp_path: Path) -> None:
     for asked, expected in ((False, None), (True, str(tmp_path / "True" / "model.ckpt-3"))):
         sv = Supervisor(logdir=tmp_path / str(asked), save_model_secs=0, save_at_end=asked)
         async with sv.managed_session() as sess:
@@ -177,7 +177,7 @@ async def test_sv_6_a_last_checkpoint_is_saved_if_that_is_asked(model: Model, tm
         assert await latest_checkpoint(tmp_path / str(asked)) == expected
 
 
-async def test_sv_6_no_last_checkpoint_after_an_error(model: Model, tmp_path: Path) -> None:
+async def test_no_last_checkpoint_after_an_error_sv_6(model: Model, tmp_path: Path) -> None:
     sv = Supervisor(logdir=tmp_path, save_model_secs=0, save_at_end=True)
 
     async def train() -> None:
@@ -190,7 +190,7 @@ async def test_sv_6_no_last_checkpoint_after_an_error(model: Model, tmp_path: Pa
     assert await latest_checkpoint(tmp_path) is None
 
 
-async def test_sv_7_an_error_in_a_service_ends_the_loop_and_leaves(model: Model) -> None:
+async def test_an_error_in_a_service_ends_the_loop_and_leaves_sv_7(model: Model) -> None:
     """KC-24: services do not die silently."""
     sv = Supervisor()
 
@@ -210,7 +210,7 @@ async def test_sv_7_an_error_in_a_service_ends_the_loop_and_leaves(model: Model)
         await train()
 
 
-async def test_sv_7_of_several_errors_the_first_leaves_with_the_others(model: Model) -> None:
+async def test_of_several_errors_the_first_leaves_with_the_others_sv_7(model: Model) -> None:
     sv = Supervisor()
 
     async def fail() -> None:
@@ -227,7 +227,7 @@ async def test_sv_7_of_several_errors_the_first_leaves_with_the_others(model: Mo
     assert any("ValueError: second" in note for note in raised.value.__notes__)
 
 
-async def test_sv_8_a_supervisor_can_be_used_again(model: Model, tmp_path: Path) -> None:
+async def test_a_supervisor_can_be_used_again_sv_8(model: Model, tmp_path: Path) -> None:
     sv = Supervisor(logdir=tmp_path, save_at_end=True)
     for last in (2, 4):
         async with sv.managed_session() as sess:
@@ -237,7 +237,7 @@ async def test_sv_8_a_supervisor_can_be_used_again(model: Model, tmp_path: Path)
         assert step == last
 
 
-async def test_sv_9_the_services_and_what_they_write(model: Model, tmp_path: Path) -> None:
+async def test_the_services_and_what_they_write_sv_9(model: Model, tmp_path: Path) -> None:
     sv = Supervisor(logdir=tmp_path, save_summaries_secs=10, save_model_secs=25)
     async with assert_nothing_left_behind(tmp_path), sv.managed_session() as sess:
         await asyncio.sleep(0.5)
@@ -267,7 +267,7 @@ async def test_sv_9_the_services_and_what_they_write(model: Model, tmp_path: Pat
     assert await load_variable(str(tmp_path), "weight") == 12.5
 
 
-async def test_sv_9_start_standard_services_returns_them_in_order(model: Model, tmp_path: Path) -> None:
+async def test_start_standard_services_returns_them_in_order_sv_9(model: Model, tmp_path: Path) -> None:
     sv = Supervisor(logdir=tmp_path)
     sess = await sv.prepare_or_wait_for_session(start_standard_services=False)
     services = await sv.start_standard_services(sess)
@@ -285,7 +285,7 @@ async def test_sv_9_start_standard_services_returns_them_in_order(model: Model, 
         await sess.close()
 
 
-async def test_sv_10_services_need_a_directory_and_a_chief(
+async def test_services_need_a_directory_and_a_chief_sv_10(
     model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
     sv = Supervisor()
@@ -298,7 +298,7 @@ async def test_sv_10_services_need_a_directory_and_a_chief(
     await sess.close()
 
 
-async def test_sv_11_stop_leaves_the_session_open_and_may_be_repeated(
+async def test_stop_leaves_the_session_open_and_may_be_repeated_sv_11(
     model: Model, tmp_path: Path
 ) -> None:
     sv = Supervisor(logdir=tmp_path, global_step=None, summary_op=None, saver=None)
@@ -311,7 +311,7 @@ async def test_sv_11_stop_leaves_the_session_open_and_may_be_repeated(
     assert [describe(event) for event in written] == [("graph",), ("STOP", 0)]
 
 
-async def test_sv_11_tasks_that_ignore_their_cancellation_are_named(model: Model) -> None:
+async def test_tasks_that_ignore_their_cancellation_are_named_sv_11(model: Model) -> None:
     release = asyncio.Event()
 
     async def stubborn() -> None:
@@ -335,7 +335,7 @@ async def test_sv_11_tasks_that_ignore_their_cancellation_are_named(model: Model
     await wait_all_tasks_blocked()
 
 
-async def test_sv_12_stopping_forwards_to_the_coordinator(model: Model) -> None:
+async def test_stopping_forwards_to_the_coordinator_sv_12(model: Model) -> None:
     sv = Supervisor()
     async with sv.managed_session():
         waiting = asyncio.create_task(sv.wait_for_stop())
@@ -348,7 +348,7 @@ async def test_sv_12_stopping_forwards_to_the_coordinator(model: Model) -> None:
         sv.request_stop(ValueError("too late"))
 
 
-async def test_sv_13_a_loop_calls_its_target_by_time_until_the_stop(model: Model) -> None:
+async def test_a_loop_calls_its_target_by_time_until_the_stop_sv_13(model: Model) -> None:
     sv = Supervisor()
     calls: list[Any] = []
 
@@ -362,7 +362,7 @@ async def test_sv_13_a_loop_calls_its_target_by_time_until_the_stop(model: Model
     assert calls == [(60.0 * n, (1,), {"key": 2}) for n in range(3)]
 
 
-async def test_sv_14_summary_computed(model: Model, tmp_path: Path) -> None:
+async def test_summary_computed_sv_14(model: Model, tmp_path: Path) -> None:
     summary = as_program().summary_op()
     sv = Supervisor(logdir=tmp_path, summary_op=None, save_summaries_secs=0, saver=None)
     async with sv.managed_session() as sess:
@@ -377,7 +377,7 @@ async def test_sv_14_summary_computed(model: Model, tmp_path: Path) -> None:
         await Supervisor(summary_op=None, saver=None).summary_computed(None, b"")  # type: ignore[arg-type]
 
 
-async def test_sv_15_queue_runners_are_started_and_the_data_ends() -> None:
+async def test_queue_runners_are_started_and_the_data_ends_sv_15() -> None:
     with Graph().as_default():
         queue = FIFOQueue(2, [int32], shapes=[[]])
         source = FIFOQueue(9, [int32], shapes=[[]])
@@ -394,7 +394,7 @@ async def test_sv_15_queue_runners_are_started_and_the_data_ends() -> None:
     assert got == [1, 2, 3, 4]
 
 
-async def test_sv_15_given_queue_runners_are_started_instead(model: Model) -> None:
+async def test_given_queue_runners_are_started_instead_sv_15(model: Model) -> None:
     with Graph().as_default():
         queue = FIFOQueue(2, [int32], shapes=[[]], name="q")
         size = queue.size()
@@ -411,7 +411,7 @@ async def test_sv_15_given_queue_runners_are_started_instead(model: Model) -> No
     await sess.close()
 
 
-async def test_sv_17_what_is_logged(
+async def test_what_is_logged_sv_17(
     model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -431,7 +431,7 @@ async def test_sv_17_what_is_logged(
         assert line in caplog.messages
 
 
-async def test_sv_18_a_checkpoint_is_of_one_moment_while_steps_go_on(
+async def test_a_checkpoint_is_of_one_moment_while_steps_go_on_sv_18(
     model: Model, tmp_path: Path
 ) -> None:
     """AX-11: the event has the step of the files, and all variables are of that step."""
@@ -451,7 +451,7 @@ async def test_sv_18_a_checkpoint_is_of_one_moment_while_steps_go_on(
         assert await load_variable(path, "weight") == 0.5 * step
 
 
-async def test_sv_19_a_writer_of_ones_own(model: Model, tmp_path: Path) -> None:
+async def test_a_writer_of_ones_own_sv_19(model: Model, tmp_path: Path) -> None:
     summary = as_program().summary_op()
     sv = Supervisor(logdir=tmp_path, summary_writer=None)
     async with sv.managed_session() as sess:
@@ -470,7 +470,7 @@ async def test_sv_19_a_writer_of_ones_own(model: Model, tmp_path: Path) -> None:
     ] * 2
 
 
-async def test_sv_17_without_a_global_step_summaries_have_no_step(tmp_path: Path) -> None:
+async def test_without_a_global_step_summaries_have_no_step_sv_17(tmp_path: Path) -> None:
     with Graph().as_default():
         weight = Variable(np.float32(3), name="weight")
         scalar("loss", weight)
@@ -483,7 +483,7 @@ async def test_sv_17_without_a_global_step_summaries_have_no_step(tmp_path: Path
 
 
 @pytest.mark.parametrize(("close", "files"), [(True, 2), (False, 1)])
-async def test_sv_20_the_event_file_may_stay_open(
+async def test_the_event_file_may_stay_open_sv_20(
     model: Model, tmp_path: Path, close: bool, files: int
 ) -> None:
     sv = Supervisor(logdir=tmp_path, saver=None)
@@ -499,7 +499,7 @@ async def test_sv_20_the_event_file_may_stay_open(
     assert len(await events(tmp_path)) == files
 
 
-async def test_sv_22_a_session_that_cannot_be_prepared(model: Model, tmp_path: Path) -> None:
+async def test_a_session_that_cannot_be_prepared_sv_22(model: Model, tmp_path: Path) -> None:
     def fail(_sess: Any) -> None:
         raise OSError("no data")
 
@@ -511,7 +511,7 @@ async def test_sv_22_a_session_that_cannot_be_prepared(model: Model, tmp_path: P
     assert sv.should_stop()
 
 
-async def test_sv_22_services_that_cannot_be_started(model: Model, tmp_path: Path) -> None:
+async def test_services_that_cannot_be_started_sv_22(model: Model, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     sv = Supervisor(logdir=tmp_path / "file" / "below", saver=None)
     async with assert_nothing_left_behind():
@@ -520,7 +520,7 @@ async def test_sv_22_services_that_cannot_be_started(model: Model, tmp_path: Pat
                 pytest.fail("the body must not run")
 
 
-async def test_sv_23_others_wait_until_the_chief_is_ready(model: Model) -> None:
+async def test_others_wait_until_the_chief_is_ready_sv_23(model: Model) -> None:
     sv = Supervisor(is_chief=False, recovery_wait_secs=1)
     with pytest.raises(DeadlineExceededError, match="Session was not ready after waiting 5 secs"):
         await sv.prepare_or_wait_for_session(max_wait_secs=5)
@@ -567,7 +567,7 @@ async def test_programs_that_are_no_graph_have_services_too(tmp_path: Path) -> N
     assert await load_variable(str(tmp_path), "weight") == 10
 
 
-async def test_sv_1_the_older_names_of_the_original_are_the_same_methods() -> None:
+async def test_the_older_names_of_the_original_are_the_same_methods_sv_1() -> None:
     for old, new in {
         "Loop": "loop",
         "PrepareSession": "prepare_or_wait_for_session",
@@ -583,7 +583,7 @@ async def test_sv_1_the_older_names_of_the_original_are_the_same_methods() -> No
         assert getattr(Supervisor, old) is getattr(Supervisor, new)
 
 
-async def test_sv_1_an_empty_logdir_is_none(
+async def test_an_empty_logdir_is_none_sv_1(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -40,7 +40,7 @@ def model() -> Iterator[Model]:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_sv_7_a_body_that_waits_on_is_interrupted_after_the_grace_period(
+async def test_a_body_that_waits_on_is_interrupted_after_the_grace_period_sv_7(
     model: Model, cancelled: bool
 ) -> None:
     """AX-15, with grace: a service has failed while the body waits for what never comes."""

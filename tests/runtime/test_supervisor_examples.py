@@ -163,7 +163,7 @@ async def test_custom_model_initialization(my_train_op: Any, tmp_path: Path) -> 
         assert await sess.run(loss) == 3
 
 
-async def test_bl_1_basic_train_loop(my_train_op: Any, tmp_path: Path) -> None:
+async def test_basic_train_loop_bl_1(my_train_op: Any, tmp_path: Path) -> None:
     """After an AbortedError, a whole new session, restored; for ever by default."""
     sv = Supervisor(logdir=tmp_path, save_model_secs=1, save_summaries_secs=0)
     sessions, steps = [], []
@@ -185,7 +185,7 @@ async def test_bl_1_basic_train_loop(my_train_op: Any, tmp_path: Path) -> None:
     assert steps[:3] == [1, 2, 3]
 
 
-async def test_bl_1_other_errors_leave_and_a_policy_can_be_given(my_train_op: Any) -> None:
+async def test_other_errors_leave_and_a_policy_can_be_given_bl_1(my_train_op: Any) -> None:
     sv = Supervisor()
     calls = 0
 

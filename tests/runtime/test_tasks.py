@@ -124,7 +124,7 @@ async def test_a_thread_is_awaited_as_a_task() -> None:
     assert ran == [1]
 
 
-async def test_co_18_join_twice_raises_twice_and_at_once() -> None:
+async def test_join_twice_raises_twice_and_at_once_co_18() -> None:
     coord = Coordinator()
     coord.create_task(fail, ValueError("boom"))
     for _ in range(2):

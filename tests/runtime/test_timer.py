@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
-async def test_tm_1_exactly_one_of_the_two_is_given() -> None:
+async def test_exactly_one_of_the_two_is_given_tm_1() -> None:
     with pytest.raises(ValueError, match=r"Either every_secs or every_steps should be provided\."):
         SecondOrStepTimer()
     with pytest.raises(ValueError, match=r"Can not provide both every_secs and every_steps\."):
         SecondOrStepTimer(every_secs=1, every_steps=1)
 
 
-async def test_tm_2_by_steps() -> None:
+async def test_by_steps_tm_2() -> None:
     timer = SecondOrStepTimer(every_steps=3)
     assert timer.should_trigger_for_step(1)
     timer.update_last_triggered_step(1)
     assert [s for s in range(1, 8) if timer.should_trigger_for_step(s)] == [4, 5, 6, 7]
 
 
-async def test_tm_2_by_seconds_never_for_the_same_step() -> None:
+async def test_by_seconds_never_for_the_same_step_tm_2() -> None:
     timer = SecondOrStepTimer(every_secs=1.0)
     timer.update_last_triggered_step(1)
     await asyncio.sleep(0.9)
@@ -40,7 +40,7 @@ async def test_tm_2_by_seconds_never_for_the_same_step() -> None:
     assert timer.should_trigger_for_step(2)
 
 
-async def test_tm_3_update_gives_what_elapsed() -> None:
+async def test_update_gives_what_elapsed_tm_3() -> None:
     timer = SecondOrStepTimer(every_secs=1.0)
     assert timer.last_triggered_step() is None
     assert timer.update_last_triggered_step(1) == (None, None)
@@ -52,14 +52,14 @@ async def test_tm_3_update_gives_what_elapsed() -> None:
     assert timer.should_trigger_for_step(5)
 
 
-async def test_tm_4_a_step_that_goes_backwards_is_due() -> None:
+async def test_a_step_that_goes_backwards_is_due_tm_4() -> None:
     timer = SecondOrStepTimer(every_steps=10)
     timer.update_last_triggered_step(100)
     assert timer.should_trigger_for_step(95)
     assert timer.update_last_triggered_step(95) == (None, None)
 
 
-async def test_tm_4_zero_is_due_on_each_different_step() -> None:
+async def test_zero_is_due_on_each_different_step_tm_4() -> None:
     for timer in (SecondOrStepTimer(every_steps=0), SecondOrStepTimer(every_secs=0)):
         timer.update_last_triggered_step(1)
         assert not timer.should_trigger_for_step(1)
@@ -83,7 +83,7 @@ async def test_ticks_do_not_drift() -> None:
     assert await _ticks(0.1, [0.03] * 99) == [(n, round(n * 0.1, 6)) for n in range(1, 101)]
 
 
-async def test_ax_13_ticks_missed_by_a_slow_body_are_skipped() -> None:
+async def test_ticks_missed_by_a_slow_body_are_skipped_ax_13() -> None:
     assert await _ticks(1.0, [2.5, 0.0, 1.0]) == [(1, 1.0), (4, 4.0), (5, 5.0), (6, 6.0)]
 
 

@@ -43,7 +43,7 @@ def steps(paths: list[Path]) -> list[int]:
     return found
 
 
-def test_fw_3_a_killed_process_loses_nothing_that_was_flushed(
+def test_a_killed_process_loses_nothing_that_was_flushed_fw_3(
     tmp_path: Path, event_files: Callable[[], list[Path]]
 ) -> None:
     """FW-3."""
@@ -57,7 +57,7 @@ def test_fw_3_a_killed_process_loses_nothing_that_was_flushed(
 
 
 @pytest.mark.parametrize(("count", "written"), [(20, 11), (25, 22)])
-def test_mt_17_a_process_that_exits_hard_has_written_its_full_batches(
+def test_a_process_that_exits_hard_has_written_its_full_batches_mt_17(
     tmp_path: Path, event_files: Callable[[], list[Path]], count: int, written: int
 ) -> None:
     """MT-17: after 20 summaries and ``os._exit`` TF1 has none of them on disk."""

@@ -130,7 +130,7 @@ def test_any_real_numbers_of_any_shape_will_do(values: Any) -> None:
     ("bad", "message"),
     [(np.nan, "Nan in summary"), (np.inf, "Infinity in Histogram"), (-np.inf, "Infinity in")],
 )
-def test_su_5_nan_and_infinity_are_refused(size: int, bad: float, message: str) -> None:
+def test_nan_and_infinity_are_refused_su_5(size: int, bad: float, message: str) -> None:
     """SU-5."""
     values = np.ones(size)
     values[1] = bad

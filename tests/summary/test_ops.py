@@ -45,7 +45,7 @@ def tag(op: Tensor) -> Any:
     return op.op.get_attr("tag")
 
 
-async def test_su_1_the_tag_is_the_scoped_unique_name() -> None:
+async def test_the_tag_is_the_scoped_unique_name_su_1() -> None:
     """SU-1."""
     assert tag(summary.scalar("dup", 1.0)) == "dup"
     assert tag(summary.scalar("dup", 1.0)) == "dup_1"
@@ -55,7 +55,7 @@ async def test_su_1_the_tag_is_the_scoped_unique_name() -> None:
     assert (await run(op)).value == (summary.Summary.Value("outer/x", 1.0),)
 
 
-async def test_su_1_a_summary_is_in_summaries_unless_collections_are_given() -> None:
+async def test_a_summary_is_in_summaries_unless_collections_are_given_su_1() -> None:
     """SU-1."""
     first = summary.scalar("a", 1.0)
     other = summary.histogram("b", 1.0, collections=["mine", "yours"])
@@ -66,7 +66,7 @@ async def test_su_1_a_summary_is_in_summaries_unless_collections_are_given() -> 
     assert nowhere.op.type == "TensorSummaryV2"
 
 
-async def test_su_2_a_family_comes_first() -> None:
+async def test_a_family_comes_first_su_2() -> None:
     """SU-2."""
     op = summary.scalar("x", 1.0, family="fam")
     assert (tag(op), op.name) == ("fam/fam/x", "fam/x:0")
@@ -75,7 +75,7 @@ async def test_su_2_a_family_comes_first() -> None:
     assert (tag(op), op.name) == ("fam/outer/fam/x", "outer/fam/x:0")
 
 
-async def test_su_3_illegal_characters_become_underscores(caplog: pytest.LogCaptureFixture) -> None:
+async def test_illegal_characters_become_underscores_su_3(caplog: pytest.LogCaptureFixture) -> None:
     """SU-3."""
     caplog.set_level(logging.INFO, "asyncmon")
     assert tag(summary.scalar("bad name!", 1.0)) == "bad_name_"
@@ -86,7 +86,7 @@ async def test_su_3_illegal_characters_become_underscores(caplog: pytest.LogCapt
     ]
 
 
-async def test_su_4_a_scalar_of_more_than_one_number_is_refused() -> None:
+async def test_a_scalar_of_more_than_one_number_is_refused_su_4() -> None:
     """SU-4: when the op is built if its shape is known then, else in the run."""
     with pytest.raises(ValueError, match=r"not the same shape: \[\] != \[2\] \(tag 'loss'\)"):
         summary.scalar("loss", [1.0, 2.0])
@@ -114,7 +114,7 @@ async def test_a_histogram_has_its_values() -> None:
     assert (value.tag, value.histo.num, value.histo.sum) == ("h", 3.0, 7.0)
 
 
-async def test_su_5_nan_in_a_histogram_does_not_end_the_run(caplog: pytest.LogCaptureFixture) -> None:
+async def test_nan_in_a_histogram_does_not_end_the_run_su_5(caplog: pytest.LogCaptureFixture) -> None:
     """SU-5."""
     x = placeholder(dtypes.float32, [None])
     histogram, loss = summary.histogram("diverged", x), summary.scalar("loss", 0.5)
@@ -123,7 +123,7 @@ async def test_su_5_nan_in_a_histogram_does_not_end_the_run(caplog: pytest.LogCa
     assert "Nan in summary histogram for: diverged" in caplog.text
 
 
-async def test_su_6_images_are_pngs_with_tf1s_tags() -> None:
+async def test_images_are_pngs_with_tf1s_tags_su_6() -> None:
     """SU-6."""
     batch = np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3)
     values = (await run(summary.image("i", batch))).value
@@ -133,7 +133,7 @@ async def test_su_6_images_are_pngs_with_tf1s_tags() -> None:
     assert (value.tag, value.image.height, value.image.width) == ("one/image", 3, 4)
 
 
-async def test_su_6_what_is_no_batch_of_images_is_refused() -> None:
+async def test_what_is_no_batch_of_images_is_refused_su_6() -> None:
     """SU-6."""
     with pytest.raises(ValueError, match="Tensor must be 4-D with last dim 1, 3, or 4, not"):
         summary.image("i", np.zeros((2, 2, 1), np.float32))
@@ -148,7 +148,7 @@ async def test_su_6_what_is_no_batch_of_images_is_refused() -> None:
         await run(summary.image("i", x), {x: np.zeros((2, 2))})
 
 
-async def test_su_7_text_is_of_strings() -> None:
+async def test_text_is_of_strings_su_7() -> None:
     """SU-7."""
     (value,) = (await run(summary.text("t", ["a", "b"]))).value
     assert (value.tag, list(value.tensor.string_val)) == ("t", [b"a", b"b"])
@@ -157,7 +157,7 @@ async def test_su_7_text_is_of_strings() -> None:
         summary.text("t", 1.0)
 
 
-async def test_su_10_sound_is_wav_with_tf1s_tags() -> None:
+async def test_sound_is_wav_with_tf1s_tags_su_10() -> None:
     """SU-10."""
     batch = np.zeros((2, 5, 2), np.float32)
     values = (await run(summary.audio("a", batch, 8000))).value
@@ -169,7 +169,7 @@ async def test_su_10_sound_is_wav_with_tf1s_tags() -> None:
     assert (value.tag, value.audio.num_channels) == ("one/audio", 1)
 
 
-async def test_su_10_what_is_no_sound_is_refused() -> None:
+async def test_what_is_no_sound_is_refused_su_10() -> None:
     """SU-10."""
     with pytest.raises(ValueError, match=r"Tensor must be 3-D or 2-D, got: \[5\]"):
         summary.audio("a", np.zeros(5, np.float32), 8000)
@@ -183,7 +183,7 @@ async def test_su_10_what_is_no_sound_is_refused() -> None:
         await run(op, {rate: 0.0})
 
 
-async def test_su_10_a_tensor_is_kept_as_it_is_with_its_metadata() -> None:
+async def test_a_tensor_is_kept_as_it_is_with_its_metadata_su_10() -> None:
     """SU-10."""
     plugin = summary.SummaryMetadata(plugin_data=PluginData("mine", b"content"))
     op = summary.tensor_summary(
@@ -203,7 +203,7 @@ async def test_a_summary_needs_a_name(name: Any) -> None:
         summary.scalar(name, 1.0)
 
 
-async def test_su_8_merge_puts_values_together_and_is_in_no_collection() -> None:
+async def test_merge_puts_values_together_and_is_in_no_collection_su_8() -> None:
     """SU-8."""
     first, second = summary.scalar("a", 1.0), summary.scalar("b", 2.0)
     op = summary.merge([first, second])
@@ -216,7 +216,7 @@ async def test_su_8_merge_puts_values_together_and_is_in_no_collection() -> None
     assert summary.merge([first], [GraphKeys.SUMMARY_OP]) in get_collection(GraphKeys.SUMMARY_OP)
 
 
-async def test_su_8_duplicate_tags_are_refused() -> None:
+async def test_duplicate_tags_are_refused_su_8() -> None:
     """SU-8."""
     op = summary.scalar("q", 1.0)
     with pytest.raises(InvalidArgumentError, match="Duplicate tag q found in summary inputs"):
@@ -234,7 +234,7 @@ async def test_summaries_that_were_fetched_may_be_merged_when_fed() -> None:
     assert merged.value[0].tag == "a"
 
 
-async def test_su_9_merge_all_takes_those_of_a_scope_or_all_or_is_none() -> None:
+async def test_merge_all_takes_those_of_a_scope_or_all_or_is_none_su_9() -> None:
     """SU-9."""
     assert summary.merge_all() is None
     first = summary.scalar("a", 1.0)

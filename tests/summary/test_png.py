@@ -47,7 +47,7 @@ nan = float("nan")
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-def test_su_6_floats_are_scaled_as_in_tf1(image: Any, pixels: Any, dtype: Any) -> None:
+def test_floats_are_scaled_as_in_tf1_su_6(image: Any, pixels: Any, dtype: Any) -> None:
     """SU-6: recorded from TensorFlow 2.21, tf.compat.v1.summary.image."""
     found = to_pixels(np.array(image, dtype)[..., np.newaxis])
     assert found[..., 0].tolist() == pixels
@@ -59,7 +59,7 @@ def test_a_bad_pixel_is_red() -> None:
     assert to_pixels(image).tolist() == [[[255, 0, 0, 255], [0, 0, 0, 0]]]
 
 
-def test_su_6_bytes_are_taken_as_they_are() -> None:
+def test_bytes_are_taken_as_they_are_su_6() -> None:
     """SU-6."""
     image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
     assert to_pixels(image) is image

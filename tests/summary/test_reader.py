@@ -26,7 +26,7 @@ def record(step: int, size: int = 0) -> bytes:
     return frame(Event(step=step, summary=summary).SerializeToString())
 
 
-async def test_fw_11_for_and_async_for_give_the_same_events(tmp_path: Path) -> None:
+async def test_for_and_async_for_give_the_same_events_fw_11(tmp_path: Path) -> None:
     """FW-11."""
     path = tmp_path / "events"
     path.write_bytes(b"".join(record(step) for step in range(100)))
@@ -36,7 +36,7 @@ async def test_fw_11_for_and_async_for_give_the_same_events(tmp_path: Path) -> N
     assert events[0].summary.value[0].tag == "loss"
 
 
-async def test_fw_11_it_is_an_iterator_that_goes_through_the_file_once(tmp_path: Path) -> None:
+async def test_it_is_an_iterator_that_goes_through_the_file_once_fw_11(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_bytes(b"".join(record(step) for step in range(4)))
     events = summary_iterator(path)
@@ -71,7 +71,7 @@ async def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
         (frame(b"\xff\xff"), "Record 2 of .* matches its checksum and is no Event"),
     ],
 )
-async def test_fw_11_damage_is_reported_after_all_that_is_before_it(
+async def test_damage_is_reported_after_all_that_is_before_it_fw_11(
     tmp_path: Path, tail: bytes, message: str
 ) -> None:
     """FW-11: a DataLossError at the record."""
@@ -88,7 +88,7 @@ async def test_fw_11_damage_is_reported_after_all_that_is_before_it(
 
 
 @pytest.mark.parametrize("cut", [1, 5, 13, -1])
-async def test_fw_11_a_partial_last_record_ends_the_events_quietly(tmp_path: Path, cut: int) -> None:
+async def test_a_partial_last_record_ends_the_events_quietly_fw_11(tmp_path: Path, cut: int) -> None:
     """FW-11: a file that is being written has one."""
     path = tmp_path / "events"
     path.write_bytes(record(1) + record(2) + record(3)[:cut])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
-async def test_fw_8_all_who_write_into_a_directory_share_a_file(
+async def test_all_who_write_into_a_directory_share_a_file_fw_8(
     tmp_path: Path, event_files: Callable[[], list[Path]], events: Callable[[], list[Event]]
 ) -> None:
     """FW-8: by its real path; the last one that records the session writes STOP."""
@@ -36,7 +36,7 @@ async def test_fw_8_all_who_write_into_a_directory_share_a_file(
     assert [event.session_log.status for event in events()] == [SessionLog.START, 0, SessionLog.STOP]
 
 
-async def test_fw_8_get_gives_the_same_writer(
+async def test_get_gives_the_same_writer_fw_8(
     tmp_path: Path, event_files: Callable[[], list[Path]]
 ) -> None:
     hook = SharedWriter(tmp_path / "logs", None)

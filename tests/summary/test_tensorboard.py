@@ -136,7 +136,7 @@ async def test_the_graph_is_read_back(tmp_path: Path) -> None:
     assert device.node_stats[0].node_name == "layer/y"
 
 
-async def test_fw_9_after_a_recovery_what_the_lost_steps_wrote_is_forgotten(tmp_path: Path) -> None:
+async def test_after_a_recovery_what_the_lost_steps_wrote_is_forgotten_fw_9(tmp_path: Path) -> None:
     """FW-9: and what was written up to the restored step is kept."""
     async with FileWriter(tmp_path) as writer:
         writer.start(0)

@@ -33,7 +33,7 @@ def test_any_single_number_is_a_scalar(value: Any) -> None:
     assert only_value(scalar_summary("x", value)) == Summary.Value("x", 1.0)
 
 
-def test_su_5_a_histogram_with_nan_is_left_out_with_one_warning(
+def test_a_histogram_with_nan_is_left_out_with_one_warning_su_5(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """SU-5: it must not kill training."""
@@ -48,7 +48,7 @@ def test_su_5_a_histogram_with_nan_is_left_out_with_one_warning(
 @pytest.mark.parametrize(
     ("max_outputs", "tags"), [(0, ["i"]), (1, ["i/image"]), (3, ["i/image/0", "i/image/1"])]
 )
-def test_su_6_tags_of_images_are_tf1s(max_outputs: int, tags: list[str]) -> None:
+def test_tags_of_images_are_tf1s_su_6(max_outputs: int, tags: list[str]) -> None:
     """SU-6."""
     summary = Summary.FromString(image_summary("i", np.zeros((2, 3, 4, 1), np.uint8), max_outputs))
     assert [value.tag for value in summary.value] == tags
@@ -71,7 +71,7 @@ def test_one_image_is_a_batch_of_one(shape: tuple[int, ...]) -> None:
         (np.array(["a", b"b"], object), [2], [b"a", b"b"]),
     ],
 )
-def test_su_7_text_is_a_tensor_of_strings(text: Any, shape: list[int], strings: list[bytes]) -> None:
+def test_text_is_a_tensor_of_strings_su_7(text: Any, shape: list[int], strings: list[bytes]) -> None:
     """SU-7."""
     value = only_value(text_summary("note", text))
     assert value.metadata.plugin_data.plugin_name == "text"

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 Scalars = list[tuple[int, str, float]]
 
 
-async def test_fw_1_a_file_begins_with_its_version(
+async def test_a_file_begins_with_its_version_fw_1(
     tmp_path: Path, event_files: Callable[[], list[Path]]
 ) -> None:
     """FW-1: ``events.out.tfevents.<secs>.<host>...<suffix>``, first record ``brain.Event:2``."""
@@ -48,7 +48,7 @@ async def test_construction_only_remembers(tmp_path: Path) -> None:
     assert writer.closed
 
 
-async def test_fw_10_an_event_has_the_time_and_step_of_its_add(
+async def test_an_event_has_the_time_and_step_of_its_add_fw_10(
     tmp_path: Path, events: Callable[[], list[Event]]
 ) -> None:
     """FW-10, FW-2."""
@@ -91,7 +91,7 @@ async def test_a_thread_may_add(tmp_path: Path, scalars: Callable[[], Scalars]) 
     assert sorted(scalars()) == [(n, "loss", float(n)) for n in range(20)]
 
 
-async def test_fw_4_close_is_idempotent_and_later_adds_warn(
+async def test_close_is_idempotent_and_later_adds_warn_fw_4(
     tmp_path: Path, events: Callable[[], list[Event]]
 ) -> None:
     """FW-4."""
@@ -109,7 +109,7 @@ async def test_fw_4_close_is_idempotent_and_later_adds_warn(
     assert events() == []
 
 
-async def test_fw_4_reopen_begins_a_new_file_even_in_the_same_second(
+async def test_reopen_begins_a_new_file_even_in_the_same_second_fw_4(
     tmp_path: Path, event_files: Callable[[], list[Path]], scalars: Callable[[], Scalars]
 ) -> None:
     """FW-4: and files sort in the order they were made, as TensorBoard reads them."""
@@ -207,7 +207,7 @@ async def test_the_same_graph_is_written_once_a_file(
     assert [event.graph_def.count(b"NoOp") for event in events()] == [1, 2, 2]
 
 
-async def test_fw_5_a_tag_of_run_metadata_is_used_once(
+async def test_a_tag_of_run_metadata_is_used_once_fw_5(
     tmp_path: Path, events: Callable[[], list[Event]]
 ) -> None:
     """FW-5."""
@@ -276,7 +276,7 @@ async def test_an_argument_that_cannot_be_is_refused(
         (lambda w: w.add_graph(3), TypeError, "must be an instance of `Graph`"),
     ],
 )
-async def test_fw_6_what_cannot_be_written_is_refused_by_the_add(
+async def test_what_cannot_be_written_is_refused_by_the_add_fw_6(
     tmp_path: Path, add: Callable[[FileWriter], None], error: type[Exception], message: str
 ) -> None:
     """FW-6, SU-4: at once, not later in a thread."""

@@ -110,7 +110,7 @@ async def test_a_plan_of_many_elements_starts_in_a_worker() -> None:
     assert total == 1_000_000
 
 
-async def test_se_3_a_timeout_ends_a_run_between_two_nodes() -> None:
+async def test_a_timeout_ends_a_run_between_two_nodes_se_3() -> None:
     """SE-3."""
     gate = Gate()
     v = tf.Variable(0.0)

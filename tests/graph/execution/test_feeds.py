@@ -42,7 +42,7 @@ async def test_values_of_a_fitting_kind_are_cast(dtype: str, value: Any) -> None
      ("int64", np.uint64(2**63), "cannot hold"), ("uint64", -1, "cannot hold"),
      ("string", 3, "not all str or bytes"), ("float32", object(), "dtype object")],
 )  # fmt: skip
-async def test_se_2_a_wrong_dtype_names_tensor_found_and_expected(
+async def test_a_wrong_dtype_names_tensor_found_and_expected_se_2(
     dtype: str, value: Any, found: str
 ) -> None:
     """SE-2."""
@@ -51,7 +51,7 @@ async def test_se_2_a_wrong_dtype_names_tensor_found_and_expected(
         await feed(p, value)
 
 
-async def test_se_2_a_wrong_shape_has_the_original_text() -> None:
+async def test_a_wrong_shape_has_the_original_text_se_2() -> None:
     """SE-2."""
     p = tf.placeholder(tf.float32, [], "P")
     with pytest.raises(
@@ -70,7 +70,7 @@ async def test_ragged_values_are_refused() -> None:
         await feed(tf.placeholder(tf.float32, name="p"), [[1], [1, 2]])
 
 
-async def test_se_2_a_placeholder_that_is_not_fed_is_named() -> None:
+async def test_a_placeholder_that_is_not_fed_is_named_se_2() -> None:
     """SE-2."""
     p = tf.placeholder(tf.float32, [None, 2], "P")
     n = tf.Variable(0)
@@ -86,7 +86,7 @@ async def test_se_2_a_placeholder_that_is_not_fed_is_named() -> None:
 
 
 @pytest.mark.parametrize("key", ["nothing:0", "p", 3, None])
-async def test_se_2_an_unknown_key_is_refused(key: Any) -> None:
+async def test_an_unknown_key_is_refused_se_2(key: Any) -> None:
     """SE-2."""
     p = tf.placeholder(tf.float32, [], "p")
     async with tf.Session() as sess:

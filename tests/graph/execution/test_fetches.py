@@ -51,7 +51,7 @@ async def run(fetches: Any) -> Any:
         return second
 
 
-async def test_ra_1_nested_structures_come_back(elements: Any) -> None:
+async def test_nested_structures_come_back_ra_1(elements: Any) -> None:
     """RA-1."""
     a, b, op = elements
     got = await run({"list": [a, (b, op)], "point": Point(a, [b]), "again": a})
@@ -60,7 +60,7 @@ async def test_ra_1_nested_structures_come_back(elements: Any) -> None:
     assert type(got["list"][1]) is tuple
 
 
-async def test_ra_1_mappings_keep_their_type_and_order(elements: Any) -> None:
+async def test_mappings_keep_their_type_and_order_ra_1(elements: Any) -> None:
     """RA-1."""
     a, b, _ = elements
     ordered = await run(OrderedDict([("z", a), ("a", b)]))
@@ -72,14 +72,14 @@ async def test_ra_1_mappings_keep_their_type_and_order(elements: Any) -> None:
     assert type(await run(MappingProxyType({"k": a}))) is MappingProxyType
 
 
-async def test_ra_1_classes_with_fields_come_back(elements: Any) -> None:
+async def test_classes_with_fields_come_back_ra_1(elements: Any) -> None:
     """RA-1."""
     a, b, op = elements
     assert await run(Result(a, [b, op])) == Result(1, [2.0, None])
     assert (await run(AttrsLike(a))).a == 1
 
 
-async def test_ra_3_empty_structures_return_themselves() -> None:
+async def test_empty_structures_return_themselves_ra_3() -> None:
     """RA-3."""
     assert await run([]) == []
     assert await run({}) == {}
@@ -87,7 +87,7 @@ async def test_ra_3_empty_structures_return_themselves() -> None:
     assert await run([[], {}]) == [[], {}]
 
 
-async def test_ra_3_none_is_refused() -> None:
+async def test_none_is_refused_ra_3() -> None:
     """RA-3."""
     async with tf.Session() as sess:
         with pytest.raises(

@@ -275,7 +275,7 @@ async def test_closing_the_session_ends_what_waits() -> None:
         await running
 
 
-async def test_se_3_a_timeout_ends_what_waits() -> None:
+async def test_a_timeout_ends_what_waits_se_3() -> None:
     """SE-3."""
 
     async def wait() -> Any:

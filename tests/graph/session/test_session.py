@@ -26,7 +26,7 @@ async def test_inside_the_block_its_graph_is_the_default() -> None:
         assert tf.get_default_graph() is not other
 
 
-async def test_se_1_a_closed_session_refuses_with_the_original_text() -> None:
+async def test_a_closed_session_refuses_with_the_original_text_se_1() -> None:
     """SE-1."""
     c = tf.constant(1)
     sess = tf.Session()
@@ -59,7 +59,7 @@ async def test_arguments_are_checked() -> None:
         tf.SessionConfig(workers=0)
 
 
-async def test_se_4_reading_an_uninitialised_variable_names_it() -> None:
+async def test_reading_an_uninitialised_variable_names_it_se_4() -> None:
     """SE-4."""
     v = tf.Variable(1.0, name="weights")
     async with tf.Session() as sess:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_gs_1_it_is_found_in_its_collection_or_by_name() -> None:
+def test_it_is_found_in_its_collection_or_by_name_gs_1() -> None:
     """GS-1."""
     assert tf.get_global_step() is None
     step = tf.Variable(0, name="global_step", trainable=False)
@@ -26,7 +26,7 @@ def test_gs_1_it_is_found_in_its_collection_or_by_name() -> None:
         assert tf.get_global_step() is created
 
 
-def test_gs_2_it_is_created_once() -> None:
+def test_it_is_created_once_gs_2() -> None:
     """GS-2."""
     step = tf.create_global_step()
     assert (step.op.name, step.dtype, step.shape) == ("global_step", tf.int64, ())
@@ -36,7 +36,7 @@ def test_gs_2_it_is_created_once() -> None:
         tf.create_global_step()
 
 
-def test_gs_3_get_or_create_is_idempotent() -> None:
+def test_get_or_create_is_idempotent_gs_3() -> None:
     """GS-3."""
     with tf.name_scope("somewhere"):
         step = tf.get_or_create_global_step()
@@ -52,13 +52,13 @@ def test_gs_3_get_or_create_is_idempotent() -> None:
         (lambda: tf.Variable([1, 2]), r"is not scalar: \(2,\)"),
     ],
 )
-def test_gs_4_what_cannot_be_one(make: Any, text: str) -> None:
+def test_what_cannot_be_one_gs_4(make: Any, text: str) -> None:
     """GS-4."""
     with pytest.raises(TypeError, match=text):
         tf.assert_global_step(make())
 
 
-def test_gs_5_two_of_them_are_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_two_of_them_are_an_error_in_the_log_gs_5(caplog: pytest.LogCaptureFixture) -> None:
     """GS-5."""
     tf.create_global_step()
     tf.add_to_collection(tf.GraphKeys.GLOBAL_STEP, tf.Variable(0))
@@ -68,7 +68,7 @@ def test_gs_5_two_of_them_are_an_error_in_the_log(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.asyncio
-async def test_gs_6_it_can_be_asked_of_a_session() -> None:
+async def test_it_can_be_asked_of_a_session_gs_6() -> None:
     """GS-6."""
     step = tf.create_global_step()
     async with tf.Session() as sess:
@@ -81,7 +81,7 @@ async def test_gs_6_it_can_be_asked_of_a_session() -> None:
 
 
 @pytest.mark.asyncio
-async def test_gs_7_an_int32_step_is_fine() -> None:
+async def test_an_int32_step_is_fine_gs_7() -> None:
     """GS-7."""
     step = tf.Variable(0, name="global_step", trainable=False)
     async with tf.Session() as sess:
@@ -90,7 +90,7 @@ async def test_gs_7_an_int32_step_is_fine() -> None:
 
 
 @pytest.mark.asyncio
-async def test_gs_9_a_fetch_beside_the_increment_is_always_the_new_value() -> None:
+async def test_a_fetch_beside_the_increment_is_always_the_new_value_gs_9() -> None:
     """GS-9: no race: a fetched step is the one after the commit, as the session's property is."""
     step = tf.create_global_step()
     increment = step.assign_add(1)

@@ -28,7 +28,7 @@ def hasty_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty_switches")
-async def test_co_19_of_errors_from_many_threads_one_is_primary_and_has_all_others_attached() -> None:
+async def test_of_errors_from_many_threads_one_is_primary_and_has_all_others_attached_co_19() -> None:
     for _ in range(20):
         coord = Coordinator()
         errors = [ValueError(f"error {number}") for number in range(8)]
@@ -69,7 +69,7 @@ async def test_a_stop_iteration_is_raised_as_an_error_that_says_what_to_do(how: 
 
 
 @pytest.mark.parametrize("in_task", [False, True])
-async def test_co_5_a_stop_iteration_that_was_named_clean_is(in_task: bool) -> None:
+async def test_a_stop_iteration_that_was_named_clean_is_co_5(in_task: bool) -> None:
     """In a task it is what Python makes of it when it leaves a coroutine."""
     coord = Coordinator([StopIteration])
 

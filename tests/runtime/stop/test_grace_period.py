@@ -64,7 +64,7 @@ class SlowAfter(SessionRunHook):
         await asyncio.sleep(self.secs)
 
 
-async def test_ax_24_a_hook_that_waits_for_ever_ends_with_the_grace_period(
+async def test_a_hook_that_waits_for_ever_ends_with_the_grace_period_ax_24(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sess = scripted(Stuck())
@@ -98,7 +98,7 @@ async def test_the_period_is_that_of_the_whole_run() -> None:
     assert now() == 10
 
 
-async def test_ra_16_a_run_in_time_completes_with_its_hooks() -> None:
+async def test_a_run_in_time_completes_with_its_hooks_ra_16() -> None:
     async def slow_step() -> int:
         await asyncio.sleep(5)
         return 7
@@ -109,7 +109,7 @@ async def test_ra_16_a_run_in_time_completes_with_its_hooks() -> None:
     assert now() == 10
 
 
-async def test_ra_16_a_run_whose_hook_asked_for_the_stop_takes_its_time() -> None:
+async def test_a_run_whose_hook_asked_for_the_stop_takes_its_time_ra_16() -> None:
     async with scripted(SlowAfter(500, stop=True)) as sess:
         assert await sess.run("x") == 1
         assert sess.should_stop()
@@ -166,7 +166,7 @@ def hanging(request: pytest.FixtureRequest) -> Hanging:
 
 
 @pytest.mark.parametrize("hooked", [False, True])
-async def test_kc_1_a_step_that_waits_for_ever_ends_with_the_grace_period(
+async def test_a_step_that_waits_for_ever_ends_with_the_grace_period_kc_1(
     hanging: Hanging, hooked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The state is whole, the session ends in order, and one learns what to look for."""

@@ -125,7 +125,7 @@ async def test_outside_of_the_main_thread_nothing_is_done() -> None:
     assert handlers() == before
 
 
-def test_ax_4_ctrl_c_under_asyncio_run_without_signals(world: World) -> None:
+def test_ctrl_c_under_asyncio_run_without_signals_ax_4(world: World) -> None:
     """AX-4: end is not called, the session is closed, KeyboardInterrupt at the top."""
     hook = RecordingHook()
 

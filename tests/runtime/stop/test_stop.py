@@ -34,7 +34,7 @@ def alarm() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("error", [None, ValueError("in the handler")])
-async def test_ax_18_a_stop_from_a_signal_handler_wakes_the_loop(alarm: Any, error: Any) -> None:
+async def test_a_stop_from_a_signal_handler_wakes_the_loop_ax_18(alarm: Any, error: Any) -> None:
     coord = Coordinator()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -51,7 +51,7 @@ async def test_ax_18_a_stop_from_a_signal_handler_wakes_the_loop(alarm: Any, err
     assert coord.errors == (() if error is None else (error,))
 
 
-async def test_ax_18_a_signal_in_the_middle_of_a_request_does_no_harm(alarm: Any) -> None:
+async def test_a_signal_in_the_middle_of_a_request_does_no_harm_ax_18(alarm: Any) -> None:
     """CO-19: nothing is locked, so the handler cannot wait for what it interrupts."""
     coord = Coordinator()
     calls: list[int] = []
