@@ -169,6 +169,8 @@ class OpDef(OpRecord):
         run_rule: likewise.
         flops: ``flops(*specs, **attrs)``, of all inputs and outputs -> the number of multiplications
             of a product that the kernel splits over threads.
+        direct: ``direct(*specs, **attrs)``, likewise -> a kernel for a small product of these specs,
+            which asks for no replacement and no split; None: there is none.
     """
 
     elementwise: bool = False
@@ -178,6 +180,7 @@ class OpDef(OpRecord):
     foreign: bool = False
     run_rule: Callable[..., Spec | tuple[Spec, ...]] | None = None
     flops: Callable[..., int] | None = None
+    direct: Callable[..., Callable[..., Any] | None] | None = None
 
 
 class RandomOpDef(OpRecord):

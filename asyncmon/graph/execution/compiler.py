@@ -183,7 +183,7 @@ class _Compiler:
                 self._fold(op, folded)
                 return
         if op_def.flops is not None:
-            self.plan.products += ((op, op_def.flops),)
+            self.plan.products += ((op, op_def),)
         self._call(op, op_def, inputs, values.outputs(op, self.fed))
 
     def _fold(self, op: Operation, values: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.execution.awaits import Stage
 from asyncmon.graph.execution.facts import Facts
@@ -21,7 +22,10 @@ from asyncmon.graph.numerics.blas import blas_threads
 from asyncmon.graph.numerics.parallel import CORES
 from asyncmon.system.cost import CostModel
 
+Kernel = Callable[..., Any]
+
 _PROGRAMS = 256  # cached by a plan
+_SMALL = 1 << 18  # multiplications of a product: some µs, where looking for another kernel counts
 _HEAVY = 1 << 25  # multiplications of a program: about a millisecond of one core
 
 
@@ -63,7 +67,7 @@ class Plan:
         fetches: the results, None for operations.
         late: fetched variables that are written in place: the position of each, and its slot.
         memory: the values in the arena.
-        products: matrix products, and their number of scalar multiplications.
+        products: matrix products.
         repeats: whether matrices are multiplied in a loop. Such products are too small to split between
             threads of the team, which sleep in between; the threads of BLAS spin.
         versions: for the plan of a subgraph, the registers of written variables, by slot.
@@ -92,7 +96,7 @@ class Plan:
     fetches: list[Fetch | None] = field(default_factory=list)
     late: tuple[tuple[int, int], ...] = ()
     memory: MemoryPlan | None = None
-    products: tuple[tuple[Operation, Callable[..., int]], ...] = ()
+    products: tuple[tuple[Operation, OpDef], ...] = ()
     repeats: bool = False
     versions: dict[int, int] = field(default_factory=dict)
     waits: bool = False
@@ -149,10 +153,12 @@ class Plan:
         layout = None if self.memory is None else self.memory.lay_out(facts)
         size = sum([getattr(fed[i], "size", 1) for i in self.open_feeds])
         may_split = CORES > 1 and blas_threads.is_controllable and not self.repeats
-        splits = may_split and self._flops(facts) >= _HEAVY
+        flops = self._flops(facts)
+        splits = may_split and sum(flops.values()) >= _HEAVY
+        direct = self._direct(facts, flops)
         folded = rules.fold(self.code, self.constants, facts)
         with self._mutex:  # runs of a plan may begin in several threads
-            code = self._code(rules, tuple(unknown), tuple(asserted), frozenset(folded))
+            code = self._code(rules, tuple(unknown), tuple(asserted), frozenset(folded), direct)
             program = Program(code, tuple(folded.items()), layout, size, splits)
             while len(self._programs) >= _PROGRAMS:
                 del self._programs[next(iter(self._programs))]
@@ -167,9 +173,10 @@ class Plan:
         unknown: tuple[Operation, ...],
         asserted: tuple[Tensor, ...],
         folded: frozenset[int],
+        direct: dict[Operation, Kernel],
     ) -> list[Instruction]:
-        """Return the code without folded registers, with the checks that remain for the run."""
-        key = unknown, asserted, folded
+        """Return the code without folded registers, with direct kernels, with the checks of the run."""
+        key = unknown, asserted, folded, frozenset(direct)
         if not any(key):
             return self.code
         if key not in self._codes:
@@ -177,14 +184,28 @@ class Plan:
                 self._codes.clear()
             last = [update.op for group in self.groups for update in group.updates]
             code = rules.with_checks(self.code, unknown, asserted, last)
-            self._codes[key] = [x for x in code if not x[4] or folded.isdisjoint(outputs_of(x))]
+            self._codes[key] = [
+                (x[0], direct[x[5]], *x[2:]) if x[5] in direct else x
+                for x in code
+                if not x[4] or folded.isdisjoint(outputs_of(x))
+            ]
         return self._codes[key]
 
-    def _flops(self, facts: Facts) -> int:
-        """Return the number of multiplications in products of known shapes."""
-        total = 0
-        for op, flops in self.products:
+    def _flops(self, facts: Facts) -> dict[Operation, int]:
+        """Return the number of multiplications in each product of known shapes."""
+        found = {}
+        for op, op_def in self.products:
             specs = [facts[x] for x in (*op.inputs, *op.outputs)]
-            if all(is_known(spec.shape) for spec in specs):
-                total += flops(*specs, **op.attrs)
-        return total
+            if op_def.flops is not None and all(is_known(spec.shape) for spec in specs):
+                found[op] = op_def.flops(*specs, **op.attrs)
+        return found
+
+    def _direct(self, facts: Facts, flops: dict[Operation, int]) -> dict[Operation, Kernel]:
+        """Return the direct kernels of small products."""
+        found = {}
+        for op, op_def in self.products:
+            if op_def.direct is not None and 0 < flops.get(op, 0) <= _SMALL:
+                specs = [facts[x] for x in (*op.inputs, *op.outputs)]
+                if (kernel := op_def.direct(*specs, **op.attrs)) is not None:
+                    found[op] = kernel
+        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 from string import ascii_letters
@@ -88,6 +88,21 @@ def _flops(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bo
     return (num_elements(result.shape) or 0) * (inner or 0)
 
 
+_DIRECT: dict[tuple[bool, bool], Callable[..., Array]] = {
+    (False, False): lambda a, b, out=None: np.dot(a, b, out),
+    (True, False): lambda a, b, out=None: np.dot(a.T, b, out),
+    (False, True): lambda a, b, out=None: np.dot(a, b.T, out),
+    (True, True): lambda a, b, out=None: np.dot(a.T, b.T, out),
+}
+
+
+def _direct(
+    a: Spec, b: Spec, _result: Spec, *, transpose_a: bool, transpose_b: bool
+) -> Callable[..., Array] | None:
+    is_of_matrices = rank_of(a.shape) == rank_of(b.shape) == 2
+    return _DIRECT[transpose_a, transpose_b] if is_of_matrices and a.dtype.numpy.char in "fd" else None
+
+
 def _matmul_rule(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
     rules.check_same_dtype("MatMul", a, b, ("a", "b"))
     rules.check_dtype(a.dtype, rules.NUMBERS, "a")
@@ -131,7 +146,9 @@ def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
     return like("SumToShape", (grad,), x)
 
 
-register(OpDef("MatMul", _matmul, _matmul_rule, _matmul_gradient, out=True, flops=_flops))
+register(
+    OpDef("MatMul", _matmul, _matmul_rule, _matmul_gradient, out=True, flops=_flops, direct=_direct)
+)
 
 
 def matmul(
