@@ -13,6 +13,7 @@ import torch
 
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
+from asyncmon.programs.process_group import positions_of
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
@@ -365,7 +366,10 @@ class TorchSession(SteppedSession):
         """Copy this rank's pieces between two steps. See :func:`.take_pieces`."""
         async with self._between_steps():
             await self._prepare()
-            return await self._offload(partial(take_pieces, self._objects, self._step, group))
+            positions = positions_of(self)
+            return await self._offload(
+                partial(take_pieces, self._objects, self._step, group, positions)
+            )
 
     async def random_states(self) -> dict[str, torch.Tensor]:
         """Return the states of this rank's default generators between two steps."""

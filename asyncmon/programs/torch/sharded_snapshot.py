@@ -86,8 +86,15 @@ class Pieces(NamedTuple):
     step: int
 
 
-def take_pieces(objects: Mapping[str, Any], step: int, group: Group) -> Pieces | None:
+def take_pieces(
+    objects: Mapping[str, Any], step: int, group: Group, positions: Mapping[str, Any]
+) -> Pieces | None:
     """Copy what this rank is to write of the state. All ranks call it, between the same two steps.
+
+    Args:
+        objects, step: of the session.
+        group: with all ranks.
+        positions: of this rank in its data, which the chief writes for the others.
 
     Returns:
         The pieces; None on other ranks than the first where it raises.
@@ -107,7 +114,7 @@ def take_pieces(objects: Mapping[str, Any], step: int, group: Group) -> Pieces |
     tensors, others = entries_of(objects)
     planner.set_up_planner(tensors | random, is_coordinator=rank == 0)
     found: list[Any] | None = None if rank else [None] * count
-    distributed.gather_object((step, planner.create_local_plan()), found, 0, group)
+    distributed.gather_object((step, planner.create_local_plan(), positions), found, 0, group)
     plans = None
     own: list[Any] = [None]
     try:
@@ -117,16 +124,19 @@ def take_pieces(objects: Mapping[str, Any], step: int, group: Group) -> Pieces |
         distributed.scatter_object_list(own, None if rank else plans or [None] * count, 0, group)
     if own[0] is None:
         return None
+    for number, (*_, theirs) in enumerate(found or ()):
+        if number:
+            others |= {f"{RANK}{number}/{name}": value for name, value in theirs.items()}
     items = planner.finish_plan(own[0]).items
     pieces = {item.index.fqn: planner.resolve_data(item) for item in items}
     return Pieces(*copy_to_host(pieces), others, plans, step)
 
 
 def _planned(planner: Any, found: list[Any]) -> list[Any]:
-    steps = [step for step, _ in found]
+    steps = [step for step, *_ in found]
     if len(set(steps)) > 1:
         raise FailedPreconditionError(f"The ranks are at the steps {steps}; all run the same ones.")
-    plans: list[Any] = planner.create_global_plan([plan for _, plan in found])[0]
+    plans: list[Any] = planner.create_global_plan([plan for _, plan, _ in found])[0]
     return plans
 
 
