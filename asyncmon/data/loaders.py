@@ -153,8 +153,8 @@ def of_this_split(loader: Any, state: State, skip: int) -> State:
     if passed % size:
         raise ValueError(
             f"The position is after {passed} elements of the pass, read by {_words(before)}, inside a "
-            f"batch of {_words(split)}. Keep the number of elements that all ranks take together: half as "
-            "many ranks take batches of twice the size."
+            f"batch of {_words(split)}. Keep the number of elements of all ranks together: on half as "
+            "many ranks a batch is twice as large."
         )
     return {**state, "next": passed // size, "split": split}
 

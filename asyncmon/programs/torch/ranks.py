@@ -171,8 +171,8 @@ class RanksHook(ProcessGroupHook):
         async with self._exchange:
             while (found := await in_thread(_maxima, own, self._group))[1]:
                 if not self._session.is_sharded:
-                    own = {**positions_of(self._session), **await self._session.random_states()}
-                    await in_thread(_gathered, own, self._group)
+                    states = {**positions_of(self._session), **await self._session.random_states()}
+                    await in_thread(_gathered, states, self._group)
                     continue
                 number = next(self._numbers)
                 pieces = await self._session.take_pieces(self._group)

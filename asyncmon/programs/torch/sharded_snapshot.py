@@ -25,7 +25,6 @@ from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.errors import FailedPreconditionError, UnavailableError
 from asyncmon.programs.fetches import GLOBAL_STEP
-from asyncmon.programs.torch.changes import random_states
 from asyncmon.programs.torch.copies import wait_for
 from asyncmon.programs.torch.state import (
     RANDOM,
@@ -87,7 +86,11 @@ class Pieces(NamedTuple):
 
 
 def take_pieces(
-    objects: Mapping[str, Any], step: int, group: Group, positions: Mapping[str, Any]
+    objects: Mapping[str, Any],
+    step: int,
+    group: Group,
+    positions: Mapping[str, Any],
+    random: Mapping[str, torch.Tensor],
 ) -> Pieces | None:
     """Copy what this rank is to write of the state. All ranks call it, between the same two steps.
 
@@ -95,6 +98,7 @@ def take_pieces(
         objects, step: of the session.
         group: with all ranks.
         positions: of this rank in its data, which the chief writes for the others.
+        random: the states of its default generators.
 
     Returns:
         The pieces; None on other ranks than the first where it raises.
@@ -105,14 +109,13 @@ def take_pieces(
     from torch.distributed.checkpoint import DefaultSavePlanner  # it takes a second to import
 
     rank, count = distributed.get_rank(), distributed.get_world_size()
-    random = random_states(objects)
     if rank:
         random = {f"{RANK}{rank}/{name.removeprefix(RANDOM)}": one for name, one in random.items()}
     planner = DefaultSavePlanner(
         flatten_state_dict=False, flatten_sharded_tensors=False, dedup_save_to_lowest_rank=True
     )
     tensors, others = entries_of(objects)
-    planner.set_up_planner(tensors | random, is_coordinator=rank == 0)
+    planner.set_up_planner({**tensors, **random}, is_coordinator=rank == 0)
     found: list[Any] | None = None if rank else [None] * count
     distributed.gather_object((step, planner.create_local_plan(), positions), found, 0, group)
     plans = None
