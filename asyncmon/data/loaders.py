@@ -74,6 +74,9 @@ class LoaderPosition:
         loader, resumed, default = self._loader, self._resumed or {}, _default_generator()
         before = None if default is None else default.get_state()
         goes_on = self.start > 0 or "default" in resumed
+        if goes_on and not self.start and default is not None:
+            # A state from before the pass, where a saver has taken it after the last step: draw again.
+            goes_on = not before.equal(_like(resumed["default"], before))
         items: Iterator[Any] | None = None
         if "loader" in resumed:
             loader.load_state_dict(resumed["loader"])
