@@ -72,7 +72,7 @@ class LoaderPosition:
     def begin(self) -> Iterator[Any]:
         """Return the iterator of the elements. Called in the thread that reads."""
         loader, resumed, default = self._loader, self._resumed or {}, _default_generator()
-        before = None if default is None else default.get_state()
+        before: Any = None if default is None else default.get_state()
         goes_on = self.start > 0 or "default" in resumed
         if goes_on and not self.start and default is not None:
             # A state from before the pass, where a saver has taken it after the last step: draw again.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +36,8 @@ class RayTrainHook(SessionRunHook):
     Every worker needs one with the same arguments: Ray waits at each report and check for all workers,
     so no logger of the chief alone can report. A report has ``step``, the fetched values of the worker
     and, of the chief, the metrics of the last evaluation and ``checkpoint``, the path of the last
-    committed checkpoint, of ``checkpoint_step``. A successful end is reported, too.
+    committed checkpoint, of ``checkpoint_step``. A successful end is reported, too. With a new commit
+    it has a checkpoint of Ray, a file of the path, as a ``Result`` has the metrics of checkpoints only.
 
     After a notice of a preemption all workers stop after the same step, as ``preempted``, and the chief
     saves. Call :meth:`raise_if_preempted` after the session: a function that returns is complete, one
@@ -61,9 +66,10 @@ class RayTrainHook(SessionRunHook):
             if steps is not None and steps < 1:
                 raise ValueError(f"{name} must be 1 or more, or None, got {steps!r}.")
         self._fetches = dict(fetches or {})
-        self._report_steps, self._check_steps = report_steps, check_steps
+        self._report_steps, self._check_steps = report_steps or math.inf, check_steps or math.inf
         self._coord: SessionCoordinator
         self._preemption: Any = None
+        self._reported, self._is_stopped_trial = None, False
 
     async def after_create_session(self, session: Session, coord: Any) -> None:
         if session.global_step is None:
@@ -71,28 +77,24 @@ class RayTrainHook(SessionRunHook):
         self._coord = coord
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Fetch the values if a report is due after this run."""
         step = run_context.session.global_step
-        is_due = step is not None and _is_due(step + 1, self._report_steps)
+        is_due = step is not None and (step + 1) % self._report_steps == 0
         return SessionRunArgs(self._fetches) if is_due and self._fetches else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: Any) -> None:
-        """Report and check, in a thread. Waits for the other workers."""
         step = run_values.step
         if step is None:
             return
-        if _is_due(step, self._report_steps):
+        if step % self._report_steps == 0:
             await self._report(step, run_values.results or {})
-        if self._preemption is None and not _in_trial() and _is_due(step, self._check_steps):
+        if self._preemption is None and get_session() is None and step % self._check_steps == 0:
             self._preemption = await in_thread(ray.train.get_preemption_info)
             if self._preemption is not None:
                 self._stop(step)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Report the successful end, with the last checkpoint."""
-        saves = self._coord.saves if error is None else None
-        if saves is not None and not (_in_trial() and self._coord.should_stop()):
-            await self._report(saves.step_at_end, {})
+        if error is None and not self._is_stopped_trial:
+            await self._report(self._coord.saves.step_at_end, {})
 
     def raise_if_preempted(self) -> None:
         """Raise ``ray.train.PreemptionError`` if the session stopped for a preemption."""
@@ -103,14 +105,16 @@ class RayTrainHook(SessionRunHook):
         record, saves = self._coord.observers.record.now(), self._coord.saves
         values: dict[str, Any] = {n: float(value) for n, value in (record.metrics or {}).items()}
         values |= {"step": step} | {n: float(np.asarray(value)) for n, value in results.items()}
+        commit = None if saves.path == self._reported else saves.path
         if saves.path is not None:
             values |= {"checkpoint": saves.path, "checkpoint_step": saves.step}
-        if not await in_thread(_sent, values):
+        self._reported = saves.path
+        self._is_stopped_trial = not await in_thread(_sent, values, commit)
+        if self._is_stopped_trial:
             self._coord.request_stop(reason="Ray Tune stopped the trial")
 
     def _stop(self, step: int) -> None:
-        nodes = ", ".join(self._preemption.preempted_node_ids)
-        deadline = self._preemption.deadline_ms
+        nodes, deadline = ", ".join(self._preemption.preempted_node_ids), self._preemption.deadline_ms
         left = "" if deadline is None else f" in {deadline / 1000 - wall():.0f} s"
         logger.warning("Ray preempts node %s%s: stopping after step %d.", nodes, left, step)
         stop = Stop(Cause.HOOK, f"Ray preempts node {nodes}{left}", "RayTrainHook", preempted=True)
@@ -118,10 +122,9 @@ class RayTrainHook(SessionRunHook):
 
 
 def as_trainable(train: Callable[[Any], Any], grace_secs: float = 120) -> Any:
-    """Return a function of ``RayTrainHook`` sessions as a trainable of ``ray.tune.Tuner``.
+    """Return a function as a trainable of Ray Tune whose session saves and ends if a trial is stopped.
 
-    Tune ends the process of a trial that it stops. This one lets the session save and end before, for
-    ``grace_secs`` at most.
+    Tune ends the process of such a trial, here once the function has returned or after ``grace_secs``.
     """
     from ray.tune.trainable.function_trainable import wrap_function
 
@@ -134,19 +137,17 @@ def as_trainable(train: Callable[[Any], Any], grace_secs: float = 120) -> Any:
     return Trial
 
 
-def _in_trial() -> bool:
-    """Return whether this is a trial of Ray Tune itself, without workers of Ray Train."""
-    return get_session() is not None
-
-
-def _sent(values: dict[str, Any]) -> bool:
+def _sent(values: dict[str, Any], commit: str | None) -> bool:
     """Report values; return False if Ray Tune stops the trial, for which it raises SystemExit."""
     try:
-        (get_session() or ray.train).report(values)
+        if session := get_session():  # of a trial of Ray Tune without workers of Ray Train
+            session.report(values)
+        elif commit is None:
+            ray.train.report(values)
+        else:
+            with tempfile.TemporaryDirectory() as place:
+                Path(place, "checkpoint.json").write_text(json.dumps({"checkpoint": commit}))
+                ray.train.report(values, ray.train.Checkpoint(place))
     except SystemExit:
         return False
     return True
-
-
-def _is_due(step: int, every: int | None) -> bool:
-    return every is not None and step % every == 0

@@ -97,7 +97,9 @@ async def learn(place: Path, last: int, hook: RayTrainHook, is_preempted: bool) 
 
 def train(config: dict[str, Any]) -> None:
     place = Path(config["place"])
-    is_first = not (place / "preempted").exists()
+    begun = place / f"begun.{ray.train.get_context().get_world_rank()}"
+    is_first = not begun.exists()
+    begun.touch()
     for name in ("whole", "preempted"):
         (place / name).mkdir(exist_ok=True)
     if is_first:
