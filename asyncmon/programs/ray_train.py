@@ -45,13 +45,12 @@ class RayTrainHook(SessionRunHook):
 
     Args:
         fetches: scalars to report, by name.
-        report_steps: report each time that the global step is a multiple; None only at the end.
-        check_steps: check for a preemption likewise, which takes about a millisecond; None never.
+        report_steps: report where the global step is a multiple; None only at the end.
+        check_steps: check for a preemption likewise, which takes a millisecond; None never.
 
     Example::
 
-        hook = RayTrainHook({"loss": "loss"}, report_steps=100)
-        asyncio.run(learn(config, hooks=[hook]))
+        asyncio.run(learn(config, hooks=[hook := RayTrainHook({"loss": "loss"})]))
         hook.raise_if_preempted()
     """
 
@@ -69,7 +68,8 @@ class RayTrainHook(SessionRunHook):
         self._report_steps, self._check_steps = report_steps or math.inf, check_steps or math.inf
         self._coord: SessionCoordinator
         self._preemption: Any = None
-        self._reported, self._is_stopped_trial = None, False
+        self._reported: str | None = None
+        self._is_stopped_trial = False
 
     async def after_create_session(self, session: Session, coord: Any) -> None:
         if session.global_step is None:
@@ -82,8 +82,7 @@ class RayTrainHook(SessionRunHook):
         return SessionRunArgs(self._fetches) if is_due and self._fetches else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: Any) -> None:
-        step = run_values.step
-        if step is None:
+        if (step := run_values.step) is None:
             return
         if step % self._report_steps == 0:
             await self._report(step, run_values.results or {})
@@ -102,8 +101,8 @@ class RayTrainHook(SessionRunHook):
             raise ray.train.PreemptionError(self._preemption)
 
     async def _report(self, step: int | None, results: Mapping[str, Any]) -> None:
-        record, saves = self._coord.observers.record.now(), self._coord.saves
-        values: dict[str, Any] = {n: float(value) for n, value in (record.metrics or {}).items()}
+        metrics, saves = self._coord.observers.record.now().metrics, self._coord.saves
+        values: dict[str, Any] = {n: float(value) for n, value in (metrics or {}).items()}
         values |= {"step": step} | {n: float(np.asarray(value)) for n, value in results.items()}
         commit = None if saves.path == self._reported else saves.path
         if saves.path is not None:

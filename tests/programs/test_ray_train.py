@@ -151,6 +151,7 @@ def test_a_preempted_machine_stops_the_session_which_saves_and_ends_with_the_sam
     assert (metrics["step"], metrics["checkpoint_step"]) == (40, 40)
 
 
+@pytest.mark.slow  # Ray waits a minute before it starts fewer workers
 def test_a_smaller_number_of_workers_continues_after_the_same_elements(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
