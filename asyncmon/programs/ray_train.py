@@ -34,10 +34,10 @@ class RayTrainHook(SessionRunHook):
     """Report to Ray Train or Ray Tune, and stop before a preemption or with the trial.
 
     Every worker needs one with the same arguments: Ray waits at each report and check for all workers,
-    so no logger of the chief alone can report. A report has ``step``, the fetched values of the worker
-    and, of the chief, the metrics of the last evaluation and ``checkpoint``, the path of the last
-    committed checkpoint, of ``checkpoint_step``. A successful end is reported, too. With a new commit
-    it has a checkpoint of Ray, a file of the path, as a ``Result`` has the metrics of checkpoints only.
+    so no logger of the chief alone can report. A report has ``step``, the fetched values and, of the
+    chief, the metrics of the last evaluation and ``checkpoint``, the path of the last commit, of
+    ``checkpoint_step``. A new one is a file in a checkpoint of Ray, without which a ``Result`` of Ray
+    has no metrics. The last report is that of a successful end.
 
     After a notice of a preemption all workers stop after the same step, as ``preempted``, and the chief
     saves. Call :meth:`raise_if_preempted` after the session: a function that returns is complete, one
@@ -104,10 +104,9 @@ class RayTrainHook(SessionRunHook):
         metrics, saves = self._coord.observers.record.now().metrics, self._coord.saves
         values: dict[str, Any] = {n: float(value) for n, value in (metrics or {}).items()}
         values |= {"step": step} | {n: float(np.asarray(value)) for n, value in results.items()}
-        commit = None if saves.path == self._reported else saves.path
+        commit, self._reported = (saves.path if saves.path != self._reported else None), saves.path
         if saves.path is not None:
             values |= {"checkpoint": saves.path, "checkpoint_step": saves.step}
-        self._reported = saves.path
         self._is_stopped_trial = not await in_thread(_sent, values, commit)
         if self._is_stopped_trial:
             self._coord.request_stop(reason="Ray Tune stopped the trial")
@@ -123,8 +122,7 @@ class RayTrainHook(SessionRunHook):
 def as_trainable(train: Callable[[Any], Any], grace_secs: float = 120) -> Any:
     """Return a function as a trainable of Ray Tune whose session saves and ends if a trial is stopped.
 
-    Tune ends the process of such a trial, here once the function has returned or after ``grace_secs``.
-    """
+    Tune ends its process, here once the function has returned or after ``grace_secs``."""
     from ray.tune.trainable.function_trainable import wrap_function
 
     class Trial(wrap_function(train)):  # type: ignore[misc]
