@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -53,6 +55,17 @@ def program_of(prepare: Any) -> TorchProgram:
     return program
 
 
+def act(fault: str, saved: Path) -> None:
+    """Announce a preemption, or kill the driver, a process id, once step 20 is saved."""
+    if fault == "preemption":
+        preempt()
+    elif ray.train.get_context().get_world_rank() == 0:
+        while "ckpt-20" not in saved.read_text():
+            time.sleep(0.02)
+        os.kill(int(fault), signal.SIGKILL)
+        time.sleep(600)  # Ray ends the workers
+
+
 def preempt() -> None:
     """Announce the preemption of the machine of the second worker, and wait for the notice."""
     from ray._raylet import GcsClient
@@ -69,7 +82,7 @@ def preempt() -> None:
         time.sleep(0.05)
 
 
-async def learn(place: Path, last: int, hook: RayTrainHook, is_preempted: bool) -> None:
+async def learn(place: Path, last: int, hook: RayTrainHook, fault: str | None) -> None:
     """Train; at step 20 announce a preemption. Each worker writes the elements that it has used."""
     context = ray.train.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
@@ -84,8 +97,8 @@ async def learn(place: Path, last: int, hook: RayTrainHook, is_preempted: bool) 
             async for batch in sess.iterate(data.batch(BATCH // size, collate=list)):
                 await sess.run("step", {"batch": batch})
                 file.write(f"{batch}\n")
-                if sess.global_step == 20 and is_preempted:
-                    await asyncio.to_thread(preempt)
+                if sess.global_step == 20 and fault is not None:
+                    await asyncio.to_thread(act, fault, place / "run" / "checkpoint")
     weights = b"".join(one.detach().numpy().tobytes() for one in program.state["model"].parameters())
     digest = hashlib.sha256(weights).hexdigest()[:16]
     found = {"begun": begun, "end": sess.global_step, "size": size, "weights": digest,
@@ -103,17 +116,18 @@ def train(config: dict[str, Any]) -> None:
     for name in ("whole", "preempted"):
         (place / name).mkdir(exist_ok=True)
     if is_first:
-        asyncio.run(learn(place / "whole", config["last"], RayTrainHook(report_steps=None), False))
+        asyncio.run(learn(place / "whole", config["last"], RayTrainHook(report_steps=None), None))
     hook = RayTrainHook({"loss": "loss"}, report_steps=10, check_steps=5)
-    asyncio.run(learn(place / "preempted", config["last"], hook, is_first))
+    fault = config["fault"] if is_first else None
+    asyncio.run(learn(place / "preempted", config["last"], hook, fault))
     hook.raise_if_preempted()
 
 
-def fit(place: str, last: int, **scaling: Any) -> None:
+def fit(place: str, fault: str, last: int, **scaling: Any) -> None:
     ray.init()
     result = ray.train.torch.TorchTrainer(
         train,
-        train_loop_config={"place": place, "last": last},
+        train_loop_config={"place": place, "fault": fault, "last": last},
         scaling_config=ray.train.ScalingConfig(placement_strategy="SPREAD", **scaling),
         run_config=ray.train.RunConfig(
             storage_path=f"{place}/ray", failure_config=ray.train.FailureConfig(max_failures=2)
@@ -151,8 +165,10 @@ if __name__ == "__main__":
         case "cluster":
             cluster()
         case "preempted":
-            fit(sys.argv[2], 40, num_workers=2)
+            fit(sys.argv[2], "preemption", 40, num_workers=2)
+        case "driver":
+            fit(sys.argv[2], str(os.getpid()), 40, num_workers=2)
         case "elastic":
-            fit(sys.argv[2], 100, num_workers=(1, 2), resources_per_worker={"CPU": 2})
+            fit(sys.argv[2], "preemption", 100, num_workers=(1, 2), resources_per_worker={"CPU": 2})
         case "tuned":
             tuned(sys.argv[2])

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,29 +99,6 @@ def test_a_killed_worker_is_started_again_and_ends_with_the_bits_of_an_uninterru
     assert (begun, rest) == ("began at step 20", whole)
 
 
-def test_a_driver_that_is_killed_and_started_again_resumes_at_the_last_commit(
-    environment: dict[str, str], whole: str, tmp_path: Path
-) -> None:
-    directory = tmp_path / "run"
-    command = [str(EXAMPLE), "--steps", "100000", "--dir", str(directory)]
-    with driver(environment, tmp_path / "killed.log", *command) as process:
-        while not list((directory / "run").glob("model.ckpt-40*.json")):
-            assert process.poll() is None, (tmp_path / "killed.log").read_text()[-6000:]
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-    # It is as far as the workers came before Ray ended them.
-    saved = asyncio.run(saved_step(directory / "run"))
-    line = example(environment, directory, "--steps", str(saved + 20))
-    assert line.startswith(f"began at step {saved}, ended at step {saved + 20},")
-
-
-async def saved_step(directory: Path) -> int:
-    record = await am.run_record(directory)
-    assert record is not None
-    assert record.saved is not None
-    return record.saved
-
-
 def ends(place: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (place / "ends").read_text().splitlines()]
 
@@ -149,6 +125,19 @@ def test_a_preempted_machine_stops_the_session_which_saves_and_ends_with_the_sam
     metrics = json.loads((tmp_path / "metrics").read_text())
     assert metrics["checkpoint"] == str(tmp_path / "preempted" / "run" / "model.ckpt-40")
     assert (metrics["step"], metrics["checkpoint_step"]) == (40, 40)
+
+
+def test_a_driver_that_is_killed_and_started_again_resumes_at_the_last_commit(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = [str(PROGRAMS), "driver", str(tmp_path)]
+    with driver(environment, tmp_path / "killed.log", *command) as process:
+        process.wait()
+    assert process.returncode == -signal.SIGKILL, (tmp_path / "killed.log").read_text()[-6000:]
+    run(environment, tmp_path / "log", *command)
+    (uninterrupted,), (resumed,) = ends(tmp_path / "whole"), ends(tmp_path / "preempted")
+    assert (resumed["begun"], resumed["end"]) == (20, 40)
+    assert resumed["weights"] == uninterrupted["weights"]
 
 
 @pytest.mark.slow  # Ray waits a minute before it starts fewer workers
