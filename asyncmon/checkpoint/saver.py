@@ -474,7 +474,7 @@ class Saver:
         save.handle.seconds = time.perf_counter() - save.began
         report = stateful_of(save.state.session).on_commit
         if report is not None and self._selection.takes_all:  # else it is no whole state
-            report(save.state.session, manifest.step, save.handle.seconds)
+            report(save.state.session, manifest.step, save.handle.seconds, save.handle.path)
         return save.handle.path
 
     def _commit(self, save: Save, snapshot: Mapping[str, Any]) -> Manifest | None:

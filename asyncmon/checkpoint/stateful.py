@@ -263,8 +263,8 @@ class StatefulObjects:
         self._pending: dict[str, Any] = {}
         self.loaded_from: str | None = None
         """The checkpoint whose global step the session has loaded, by any saver, or None."""
-        self.on_commit: Callable[[Any, int | None, float], None] | None = None
-        """Called by savers: a raw session whose whole state is committed, its step, the seconds."""
+        self.on_commit: Callable[[Any, int | None, float, str | None], None] | None = None
+        """Called by savers: a raw session whose whole state is committed, step, seconds and path."""
         self.boundary: Boundary | None = None
         """At which the states of hooks belong to a step; None outside a monitored session."""
 

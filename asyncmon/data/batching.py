@@ -83,6 +83,10 @@ class Batch(Node):
         above = self.above[0].aligned(inner, later_inner, passed * size, later_passed * size)
         return {**self.signature(), "from": above}
 
+    def _resharded(self, state: State, skip: int) -> State:
+        above = self.above[0].resharded(state["from"], skip * state["size"])
+        return {**self.signature(), "from": above}
+
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
         above = await open_node(self.above[0], state and state["from"], epoch)
         return _BatchStage(self, above)

@@ -23,6 +23,9 @@ class Repeat(Node):
     def __repr__(self) -> str:
         return f"{self.above[0]!r}.repeat({'' if self._count is None else self._count})"
 
+    def _resharded(self, state: State, skip: int) -> State:
+        return {**state, "from": self.above[0].resharded(state["from"], skip)}
+
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
         turn = 0 if state is None else int(state["turn"])
         above = await open_node(self.above[0], state and state["from"], (*epoch, turn))

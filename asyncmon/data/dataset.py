@@ -16,6 +16,7 @@ from asyncmon.data.combining import Interleave, Repeat, Take, Zip
 from asyncmon.data.indexed import Arrays, Fetch, fetch_arrays, fetch_items, map_arrays
 from asyncmon.data.mapping import Map
 from asyncmon.data.prefetch import Prefetch
+from asyncmon.data.sharding import Shard
 from asyncmon.data.shuffling import Shuffle
 from asyncmon.data.sources import AnyIterable, Source
 from asyncmon.data.stage import Mark, Node, Stage, State, open_node, skipped
@@ -113,6 +114,19 @@ class Dataset:
         if count is not None:
             _check_count("count", count)
         return self._over(lambda node: Repeat(node, count))
+
+    def shard(self, count: int, index: int) -> Dataset:
+        """Take the elements ``index``, ``index + count`` and so on. TF1: ``Dataset.shard``.
+
+        For ``count`` processes that train together. All get the same number of elements: those of an
+        incomplete last round are dropped. A position counts the elements of all processes, so another
+        number of processes continues at the same element, also with another size of ``batch``.
+
+        Raises:
+            ValueError: ``index`` is not one from 0 to ``count - 1``, or a shuffle has no seed.
+        """
+        _check_count("count", count)
+        return self._over(lambda node: Shard(node, count, index))
 
     def take(self, count: int) -> Dataset:
         """Take the first ``count`` elements. TF1: ``Dataset.take``."""
@@ -243,7 +257,9 @@ class Dataset:
             ValueError: another pipeline saved it. The position is unchanged.
         """
         position = Position.from_state_dict(state)
-        self._node.check(state["position"])
+        if self._node.is_of_other_shards(state["position"]):
+            position.mark = Unopened(self._node.resharded(state["position"]))
+        self._node.check(position.mark())
         self._position = position
 
     def aligned(self, state: State, later: State) -> State:

@@ -4,7 +4,9 @@ Nothing here imports torch. A loader is an object of the form of ``torch.utils.d
 with ``state_dict()`` has that of torchdata's ``StatefulDataLoader``.
 
 A position within a pass of a plain loader has the states of its generators before the pass: the pass is
-read again in the same order, up to the position. One of a stateful loader has the loader's own state,
+read again in the same order, up to the position. With a sampler that splits a pass over ranks, such as
+``DistributedSampler``, it also has the number of ranks and the batch size: others continue after the
+same elements of the pass. One of a stateful loader has the loader's own state,
 and the present states of its generators, for the order of the next passes, which that state lacks. An
 iterator also draws from torch's default generator, which the steps may use too: a pass that goes on
 leaves it as it was.
@@ -13,6 +15,7 @@ leaves it as it was.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -55,6 +58,9 @@ class LoaderPosition:
     def __init__(self, loader: Any, state: State | None, live: State | None) -> None:
         self._loader = loader
         self._resumed = state
+        self._split = split_of(loader)
+        if state is not None and state.get("split", self._split) != self._split:
+            raise ValueError("Pass the loader itself, no function: the number of ranks has changed.")
         self.start = 0 if state is None else int(state["next"])
         # What a position before the first element has, until the thread has begun the pass.
         self._begun = _members(state or live or fresh_state(loader, own=False))
@@ -66,8 +72,11 @@ class LoaderPosition:
     def begin(self) -> Iterator[Any]:
         """Return the iterator of the elements. Called in the thread that reads."""
         loader, resumed, default = self._loader, self._resumed or {}, _default_generator()
-        before = None if default is None else default.get_state()
+        before: Any = None if default is None else default.get_state()
         goes_on = self.start > 0 or "default" in resumed
+        if goes_on and not self.start and default is not None:
+            # A state from before the pass, where a saver has taken it after the last step: draw again.
+            goes_on = not before.equal(_like(resumed["default"], before))
         items: Iterator[Any] | None = None
         if "loader" in resumed:
             loader.load_state_dict(resumed["loader"])
@@ -107,7 +116,8 @@ class LoaderPosition:
     def mark(self, number: int) -> Mark:
         """Return the position before an element."""
         state = self._state
-        return lambda: {"stage": "source", "next": number, **(state or self._begun)}
+        split = {} if self._split is None else {"split": self._split}
+        return lambda: {"stage": "source", "next": number, **split, **(state or self._begun)}
 
 
 def fresh_state(loader: Any, own: bool = True) -> State:
@@ -122,6 +132,34 @@ def fresh_state(loader: Any, own: bool = True) -> State:
     if own and is_stateful_loader(loader):
         state["loader"] = loader.state_dict()
     return state
+
+
+def split_of(loader: Any) -> list[int] | None:
+    """Return the number of ranks that a loader's sampler splits a pass over, and the batch size."""
+    ranks, size = getattr(loader.sampler, "num_replicas", None), getattr(loader, "batch_size", None)
+    return None if ranks is None or size is None else [int(ranks), int(size)]
+
+
+def of_this_split(loader: Any, state: State, skip: int) -> State:
+    """Return the position a number of batches after one of other ranks or batches.
+
+    Raises:
+        ValueError: it is inside a batch here.
+    """
+    before, split = state["split"], split_of(loader)
+    if split is None or "loader" in state:
+        raise ValueError(
+            f"The position is that of {_words(before)}, and this is {_words(split)}: only a DataLoader "
+            "with a DistributedSampler continues with another number of ranks."
+        )
+    passed, size = (state["next"] + skip) * math.prod(before), math.prod(split)
+    if passed % size:
+        raise ValueError(
+            f"The position is after {passed} elements of the pass, read by {_words(before)}, inside a "
+            f"batch of {_words(split)}. Keep the number of elements of all ranks together: on half as "
+            "many ranks a batch is twice as large."
+        )
+    return {**state, "next": passed // size, "split": split}
 
 
 def generators_of(loader: Any) -> list[Any]:
@@ -156,6 +194,10 @@ def default_generator_kept() -> Iterator[None]:
     yield
     if default is not None:
         default.set_state(state)
+
+
+def _words(split: list[int] | None) -> str:
+    return "a loader of one rank" if split is None else f"{split[0]} ranks in batches of {split[1]}"
 
 
 def _members(state: State) -> State:

@@ -48,6 +48,11 @@ class Shuffle(Node):
         self._given_seed = seed
         self._seed = seed if seed is not None else random_seed()
 
+    @property
+    def has_seed(self) -> bool:
+        """Whether the order is the same in each process."""
+        return self._given_seed is not None
+
     def __repr__(self) -> str:
         seed = "" if self._given_seed is None else f", seed={self._given_seed}"
         return f"{self.above[0]!r}.shuffle({self._buffer}{seed})"

@@ -14,6 +14,8 @@ from asyncmon.data.loaders import (
     default_generator_kept,
     fresh_state,
     is_loader,
+    of_this_split,
+    split_of,
 )
 from asyncmon.data.stage import (
     CLOSE_SECONDS,
@@ -70,6 +72,15 @@ class Source(Node):
         if is_loader(iterable):
             return _LoaderStage(repr(self), LoaderPosition(iterable, state, live), executor)
         return _ThreadStage(repr(self), iterable, start, executor)
+
+    def is_of_other_shards(self, state: State | None) -> bool:
+        if state is not None and "skip" in state:
+            return self.is_of_other_shards(state["from"])
+        split = None if state is None else state.get("split")
+        return split is not None and is_loader(self._source) and split != split_of(self._source)
+
+    def _resharded(self, state: State, skip: int) -> State:
+        return of_this_split(self._source, state, skip)
 
     def fresh(self) -> State | None:
         if not is_loader(self._source):

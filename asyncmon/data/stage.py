@@ -135,6 +135,37 @@ class Node(ABC):
         for node, inner in zip(self.above, self._states_above(state), strict=True):
             node.check(inner)
 
+    def is_of_other_shards(self, state: State | None) -> bool:
+        """Return whether a state was saved with another number of shards."""
+        if state is None or FRESH in state:
+            return False
+        if "skip" in state:
+            return self.is_of_other_shards(state["from"])
+        if self.kind is None:
+            return self.above[0].is_of_other_shards(state)
+        if state.get("stage") != self.kind or "from" not in state:
+            return False  # `check` refuses it, or it is that of a source
+        pairs = zip(self.above, self._states_above(state), strict=False)
+        return any(node.is_of_other_shards(inner) for node, inner in pairs)
+
+    def resharded(self, state: State, skip: int = 0) -> State:
+        """Return the position a number of elements after one that has another number of shards.
+
+        Raises:
+            ValueError: this node comes after the shard, and its positions are of one process.
+        """
+        if "skip" in state:
+            return self.resharded(state["from"], skip + state["skip"])
+        if self.kind is None:
+            return self.above[0].resharded(state, skip)
+        return self._resharded(state, skip)
+
+    def _resharded(self, state: State, skip: int) -> State:
+        raise ValueError(
+            f"The position was saved with another number of shards, and {self!r} has one of its own in "
+            "each. Let only map, batch, repeat and prefetch come after shard."
+        )
+
     def fresh(self) -> State | None:
         """Return the position at the start of the next pass, or None: it is where a new source begins.
 

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from asyncmon.checkpoint.stateful import pack_all, stateful_of, unpack
 from asyncmon.errors import FailedPreconditionError, OutOfRangeError
 from asyncmon.runtime import SAVER, Coordinator, SessionRunContext, SessionRunHook
+
+POSITIONS = "data"
+"""The entry of the positions of a process in its data, as JSON; their arrays are below it."""
+
+
+def positions_of(session: Any) -> dict[str, Any]:
+    """Return the positions of a process in its data as entries.
+
+    Each process has its own. Those of the first one are saved with its state.
+    """
+    states = stateful_of(session).states()
+    packed, arrays = pack_all({n: one for n, one in states.items() if not n.startswith("hooks/")})
+    inside = {f"{POSITIONS}/{name}": np.asarray(array) for name, array in arrays.items()}
+    return {POSITIONS: np.array(json.dumps(packed), object), **inside}
+
+
+def load_positions(session: Any, entries: Mapping[str, Any]) -> None:
+    """Let the data that the process begins to read continue at the positions in entries."""
+    packed = json.loads(str(np.asarray(entries[POSITIONS]).item()))
+    prefix = f"{POSITIONS}/"
+    arrays = {n.removeprefix(prefix): one for n, one in entries.items() if n.startswith(prefix)}
+    if packed:
+        stateful_of(session).load({name: unpack(state, arrays) for name, state in packed.items()})
 
 
 class ProcessGroupHook(SessionRunHook):
@@ -28,7 +56,10 @@ class ProcessGroupHook(SessionRunHook):
         """Whether all processes have the state of the first."""
 
     async def share_state(self, session: Any) -> None:
-        """Load the state of the first process, which is restored or initialised, into the others."""
+        """Load the state of the first process, which is restored or initialised, into the others.
+
+        With the positions in their data, see :func:`load_positions`.
+        """
         raise NotImplementedError
 
     async def any_stops(self, stops: bool) -> bool:

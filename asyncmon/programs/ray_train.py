@@ -1,21 +1,19 @@
-"""Sessions inside the function of a trainer of Ray Train: reports, and notices of a preemption."""
+"""Sessions in a function of Ray Train or Ray Tune: reports, preemptions and stopped trials."""
 
 from __future__ import annotations
 
+import json
 import logging
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.runtime import (
-    Coordinator,
-    Session,
-    SessionRunArgs,
-    SessionRunContext,
-    SessionRunHook,
-    SessionRunValues,
-)
+from asyncmon.runtime import Session, SessionRunArgs, SessionRunContext, SessionRunHook
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system.clock import wall
@@ -23,6 +21,7 @@ from asyncmon.system.files import in_thread
 
 try:
     import ray.train
+    from ray.train._internal.session import get_session
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "asyncmon.programs.ray_train needs the package ray: pip install 'asyncmon[ray]'"
@@ -32,10 +31,13 @@ logger = logging.getLogger(__name__)
 
 
 class RayTrainHook(SessionRunHook):
-    """Report values to Ray Train, and stop when a node of the workers is about to be preempted.
+    """Report to Ray Train or Ray Tune, and stop before a preemption or with the trial.
 
-    Every worker needs one with the same arguments: Ray waits at each report and check for all workers.
-    The values are those of the worker. Schedulers of Ray Tune see them.
+    Every worker needs one with the same arguments: Ray waits at each report and check for all workers,
+    so no logger of the chief alone can report. A report has ``step``, the fetched values and, of the
+    chief, the metrics of the last evaluation and ``checkpoint``, the path of the last commit, of
+    ``checkpoint_step``. A new one is a file in a checkpoint of Ray, without which a ``Result`` of Ray
+    has no metrics. The last report is that of a successful end.
 
     After a notice of a preemption all workers stop after the same step, as ``preempted``, and the chief
     saves. Call :meth:`raise_if_preempted` after the session: a function that returns is complete, one
@@ -43,24 +45,18 @@ class RayTrainHook(SessionRunHook):
 
     Args:
         fetches: scalars to report, by name.
-        report_steps: report each time that the global step is a multiple; None never reports.
-        check_steps: check for a preemption likewise; None never checks. A check takes about a
-            millisecond.
-
-    Raises:
-        ValueError: a number of steps below 1.
+        report_steps: report where the global step is a multiple; None only at the end.
+        check_steps: check for a preemption likewise, which takes a millisecond; None never.
 
     Example::
 
-        def train(config):
-            hook = RayTrainHook({"loss": "loss"}, report_steps=100)
-            asyncio.run(learn(config, hooks=[hook]))
-            hook.raise_if_preempted()
+        asyncio.run(learn(config, hooks=[hook := RayTrainHook({"loss": "loss"})]))
+        hook.raise_if_preempted()
     """
 
     def __init__(
         self,
-        fetches: dict[str, Any] | None = None,
+        fetches: Mapping[str, Any] | None = None,
         *,
         report_steps: int | None = 100,
         check_steps: int | None = 10,
@@ -69,55 +65,86 @@ class RayTrainHook(SessionRunHook):
             if steps is not None and steps < 1:
                 raise ValueError(f"{name} must be 1 or more, or None, got {steps!r}.")
         self._fetches = dict(fetches or {})
-        self._report_steps = report_steps
-        self._check_steps = check_steps
-        self._coord: Coordinator | None = None
+        self._report_steps, self._check_steps = report_steps or math.inf, check_steps or math.inf
+        self._coord: SessionCoordinator
         self._preemption: Any = None
+        self._reported: str | None = None
+        self._is_stopped_trial = False
 
-    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Reject a session without a global step."""
+    async def after_create_session(self, session: Session, coord: Any) -> None:
         if session.global_step is None:
             raise FailedPreconditionError("RayTrainHook needs a program with a global step.")
         self._coord = coord
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Fetch the values if a report is due after this run."""
         step = run_context.session.global_step
-        is_due = step is not None and _is_due(step + 1, self._report_steps)
+        is_due = step is not None and (step + 1) % self._report_steps == 0
         return SessionRunArgs(self._fetches) if is_due and self._fetches else None
 
-    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Report and check, in a thread. Waits for the other workers."""
-        step = run_values.step
-        if step is None:
+    async def after_run(self, run_context: SessionRunContext, run_values: Any) -> None:
+        if (step := run_values.step) is None:
             return
-        if _is_due(step, self._report_steps):
-            found = run_values.results or {}
-            values = {name: float(np.asarray(value)) for name, value in found.items()}
-            await in_thread(ray.train.report, {"step": step, **values})
-        if self._preemption is None and _is_due(step, self._check_steps):
+        if step % self._report_steps == 0:
+            await self._report(step, run_values.results or {})
+        if self._preemption is None and get_session() is None and step % self._check_steps == 0:
             self._preemption = await in_thread(ray.train.get_preemption_info)
             if self._preemption is not None:
                 self._stop(step)
 
-    def raise_if_preempted(self) -> None:
-        """Let Ray Train start the workers again if the session stopped for a preemption.
+    async def cleanup(self, error: BaseException | None) -> None:
+        if error is None and not self._is_stopped_trial:
+            await self._report(self._coord.saves.step_at_end, {})
 
-        Raises:
-            ray.train.PreemptionError: it did.
-        """
+    def raise_if_preempted(self) -> None:
+        """Raise ``ray.train.PreemptionError`` if the session stopped for a preemption."""
         if self._preemption is not None:
             raise ray.train.PreemptionError(self._preemption)
 
+    async def _report(self, step: int | None, results: Mapping[str, Any]) -> None:
+        metrics, saves = self._coord.observers.record.now().metrics, self._coord.saves
+        values: dict[str, Any] = {n: float(value) for n, value in (metrics or {}).items()}
+        values |= {"step": step} | {n: float(np.asarray(value)) for n, value in results.items()}
+        commit, self._reported = (saves.path if saves.path != self._reported else None), saves.path
+        if saves.path is not None:
+            values |= {"checkpoint": saves.path, "checkpoint_step": saves.step}
+        self._is_stopped_trial = not await in_thread(_sent, values, commit)
+        if self._is_stopped_trial:
+            self._coord.request_stop(reason="Ray Tune stopped the trial")
+
     def _stop(self, step: int) -> None:
-        nodes = ", ".join(self._preemption.preempted_node_ids)
-        deadline = self._preemption.deadline_ms
+        nodes, deadline = ", ".join(self._preemption.preempted_node_ids), self._preemption.deadline_ms
         left = "" if deadline is None else f" in {deadline / 1000 - wall():.0f} s"
         logger.warning("Ray preempts node %s%s: stopping after step %d.", nodes, left, step)
-        assert isinstance(self._coord, SessionCoordinator), "set in after_create_session"
         stop = Stop(Cause.HOOK, f"Ray preempts node {nodes}{left}", "RayTrainHook", preempted=True)
         self._coord.request(stop)
 
 
-def _is_due(step: int, every: int | None) -> bool:
-    return every is not None and step % every == 0
+def as_trainable(train: Callable[[Any], Any], grace_secs: float = 120) -> Any:
+    """Return a function as a trainable of Ray Tune whose session saves and ends if a trial is stopped.
+
+    Tune ends its process, here once the function has returned or after ``grace_secs``."""
+    from ray.tune.trainable.function_trainable import wrap_function
+
+    class Trial(wrap_function(train)):  # type: ignore[misc]
+        def cleanup(self) -> None:
+            session: Any = get_session()
+            session.finish(timeout=grace_secs)
+            super().cleanup()
+
+    return Trial
+
+
+def _sent(values: dict[str, Any], commit: str | None) -> bool:
+    """Report values; return False if Ray Tune stops the trial, for which it raises SystemExit."""
+    try:
+        if session := get_session():  # of a trial of Ray Tune without workers of Ray Train
+            session.report(values)
+        elif commit is None:
+            ray.train.report(values)
+        else:
+            with tempfile.TemporaryDirectory() as place:
+                Path(place, "checkpoint.json").write_text(json.dumps({"checkpoint": commit}))
+                ray.train.report(values, ray.train.Checkpoint(place))
+    except SystemExit:
+        return False
+    return True

@@ -87,6 +87,8 @@ class Saves:
         """The global step of the present raw session when it was created."""
         self.step: int | None = None
         """The global step of the newest state of it that is committed, or None."""
+        self.path: str | None = None
+        """The checkpoint of that state, if this session has saved it by ``am.Saver``."""
         self.step_at_end: int | None = None
         """The global step at the end of the session, as the close has found it."""
         self.failures = 0
@@ -118,15 +120,16 @@ class Saves:
 
     # -- what is saved
 
-    def committed(self, raw: Any, step: int | None, secs: float) -> None:
+    def committed(self, raw: Any, step: int | None, secs: float, path: str | None = None) -> None:
         """Note the commit of the whole state of a step, after a number of seconds.
 
         Savers call it, and hooks that save by other means, by ``coord.saves``.
         """
         self._secs.append(secs)
         if raw is self.raw:
-            if step is not None:  # an evaluated state may be older than the last one
-                self.step = step if self.step is None else max(step, self.step)
+            # An evaluated state may be older than the last one.
+            if step is not None and (self.step is None or step >= self.step):
+                self.step, self.path = step, path
             for call in self.on_committed:
                 call(step)
 

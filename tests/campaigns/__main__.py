@@ -36,6 +36,7 @@ CAMPAIGNS = {
     "monitor": "viewers that come, stall and go",
     "disk": "full and slow disks",
     "jobs": "two services on one queue, killed at random moments",
+    "ranks": "ranks of torchrun that read their shares of the data, killed",
     "system-calls": "one system call of saves and restores that fails",
 }
 

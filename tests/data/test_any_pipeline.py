@@ -44,6 +44,7 @@ STEPS: dict[str, Callable[[Dataset, int], Dataset]] = {
     "zip": lambda data, k: data.zip(from_iterable(range(30 + k)).shuffle(4, seed=k)),
     "interleave": lambda data, k: data.interleave(lambda value: [value] * 2, k % 3 + 1, k % 2 + 1),
     "prefetch": lambda data, k: data.prefetch(k + 1),
+    "shard": lambda data, k: data.shard(k % 3 + 1, k % (k % 3 + 1)),
 }
 
 

@@ -244,3 +244,43 @@ async def test_tensors_in_states_are_saved_and_loaded_as_tensors() -> None:
     assert torch.equal(loaded["generator"], state["generator"])
     assert (loaded["scale"][0], loaded["scale"][0].dtype) == (0.5, torch.float32)
     assert type(loaded["array"]) is np.ndarray
+
+
+def of_rank(count: int, rank: int, size: int) -> DataLoader[Any]:
+    sampler = torch.utils.data.DistributedSampler(Plain(), count, rank, shuffle=True, seed=4)
+    return DataLoader(Plain(), size, sampler=sampler)
+
+
+async def test_a_loader_continues_in_another_number_of_ranks_after_the_same_elements() -> None:
+    found: list[int] = []
+    state: Any = None
+    for count, size, batches in ((2, 2, 1), (1, 4, 2), (2, 1, 4)):  # of 20 elements, 4 + 8 + 8
+        data = [am.data.from_iterable(of_rank(count, rank, size)) for rank in range(count)]
+        for one in data:
+            if state is not None:
+                one.load_state_dict(state)
+            for _ in range(batches):
+                found += (await one.get_next())[1].tolist()
+        state = data[0].state_dict()
+        for one in data:
+            await one.aclose()
+    assert sorted(found) == list(range(20))
+
+
+async def test_a_loader_refuses_a_position_inside_one_of_its_batches_and_of_no_split() -> None:
+    one = am.data.from_iterable(of_rank(1, 0, 2))
+    await one.get_next()
+    state = one.state_dict()
+    await one.aclose()
+    two = am.data.from_iterable(of_rank(2, 0, 2))
+    with pytest.raises(
+        ValueError, match=r"after 2 elements .* inside a batch of 2 ranks in batches of 2"
+    ):
+        two.load_state_dict(state)
+    plain = am.data.from_iterable(DataLoader(Plain(), 2))
+    with pytest.raises(ValueError, match="1 ranks in batches of 2, and this is a loader of one rank"):
+        plain.load_state_dict(state)
+    made = am.data.from_iterable(lambda: of_rank(2, 0, 2))
+    made.load_state_dict(state)
+    with pytest.raises(ValueError, match="Pass the loader itself"):
+        await made.get_next()

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def train(state: Any, batch: Any) -> Any:
     return {"w": state["w"] - 0.1 * gradient}, {"loss": loss}
 
 
-def act(fault: str, sess: Any) -> None:
+def act(fault: str, sess: Any, directory: Path) -> None:
     """Do in the second process at step 3 what a test asks for."""
     if jax.process_index() == 0 or sess.global_step != 3:
         return
@@ -37,6 +38,11 @@ def act(fault: str, sess: Any) -> None:
         sess.request_stop("process 1 has enough")
     elif fault == "term":
         os.kill(os.getpid(), signal.SIGTERM)
+    elif fault == "kill":
+        state = directory / "checkpoint"
+        while not (state.exists() and "ckpt-2" in state.read_text()):  # the other process commits
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def main(directory: Path, fault: str) -> None:
@@ -46,18 +52,20 @@ async def main(directory: Path, fault: str) -> None:
     w = jax.device_put(np.arange(4.0, dtype=np.float32), whole)
     program = JaxProgram({"w": w}, {"train": train})
     assert program.is_chief == (number == 0)
-    rows = np.full((3, 4), number + 1, np.float32) / 10
-    batch = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("hosts")), rows)
-    assert batch.shape == (6, 4)
+    numbers = np.arange(36, dtype=np.float32).reshape(36, 1) * np.ones(4, np.float32) / 36
+    data = am.data.from_arrays(numbers).shuffle(36, seed=1).shard(2, number).batch(3)
+    hosts = NamedSharding(mesh, PartitionSpec("hosts"))
     async with am.MonitoredTrainingSession(
         program=program, checkpoint_dir=directory, save_checkpoint_steps=2,
         hooks=[am.StopAtStepHook(last_step=6)], log_step_count_steps=None,
     ) as sess:  # fmt: skip
         raw = sess.raw_session()
         begun = raw.global_step
-        while not sess.should_stop():
+        async for rows in sess.iterate(data):
+            batch = jax.make_array_from_process_local_data(hosts, rows)
+            assert batch.shape == (6, 4)
             await sess.run("train", {"batch": batch})
-            act(fault, sess)
+            act(fault, sess, directory)
             values = await sess.run("w", hooks=False)
     (directory / f"process{number}").write_text(f"{begun} {raw.global_step} {values.tolist()}")
 

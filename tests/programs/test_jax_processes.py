@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -18,22 +19,27 @@ pytest.importorskip("jax", reason="jax is not installed: pip install 'asyncmon[j
 PROCESS = Path(__file__).with_name("jax_process.py")
 
 
-def trained(directory: Path, fault: str = "none") -> list[str]:
-    """Let two processes train; return the steps at which they began and ended, and their weights."""
+def started(stack: contextlib.ExitStack, directory: Path, fault: str) -> list[subprocess.Popen[str]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(PROCESS), address, str(number), str(directory), fault],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"},
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    for process in processes:
+        stack.enter_context(process)
+        stack.callback(process.kill)
+    return processes
+
+
+def trained(directory: Path, fault: str = "none") -> list[str]:
+    """Let two processes train; return the steps at which they began and ended, and their weights."""
     with contextlib.ExitStack() as stack:
-        processes = [
-            subprocess.Popen(
-                [sys.executable, str(PROCESS), address, str(number), str(directory), fault],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"},
-            )
-            for number in range(2)
-        ]  # fmt: skip
-        for process in processes:
-            stack.enter_context(process)
-            stack.callback(process.kill)
+        processes = started(stack, directory, fault)
         outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
     first, second = [(directory / f"process{number}").read_text() for number in range(2)]
@@ -60,3 +66,14 @@ def test_a_stop_or_a_signal_of_one_process_stops_all_at_one_step_and_is_resumed(
     _, end, _ = trained(tmp_path, fault)
     assert 3 <= int(end) < 6
     assert trained(tmp_path) == [end, *whole[1:]]
+
+
+def test_processes_that_are_started_again_after_a_kill_end_with_the_same_bits(
+    whole: list[str], tmp_path: Path
+) -> None:
+    with contextlib.ExitStack() as stack:
+        chief, killed = started(stack, tmp_path, "kill")
+        killed.communicate(timeout=60)
+        assert killed.returncode == -signal.SIGKILL
+        chief.kill()  # as a scheduler does, which starts all again
+    assert trained(tmp_path) == ["2", *whole[1:]]

@@ -1,111 +1,161 @@
-"""Sessions report to a real Ray Train, and stop with it before a preemption."""
+"""Sessions in a real cluster of Ray: killed, preempted, of another size, and stopped by Ray Tune."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import asyncmon as am
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
 pytest.importorskip("ray.train", reason="Ray Train is not installed: pip install 'asyncmon[ray]'")
 
-PROGRAM = """
-import asyncio, os, pathlib, sys, time
-import ray, ray.train.torch, torch
-from ray.train.v2.api.preemption import PreemptionInfo
-import asyncmon as am
-from asyncmon.programs.ray_train import RayTrainHook
-from asyncmon.programs.torch import TorchProgram
+pytestmark = pytest.mark.timeout(900)  # two cores start some forty processes
 
-def train(config):
-    place = pathlib.Path(config["place"])
-    rank = ray.train.get_context().get_world_rank()
-    first = not (place / "again").exists()
-    if config["preempt"] and first:  # as the barrier of Ray does for all workers
-        checks = []
-        def notice():
-            checks.append(1)
-            due = int(time.time() * 1000) + 60_000
-            return PreemptionInfo(due, {"node": [1]}) if len(checks) == 3 else None
-        ray.train.get_preemption_info = notice
-    torch.manual_seed(1)
-    model = ray.train.torch.prepare_model(torch.nn.Linear(4, 1))
-    program = TorchProgram({"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1)})
-
-    @program.training_step
-    def step(state, batch):
-        return {"loss": (state["model"](batch) - 1.0).square().mean()}
-
-    hook = RayTrainHook({"loss": "loss"}, report_steps=10, check_steps=5)
-
-    async def learn():
-        hooks = [am.StopAtStepHook(last_step=40), hook]
-        async with am.MonitoredTrainingSession(
-            program=program, checkpoint_dir=place / "run", hooks=hooks, save_checkpoint_steps=1000,
-            save_checkpoint_secs=None,
-        ) as sess:
-            begun = sess.global_step
-            while not sess.should_stop():
-                generator = torch.Generator().manual_seed(10 * sess.global_step + rank)
-                await sess.run("step", {"batch": torch.randn(8, 4, generator=generator)})
-        if rank == 0:
-            with (place / "said").open("a") as file:
-                how = f"{sess.outcome.state}: {sess.stop_reason}"
-                file.write(f"{begun} to {sess.global_step}, {how}\\n")
-            with torch.no_grad():
-                weights = model.module.weight.flatten().tolist()
-            (place / "weights").write_text(repr(weights))
-
-    asyncio.run(learn())
-    if rank == 0:
-        (place / "again").touch()
-    hook.raise_if_preempted()
-
-ray.init(num_cpus=3, include_dashboard=False)
-ray.train.torch.TorchTrainer(
-    train, train_loop_config={"place": sys.argv[1], "preempt": sys.argv[2] == "1"},
-    scaling_config=ray.train.ScalingConfig(num_workers=2),
-    run_config=ray.train.RunConfig(
-        storage_path=sys.argv[1] + "/ray", failure_config=ray.train.FailureConfig(max_failures=2)
-    ),
-).fit()
-"""
+PROGRAMS = Path(__file__).with_name("ray_programs.py")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster_ray.py"
+STEPS = 100
 
 
-def run(place: Path, preempt: bool) -> tuple[str, str]:
-    place.mkdir()
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """Run a cluster of three machines, and return the environment of its drivers."""
     short = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # names of sockets must be short
-    environment = os.environ | {
+    variables = {
+        **os.environ,
         "RAY_TMPDIR": short,
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.2",
+        "OMP_NUM_THREADS": "1",
     }
-    environment.pop("RAY_ADDRESS", None)
-    (place / "program.py").write_text(PROGRAM)
-    try:
-        done = subprocess.run(
-            [sys.executable, "program.py", str(place), str(int(preempt))],
-            cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False,
+    variables.pop("RAY_ADDRESS", None)
+    command = [sys.executable, str(PROGRAMS), "cluster"]
+    with subprocess.Popen(
+        command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as cluster:
+        assert cluster.stdin is not None
+        assert cluster.stdout is not None
+        try:
+            yield {**variables, "RAY_ADDRESS": cluster.stdout.readline().strip()}
+        finally:
+            cluster.stdin.close()
+            cluster.wait()
+            shutil.rmtree(short, ignore_errors=True)
+
+
+def driver(environment: dict[str, str], log: Path, *command: str) -> subprocess.Popen[bytes]:
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-u", *command], env=environment, stdout=file, stderr=subprocess.STDOUT,
+            cwd=log.parent,
         )  # fmt: skip
-    finally:
-        shutil.rmtree(short, ignore_errors=True)
-    assert done.returncode == 0, done.stdout[-4000:]
-    return (place / "said").read_text(), (place / "weights").read_text()
 
 
-def test_a_preempted_training_saves_and_ends_with_the_bits_of_an_uninterrupted_one(
-    tmp_path: Path,
+def run(environment: dict[str, str], log: Path, *command: str) -> str:
+    with driver(environment, log, *command) as process:
+        process.wait()
+    output = log.read_text()
+    assert process.returncode == 0, output[-6000:]
+    return output
+
+
+def example(environment: dict[str, str], directory: Path, *options: str) -> str:
+    """Run the example, and return its last line."""
+    command = [str(EXAMPLE), "--steps", str(STEPS), "--dir", str(directory), *options]
+    output = run(environment, directory.with_suffix(".log"), *command)
+    found = re.findall(r"^began at step .*$", output, re.MULTILINE)
+    assert len(found) == 1, output[-6000:]
+    return str(found[0])
+
+
+@pytest.fixture(scope="module")
+def whole(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    line = example(environment, tmp_path_factory.mktemp("whole") / "whole")
+    assert line.startswith("began at step 0, ended at step 100,")
+    accuracy = re.search(r"accuracy (\S+) %, weights \w{16}$", line)
+    assert accuracy is not None, line
+    assert float(accuracy[1]) > 80
+    return line.partition("ended")[2]
+
+
+def test_a_killed_worker_is_started_again_and_ends_with_the_bits_of_an_uninterrupted_run(
+    environment: dict[str, str], whole: str, tmp_path: Path
 ) -> None:
-    said, weights = run(tmp_path / "whole", preempt=False)
-    assert said.startswith("0 to 40, completed: ")
-    said, again = run(tmp_path / "preempted", preempt=True)
-    first, second = said.splitlines()
-    assert first.startswith("0 to 15, preempted: Ray preempts node node in ")
-    assert second.startswith("15 to 40, completed: ")
-    assert again == weights
+    line = example(environment, tmp_path / "run", "--kill-at", "33")
+    begun, _, rest = line.partition(", ended")
+    assert (begun, rest) == ("began at step 20", whole)
+
+
+def ends(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (place / "ends").read_text().splitlines()]
+
+
+def used(place: Path) -> list[int]:
+    return sorted(
+        number
+        for path in place.glob("used.*")
+        for line in path.read_text().splitlines()
+        for number in json.loads(line)
+    )
+
+
+def test_a_preempted_machine_stops_the_session_which_saves_and_ends_with_the_same_bits(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run(environment, tmp_path / "log", str(PROGRAMS), "preempted", str(tmp_path))
+    (uninterrupted,) = ends(tmp_path / "whole")
+    first, second = ends(tmp_path / "preempted")
+    assert (first["begun"], first["end"], first["state"]) == (0, 25, "preempted")
+    assert re.match(r"Ray preempts node \w+ in \d+ s", first["text"])
+    assert (second["begun"], second["end"], second["state"]) == (25, 40, "completed")
+    assert second["weights"] == uninterrupted["weights"]
+    metrics = json.loads((tmp_path / "metrics").read_text())
+    assert metrics["checkpoint"] == str(tmp_path / "preempted" / "run" / "model.ckpt-40")
+    assert (metrics["step"], metrics["checkpoint_step"]) == (40, 40)
+
+
+def test_a_driver_that_is_killed_and_started_again_resumes_at_the_last_commit(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = [str(PROGRAMS), "driver", str(tmp_path)]
+    with driver(environment, tmp_path / "killed.log", *command) as process:
+        process.wait()
+    assert process.returncode == -signal.SIGKILL, (tmp_path / "killed.log").read_text()[-6000:]
+    run(environment, tmp_path / "log", *command)
+    (uninterrupted,), (resumed,) = ends(tmp_path / "whole"), ends(tmp_path / "preempted")
+    assert (resumed["begun"], resumed["end"]) == (20, 40)
+    assert resumed["weights"] == uninterrupted["weights"]
+
+
+@pytest.mark.slow  # Ray waits a minute before it starts fewer workers
+def test_a_smaller_number_of_workers_continues_after_the_same_elements(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run(environment, tmp_path / "log", str(PROGRAMS), "elastic", str(tmp_path))
+    first, second = ends(tmp_path / "preempted")
+    assert (first["begun"], first["end"], first["size"]) == (0, 25, 2)
+    assert (second["begun"], second["end"], second["size"]) == (25, 100, 1)
+    assert used(tmp_path / "preempted") == list(range(400))
+
+
+def test_a_trial_that_ray_tune_stops_is_stopped_with_its_last_step_saved(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run(environment, tmp_path / "log", str(PROGRAMS), "tuned", str(tmp_path))
+    records = asyncio.run(am.runs(tmp_path))
+    found = {record.name: (record.state, record.step, record.saved, record.text) for record in records}
+    assert found["short"][:3] == ("completed", 8, 8)
+    assert found["long"] == ("stopped", 20, 20, "Ray Tune stopped the trial")

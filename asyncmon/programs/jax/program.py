@@ -12,7 +12,7 @@ import numpy as np
 from asyncmon.programs.jax.session import JaxSession
 from asyncmon.programs.jax.state import declared
 from asyncmon.programs.named_program import NamedProgram
-from asyncmon.programs.process_group import ProcessGroupHook
+from asyncmon.programs.process_group import ProcessGroupHook, load_positions, positions_of
 from asyncmon.programs.steps import Step
 from asyncmon.system.files import in_thread
 
@@ -154,23 +154,24 @@ class ProcessesHook(ProcessGroupHook):
 
     async def share_state(self, session: Any) -> None:
         with await session.snapshot() as snapshot:
-            state = await in_thread(_broadcast, dict(snapshot))
+            sent = dict(snapshot), positions_of(session)
+            state, positions = await in_thread(_broadcast, sent)
         if jax.process_index():
             await session.load(state)
+            load_positions(session, positions)
 
     async def any_stops(self, stops: bool) -> bool:
         return await in_thread(_any, stops)
 
 
-def _broadcast(state: dict[str, Any]) -> dict[str, Any]:
+def _broadcast(state: Any) -> Any:
     """Return what the first process gives. The processes of one job trust each other."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     data = np.frombuffer(pickle.dumps(state), np.uint8)
     high, low = broadcast_one_to_all(np.array(divmod(len(data), 1 << 30), np.int32)).tolist()
     sent = data if jax.process_index() == 0 else np.zeros((high << 30) + low, np.uint8)
-    found: dict[str, Any] = pickle.loads(np.asarray(broadcast_one_to_all(sent), np.uint8).tobytes())
-    return found
+    return pickle.loads(np.asarray(broadcast_one_to_all(sent), np.uint8).tobytes())
 
 
 def _any(own: bool) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,12 @@ import torch
 from torch import distributed
 
 from asyncmon.errors import AbortedError, FailedPreconditionError
-from asyncmon.programs.process_group import ProcessGroupHook
+from asyncmon.programs.process_group import (
+    POSITIONS,
+    ProcessGroupHook,
+    load_positions,
+    positions_of,
+)
 from asyncmon.programs.torch.changes import set_random_states
 from asyncmon.programs.torch.copies import wait_for
 from asyncmon.programs.torch.sharded_snapshot import Mail, held_snapshot, serve_pieces
@@ -74,18 +79,20 @@ class RanksHook(ProcessGroupHook):
             whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
         given = session.take_given()  # restored values that the chief does not have itself
         keep = session.own_pieces() if rank else None
-        state = await in_thread(_broadcast, None if rank else {**given, **whole}, self._group, keep)
+        first = {f"{RANK}0/{name}": value for name, value in positions_of(session).items()}
+        sent = None if rank else {**given, **whole, **first}
+        state = await in_thread(_broadcast, sent, self._group, keep)
         if rank:
             own = {n: value for n, value in state.items() if not n.startswith((RANDOM, RANK))}
             await session.load(own)
             torch.manual_seed(torch.initial_seed() + rank + int(session.global_step or 0))
-            prefix = f"{RANK}{rank}/"
-            saved = {
-                RANDOM + name.removeprefix(prefix): as_tensor(value)
-                for name, value in state.items()
-                if name.startswith(prefix)
-            }
-            set_random_states(saved)
+            saved = _entries_of(rank, state)
+            random = {n: one for n, one in saved.items() if n.partition("/")[0] != POSITIONS}
+            set_random_states({RANDOM + name: as_tensor(value) for name, value in random.items()})
+            ranks = sum(name.startswith(RANK) and name.endswith(f"/{POSITIONS}") for name in state)
+            # With another number of ranks each continues where the first one was in its share.
+            source = rank if ranks == distributed.get_world_size() else 0
+            load_positions(session, _entries_of(source, state))
         self._session = session
 
     async def any_stops(self, stops: bool) -> bool:
@@ -149,13 +156,14 @@ class RanksHook(ProcessGroupHook):
         return held_snapshot(pieces, self._mail, number, post)
 
     async def _replicated(self, session: Any) -> Snapshot:
-        """Return the chief's state with the states of all ranks' generators."""
+        """Return the chief's state with all ranks' generators and positions in their data."""
         snapshot: Snapshot = await session.snapshot()
         found = await in_thread(_gathered, None, self._group)
         values = dict(snapshot)
         for rank, states in enumerate(found):
             for name, state in (states or {}).items():
-                values[f"{RANK}{rank}/{name.removeprefix(RANDOM)}"] = as_array(state)
+                value = as_array(state) if name.startswith(RANDOM) else state
+                values[f"{RANK}{rank}/{name.removeprefix(RANDOM)}"] = value
         return Snapshot(values, snapshot.step, snapshot.release)
 
     async def _agree(self, own: tuple[int, int, int]) -> list[int]:
@@ -163,7 +171,8 @@ class RanksHook(ProcessGroupHook):
         async with self._exchange:
             while (found := await in_thread(_maxima, own, self._group))[1]:
                 if not self._session.is_sharded:
-                    await in_thread(_gathered, await self._session.random_states(), self._group)
+                    states = {**positions_of(self._session), **await self._session.random_states()}
+                    await in_thread(_gathered, states, self._group)
                     continue
                 number = next(self._numbers)
                 pieces = await self._session.take_pieces(self._group)
@@ -190,6 +199,11 @@ class RanksHook(ProcessGroupHook):
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.warning("A rank was lost beside a sharded save: %s", task.exception())
+
+
+def _entries_of(rank: int, state: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f"{RANK}{rank}/"
+    return {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
 
 
 def _new_group() -> Any:

@@ -13,6 +13,7 @@ import torch
 
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
+from asyncmon.programs.process_group import positions_of
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
@@ -76,6 +77,8 @@ class TorchSession(SteppedSession):
         """Whether the state is in pieces on several ranks."""
         self._given: dict[str, Any] = {}  # values loaded before the other ranks have joined
         self._config = config
+        # Of ranks: elements of the next step that are read before a save draw from them, too.
+        self._random_after_step: dict[str, torch.Tensor] | None = None
         self._commits = 0  # changes of the state: steps, and loads
         self._peeks: tuple[PeekCopy, TorchSession] | None = None
         count = config.intra_op_parallelism_threads
@@ -188,6 +191,8 @@ class TorchSession(SteppedSession):
         elif steps:
             self._step += 1
             self._commits += 1
+            if self._program._ranks is not None:
+                self._random_after_step = random_states(self._objects)
         try:
             fetched = self._fetched(fetches, results, self._objects, self._step)
         except NotFoundError:
@@ -353,6 +358,7 @@ class TorchSession(SteppedSession):
         async with self._between_steps(place):
             await self._prepare()
             values, events = await self._offload(partial(copied, self._objects, self._source is None))
+            values |= {name: one.numpy() for name, one in (self._random_after_step or {}).items()}
             step = self._step
         if events:
             await self._workers.call(partial(wait_for, events), CostModel(), True, step=False)
@@ -365,12 +371,16 @@ class TorchSession(SteppedSession):
         """Copy this rank's pieces between two steps. See :func:`.take_pieces`."""
         async with self._between_steps():
             await self._prepare()
-            return await self._offload(partial(take_pieces, self._objects, self._step, group))
+            beside = positions_of(self), self._random_states()
+            return await self._offload(partial(take_pieces, self._objects, self._step, group, *beside))
 
     async def random_states(self) -> dict[str, torch.Tensor]:
-        """Return the states of this rank's default generators between two steps."""
+        """Return the states of this rank's default generators after the last step."""
         async with self._between_steps():
-            return random_states(self._objects)
+            return self._random_states()
+
+    def _random_states(self) -> dict[str, torch.Tensor]:
+        return self._random_after_step or random_states(self._objects)
 
     def own_pieces(self) -> Callable[[str, Any], Any]:
         """Return what copies this rank's pieces of whole entries. See :func:`.own_pieces`."""
@@ -411,7 +421,7 @@ class TorchSession(SteppedSession):
             raise InvalidArgumentError(f"The state could not be loaded: {error}") from error
         if self._source is None:
             set_random_states({name: as_tensor(value) for name, value in random.items()})
-        self._step = step
+        self._step, self._random_after_step = step, None
         self._commits += 1
 
     async def close(self) -> None:

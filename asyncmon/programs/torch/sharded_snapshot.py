@@ -25,7 +25,6 @@ from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.errors import FailedPreconditionError, UnavailableError
 from asyncmon.programs.fetches import GLOBAL_STEP
-from asyncmon.programs.torch.changes import random_states
 from asyncmon.programs.torch.copies import wait_for
 from asyncmon.programs.torch.state import (
     RANDOM,
@@ -86,8 +85,20 @@ class Pieces(NamedTuple):
     step: int
 
 
-def take_pieces(objects: Mapping[str, Any], step: int, group: Group) -> Pieces | None:
+def take_pieces(
+    objects: Mapping[str, Any],
+    step: int,
+    group: Group,
+    positions: Mapping[str, Any],
+    random: Mapping[str, torch.Tensor],
+) -> Pieces | None:
     """Copy what this rank is to write of the state. All ranks call it, between the same two steps.
+
+    Args:
+        objects, step: of the session.
+        group: with all ranks.
+        positions: of this rank in its data, which the chief writes for the others.
+        random: the states of its default generators.
 
     Returns:
         The pieces; None on other ranks than the first where it raises.
@@ -98,16 +109,15 @@ def take_pieces(objects: Mapping[str, Any], step: int, group: Group) -> Pieces |
     from torch.distributed.checkpoint import DefaultSavePlanner  # it takes a second to import
 
     rank, count = distributed.get_rank(), distributed.get_world_size()
-    random = random_states(objects)
     if rank:
         random = {f"{RANK}{rank}/{name.removeprefix(RANDOM)}": one for name, one in random.items()}
     planner = DefaultSavePlanner(
         flatten_state_dict=False, flatten_sharded_tensors=False, dedup_save_to_lowest_rank=True
     )
     tensors, others = entries_of(objects)
-    planner.set_up_planner(tensors | random, is_coordinator=rank == 0)
+    planner.set_up_planner({**tensors, **random}, is_coordinator=rank == 0)
     found: list[Any] | None = None if rank else [None] * count
-    distributed.gather_object((step, planner.create_local_plan()), found, 0, group)
+    distributed.gather_object((step, planner.create_local_plan(), positions), found, 0, group)
     plans = None
     own: list[Any] = [None]
     try:
@@ -117,16 +127,19 @@ def take_pieces(objects: Mapping[str, Any], step: int, group: Group) -> Pieces |
         distributed.scatter_object_list(own, None if rank else plans or [None] * count, 0, group)
     if own[0] is None:
         return None
+    for number, (*_, theirs) in enumerate(found or ()):
+        if number:
+            others |= {f"{RANK}{number}/{name}": value for name, value in theirs.items()}
     items = planner.finish_plan(own[0]).items
     pieces = {item.index.fqn: planner.resolve_data(item) for item in items}
     return Pieces(*copy_to_host(pieces), others, plans, step)
 
 
 def _planned(planner: Any, found: list[Any]) -> list[Any]:
-    steps = [step for step, _ in found]
+    steps = [step for step, *_ in found]
     if len(set(steps)) > 1:
         raise FailedPreconditionError(f"The ranks are at the steps {steps}; all run the same ones.")
-    plans: list[Any] = planner.create_global_plan([plan for _, plan in found])[0]
+    plans: list[Any] = planner.create_global_plan([plan for _, plan, _ in found])[0]
     return plans
 
 

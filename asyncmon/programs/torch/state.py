@@ -24,7 +24,8 @@ RANDOM = "__random__/"
 """Entries that begin with this are the states of torch's default generators, one for each device."""
 
 RANK = "random@"
-"""Entries ``random@<rank>/<device>`` are those of the other ranks."""
+"""Entries ``random@<rank>/<device>`` are those of the other ranks. Below
+``random@<rank>/data`` are their positions."""
 
 KINDS = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
 """Objects whose state means nothing to another class. The structure has their class by :data:`KIND`."""
