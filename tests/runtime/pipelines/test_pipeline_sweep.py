@@ -149,7 +149,8 @@ async def interrupted(one: Training) -> bool:
 
 
 @pytest.mark.parametrize("what", ["cancel", "error", "stop", "kill"])
-@pytest.mark.parametrize(("role", "least"), [("call", 3), ("evaluator", 6), ("learner", 12)])
+# A call whose weights come late waits for no newer version: two awaits are certain.
+@pytest.mark.parametrize(("role", "least"), [("call", 2), ("evaluator", 6), ("learner", 12)])
 def test_interrupted_at_each_await(tmp_path: Path, role: str, what: str, least: int) -> None:
     at = 1
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
