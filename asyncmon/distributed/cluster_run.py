@@ -21,7 +21,7 @@ from typing import Any
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.fingerprint import Fingerprint
-from asyncmon.distributed.requests import RunRequest, converted
+from asyncmon.distributed.request_fields import RunRequest, converted
 from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
 from asyncmon.graph import DeviceSpec
 from asyncmon.system import clock

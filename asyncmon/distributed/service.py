@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from asyncmon.distributed import requests
+from asyncmon.distributed import request_fields
 from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.error_data import error_of, failure
 from asyncmon.distributed.graph_codec import GraphReader
@@ -200,7 +200,7 @@ class SessionService:
         """Return the response to a request. Errors become responses; a cancellation is raised."""
         try:
             decoder = Decoder(request)
-            do = requests.check(decoder.content)
+            do = request_fields.check(decoder.content)
             if do not in self._methods:
                 raise InvalidArgumentError(f"There is no request {do!r} here.")
             return await self._methods[do](decoder)

@@ -65,7 +65,7 @@ from asyncmon.graph.ops.gather import (
 )
 from asyncmon.graph.ops.index import boolean_mask, newaxis, pad, reverse, slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
-from asyncmon.graph.ops.linalg import einsum, matmul, tensordot
+from asyncmon.graph.ops.products import einsum, matmul, tensordot
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.random_ops import (
     multinomial, random_normal, random_shuffle, random_uniform, truncated_normal,

@@ -38,7 +38,7 @@ from asyncmon.runtime.saves import Order, SaveOrders, Saves, StateTaker
 from asyncmon.runtime.step_boundary import StepBoundary
 from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
-from asyncmon.summary.graph_def import write_graph_text
+from asyncmon.summary.graph_events import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system.error_groups import is_only
 from asyncmon.system.files import in_thread

@@ -15,7 +15,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.protocols import ProgramMembers, SessionMembers, WriterMembers
 from asyncmon.summary import SessionLog
-from asyncmon.summary.graph_def import write_graph_text
+from asyncmon.summary.graph_events import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 from asyncmon.system import clock
 from asyncmon.system.members import members_of

@@ -20,7 +20,7 @@ queue and a thread), ``event_file`` (the disk), ``event_log`` (one of them per d
 from asyncmon.summary.events import (
     Event, HistogramProto, SessionLog, Summary, SummaryMetadata, TaggedRunMetadata,
 )
-from asyncmon.summary.graph_def import write_graph
+from asyncmon.summary.graph_events import write_graph
 from asyncmon.summary.logged import Image, Logger
 from asyncmon.summary.ops import (
     audio, histogram, image, merge, merge_all, scalar, tensor_summary, text,

@@ -26,7 +26,7 @@ from asyncmon.summary.events import (
     TaggedRunMetadata,
     Value,
 )
-from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_run_metadata
+from asyncmon.summary.graph_events import GraphLike, encode_graph, encode_run_metadata
 from asyncmon.summary.histogram import encode_histogram
 from asyncmon.summary.media import encode_png, encode_wav, to_pixels
 

@@ -14,7 +14,7 @@ import pytest
 import asyncmon as am
 from asyncmon import graph
 from asyncmon.summary import FileWriter
-from asyncmon.summary.graph_def import write_graph_text
+from asyncmon.summary.graph_events import write_graph_text
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 

@@ -7,7 +7,7 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 
 from asyncmon import graph as g
 from asyncmon.protobuf.graph_def import graph_def_of
-from asyncmon.summary.graph_def import encode_graph
+from asyncmon.summary.graph_events import encode_graph
 
 
 def test_nodes_have_inputs_types_and_shapes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorboard.compat.proto.config_pb2 import RunMetadata as RunMetadataProto
 
 from asyncmon.protobuf.run_options import NodeStats, RunMetadata
-from asyncmon.summary.graph_def import encode_run_metadata
+from asyncmon.summary.graph_events import encode_run_metadata
 
 
 def test_each_node_has_its_times_thread_and_bytes() -> None:

@@ -32,7 +32,7 @@ from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.create import zeros, zeros_like
-from asyncmon.graph.ops.linalg import half_product, product, product_gradients
+from asyncmon.graph.ops.products import half_product, product, product_gradients
 from asyncmon.graph.ops.shape_ops import broadcast_like, like, sum_to_shape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
 

@@ -25,7 +25,7 @@ from asyncmon.graph.layers.layer import (
 )
 from asyncmon.graph.nn import normalization as nn_normalization
 from asyncmon.graph.nn.dense import bias_add
-from asyncmon.graph.ops.linalg import matmul, tensordot
+from asyncmon.graph.ops.products import matmul, tensordot
 from asyncmon.graph.ops.shape_ops import reshape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
 

@@ -1,4 +1,4 @@
-"""Random numbers: random_uniform, random_normal, truncated_normal, random_shuffle, multinomial.
+"""Random numbers: random_uniform, random_normal, truncated_normal, random_shuffle, multinomial, bases.
 
 The numbers of an op depend only on its seeds and on the number of earlier runs of the session that
 computed it. These counts are part of the state and of checkpoints: a restored session continues the
@@ -16,7 +16,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes, rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope, shape_tensor
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.op import ZERO, RandomOpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, RandomOpDef, Spec, register
 from asyncmon.graph.core.rules import shape_from
 from asyncmon.graph.numerics.arrays import Array
 
@@ -200,3 +200,12 @@ def multinomial(
     dtype = dtypes.int64 if output_dtype is None else dtypes.as_dtype(output_dtype)
     attrs = {"dtype": dtype, "seed": seed}
     return create_op("Multinomial", (logits, num_samples), attrs, name or "multinomial")
+
+
+def _orthogonal_basis(normal: Array) -> Any:
+    """Return an orthonormal basis of the columns, which is uniformly distributed for normal input."""
+    q, r = np.linalg.qr(normal.astype(np.float64, copy=False))
+    return (q * np.sign(np.diagonal(r))).astype(normal.dtype)
+
+
+register(OpDef("OrthogonalBasis", _orthogonal_basis, rules.like_first))

@@ -21,7 +21,7 @@ from asyncmon.graph.ops.basic import cast, stop_gradient
 from asyncmon.graph.ops.create import ones_like, zeros_like
 from asyncmon.graph.ops.elementwise import equal, log
 from asyncmon.graph.ops.join import concat, split
-from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.products import matmul
 from asyncmon.graph.ops.reduce import reduce_any, reduce_sum
 from asyncmon.graph.ops.shape_ops import expand_dims, reshape, shape
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from asyncmon import graph as g
 from asyncmon.graph.nn import conv, pool
 from asyncmon.graph.numerics.torch_kernels import KERNELS, torch_kernels
-from asyncmon.graph.ops import linalg
+from asyncmon.graph.ops import products
 from asyncmon.session_config import SessionConfig
 
 RNG = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def both(kernel: Any, *inputs: Any, **attrs: Any) -> None:
             direct = KERNELS[kernel.__name__](*inputs, out, **attrs)
             found = kernel(*inputs, out, **attrs)
         assert direct is not NotImplemented
-        assert direct is out or out is None or kernel is linalg.product
+        assert direct is out or out is None or kernel is products.product
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         assert found.flags.c_contiguous
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
@@ -106,12 +106,12 @@ def same(kernel: Any, *inputs: Any, **attrs: Any) -> None:
     ],
 )
 def test_large_products(a: Any, b: Any) -> None:
-    both(linalg.product, a, b)
+    both(products.product, a, b)
 
 
 def test_small_products_and_other_types_stay_numpys() -> None:
     for a in (array(4, 4), np.ones((200, 200), np.int64), array(200, 200, dtype=np.float16)):
-        same(linalg.product, a, a)
+        same(products.product, a, a)
         with torch_kernels(1):
             assert KERNELS["product"](a, a) is NotImplemented
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.graph.numerics.parallel import Team, split_products, using_team
-from asyncmon.graph.ops import linalg
-from asyncmon.graph.ops.linalg import product
+from asyncmon.graph.ops import products
+from asyncmon.graph.ops.products import product
 
 RNG = np.random.default_rng(0)
 
@@ -30,8 +30,8 @@ RNG = np.random.default_rng(0)
 def test_split_products_are_whole_ones_on_any_number_of_threads(
     a: Any, b: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linalg, "SPLIT_FROM", 1000)
-    monkeypatch.setattr(linalg, "CORES", 4)
+    monkeypatch.setattr(products, "SPLIT_FROM", 1000)
+    monkeypatch.setattr(products, "CORES", 4)
     x, y = (RNG.normal(size=shape, scale=9).astype(dtype) for shape in (a, b))
     team = Team(3, "products")
     whole = product(x, y)
@@ -47,7 +47,7 @@ def test_split_products_are_whole_ones_on_any_number_of_threads(
 
 
 def test_products_of_transposed_matrices_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linalg, "SPLIT_FROM", 1000)
+    monkeypatch.setattr(products, "SPLIT_FROM", 1000)
     x, y = RNG.normal(size=(50, 90)), RNG.normal(size=(60, 50))
     with split_products():
         np.testing.assert_allclose(product(x.T, y.T), x.T @ y.T)
@@ -63,8 +63,8 @@ def test_small_ones_are_left_whole() -> None:
 def test_pieces_are_the_whole_and_the_first_one_is_not_the_smallest(
     size: int, pieces: int, other: int, inner: int
 ) -> None:
-    total = max(size * other * inner, linalg.SPLIT_FROM)
-    cuts = linalg.split_slices(size, pieces, total)
+    total = max(size * other * inner, products.SPLIT_FROM)
+    cuts = products.split_slices(size, pieces, total)
     assert cuts[0].start == 0
     assert cuts[-1].stop == size
     assert all(left.stop == right.start for left, right in pairwise(cuts))
@@ -72,4 +72,4 @@ def test_pieces_are_the_whole_and_the_first_one_is_not_the_smallest(
     lengths = [cut.stop - cut.start for cut in cuts]
     assert min(lengths) > 0
     if len(cuts) == pieces:
-        assert lengths[0] >= max(lengths) - linalg.ROUND * pieces
+        assert lengths[0] >= max(lengths) - products.ROUND * pieces

@@ -17,7 +17,7 @@ from asyncmon.graph.ops.basic import placeholder
 from asyncmon.graph.ops.elementwise import multiply
 from asyncmon.protobuf import graph_def as ours
 from asyncmon.summary import FileWriter, summary_iterator
-from asyncmon.summary.graph_def import GraphLike, encode_graph
+from asyncmon.summary.graph_events import GraphLike, encode_graph
 
 
 def test_the_nodes_of_a_graph_are_all_there() -> None:

@@ -178,15 +178,6 @@ def matmul(
     return create_op("MatMul", (x, y), attrs, name)
 
 
-def _orthogonal_basis(normal: Array) -> Any:
-    """Return an orthonormal basis of the columns, which is uniformly distributed for normal input."""
-    q, r = np.linalg.qr(normal.astype(np.float64, copy=False))
-    return (q * np.sign(np.diagonal(r))).astype(normal.dtype)
-
-
-register(OpDef("OrthogonalBasis", _orthogonal_basis, rules.like_first))
-
-
 # --- einsum: the equation -------------------------------------------------------------------------
 _Equation = str | int | tuple[tuple[int, ...], tuple[int, ...]]
 """That of an einsum, or the axes of a tensordot of unknown rank."""
