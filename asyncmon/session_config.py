@@ -96,7 +96,8 @@ class SessionConfig:
             each task of its cluster, which ends with the session.
         kernels: ``"torch"`` computes convolution, pooling, their gradients and large products with
             PyTorch (extra ``torch``), on ``intra_op_parallelism_threads`` threads; results may differ
-            in rounding. ``"numpy"`` uses this engine.
+            in rounding. ``"auto"`` does so in runs with convolutions or large products, where they are
+            faster, if PyTorch is installed, and logs it once. ``"numpy"`` uses this engine.
 
     Example::
 
@@ -146,8 +147,8 @@ class SessionConfig:
             raise ValueError(
                 f"rpc_options.timeout_secs must be over 0, got {self.rpc_options.timeout_secs!r}."
             )
-        if self.kernels not in ("numpy", "torch"):
-            raise ValueError(f"kernels must be 'numpy' or 'torch', got {self.kernels!r}.")
+        if self.kernels not in ("numpy", "torch", "auto"):
+            raise ValueError(f"kernels must be 'numpy', 'torch' or 'auto', got {self.kernels!r}.")
         if self.workers < 1:
             raise ValueError(f"workers must be 1 or more, got {self.workers!r}.")
         for name in (

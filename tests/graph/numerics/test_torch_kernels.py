@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncmon import graph as g
+from asyncmon.graph.execution import threads
 from asyncmon.graph.nn import conv, pool
+from asyncmon.graph.numerics import arrays
+from asyncmon.graph.numerics.parallel import split_products
 from asyncmon.graph.numerics.torch_kernels import KERNELS, torch_kernels
 from asyncmon.graph.ops import products
 from asyncmon.session_config import SessionConfig
@@ -145,5 +150,32 @@ async def test_a_session_computes_with_them() -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="kernels must be 'numpy' or 'torch', got 'jax'"):
+    with pytest.raises(ValueError, match="kernels must be 'numpy', 'torch' or 'auto', got 'jax'"):
         SessionConfig(kernels="jax")
+
+
+def test_auto_takes_torch_for_large_runs_if_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    threads._log_once.cache_clear()
+    for _ in range(2):
+        light, heavy = threads.around_runs(SessionConfig(kernels="auto"))
+        assert light is None
+        with heavy():
+            assert arrays._local.kernels is KERNELS
+    assert len([one for one in caplog.messages if one.startswith("kernels='auto'")]) == 1
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert threads.around_runs(SessionConfig(kernels="auto")) == (None, split_products)
+
+
+@pytest.mark.asyncio
+async def test_auto_computes_a_large_convolution_as_torch_does() -> None:
+    images, filters = array(16, 32, 32, 16), array(5, 5, 16, 16)
+    found = {}
+    for kernels in ("numpy", "auto"):
+        with g.Graph().as_default():
+            result = g.nn.conv2d(images, filters, strides=1, padding="SAME")
+            async with g.Session(config=SessionConfig(kernels=kernels)) as sess:
+                found[kernels] = await sess.run(result)
+    np.testing.assert_allclose(found["numpy"], found["auto"], rtol=1e-3, atol=1e-3)
