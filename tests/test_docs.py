@@ -28,7 +28,7 @@ def blocks(page: Path) -> list[doc_page.Block]:
 
 
 def cases(pages: list[Path]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return each page, and once more for each set of packages that blocks of it need."""
+    """Return each page, and again for each set of packages that some of its blocks need."""
     return [
         (name(page), needs)
         for page in pages
@@ -87,7 +87,7 @@ def test_the_program_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path) 
 
 
 def run_page(directory: Path, text: str) -> str:
-    """Return what is said of a page with this text; nothing where all is right."""
+    """Return the complaints about a page with this text; empty if all is right."""
     (directory / "page.md").write_text(text)
     process = forked.Process(Path(doc_page.__file__), "page.md", cwd=directory)
     found = "".join(process.communicate())
