@@ -63,6 +63,11 @@ def test_every_block_is_of_a_kind_that_is_run_or_has_a_reason(page: Path) -> Non
             assert page.name in text or block.text in text, place
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
+def test_every_page_has_fewer_than_300_lines(page: Path) -> None:
+    assert len(page.read_text().splitlines()) < 300
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_inside_of_the_project_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
