@@ -134,6 +134,31 @@ def test_a_right_page_passes(tmp_path: Path) -> None:
     assert run_page(tmp_path, right) == ""
 
 
+def claims(page: str) -> list[str]:
+    """Return the paragraphs, list items and table rows that claim something, without code."""
+    text = (ROOT / "docs" / page).read_text()
+    text = text[text.index({"design.md": "Some consequences", "reliability.md": "## Tried"}[page]) :]
+    text = re.sub(r"^(```.*?^```|#+ .*?|\|[-|]+)$", "", text, flags=re.DOTALL | re.MULTILINE)
+    parts = re.split(r"\n\s*\n|\n(?=- |\| )", text)
+    headers = ("| campaign |", "| fault |")
+    return [one for one in parts if one.strip() and not one.strip().startswith(headers)]
+
+
+@pytest.mark.parametrize("page", ["design.md", "reliability.md"])
+def test_each_claim_names_a_test(page: str) -> None:
+    unproven = [one for one in claims(page) if "](../tests/" not in one and not one.endswith(":")]
+    assert unproven == []
+
+
+@pytest.mark.parametrize("page", ["design.md", "reliability.md"])
+def test_the_tests_that_claims_name_exist(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    named = re.findall(r"\]\(\.\./(tests/[^)\s]+)(?:\s+\"([^\"]+)\")?\)", text)
+    assert len(named) == text.count("](../tests/")
+    for file, function in named:
+        assert f"def {function}" in (ROOT / file).read_text(), (file, function)
+
+
 @pytest.mark.parametrize("file", [".ci/run", "CONTRIBUTING.md"])
 def test_the_paths_of_tests_that_a_file_names_exist(file: str) -> None:
     paths = re.findall(r"tests/[\w./*-]+", (ROOT / file).read_text(encoding="utf-8"))
