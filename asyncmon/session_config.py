@@ -89,7 +89,7 @@ class SessionConfig:
             threads in the process, which the close of the session restores.
         inter_op_parallelism_threads: TF1's name of ``workers``; overrides it unless 0.
         operation_timeout_in_ms: the default ``timeout_in_ms`` of runs; 0 is no limit.
-        allow_soft_placement: compute on the CPU of a server what is assigned to a device that it lacks,
+        allow_soft_placement: compute ops of a device that a server lacks on its CPU,
             such as a GPU, which is an error otherwise. In one process the CPU is always used.
         rpc_options: options of the connection to the process of a target.
         isolate_session_state: give the session a state of its own on the server of its target, and on

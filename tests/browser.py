@@ -57,7 +57,7 @@ class Navigated(Exception):
 
 
 class Page:
-    """A page, and what it did: ``errors`` of its scripts and of its console, ``requests`` as URLs."""
+    """A page with its record: ``errors`` of scripts and console, ``requests`` as URLs."""
 
     def __init__(self, commands: BinaryIO, answers: BufferedReader) -> None:
         self.errors: list[str] = []
@@ -75,7 +75,7 @@ class Page:
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def open(self, url: str) -> None:
-        """Go to a page, and forget what the one before did."""
+        """Go to a page, and forget the errors and requests of the previous one."""
         for address in ("about:blank", url):  # another fragment alone would not load anything
             self.errors.clear()
             self.requests.clear()
@@ -95,7 +95,7 @@ class Page:
         """Return the first value of a JavaScript expression that is not false."""
         try:
             value = self.evaluate(SOON % (secs * 1000, expression))
-        except Navigated:  # the page took the place of another one meanwhile
+        except Navigated:  # another page has replaced this one
             value = self.evaluate(SOON % (secs * 1000, expression))
         assert value is not None, f"the page never had {expression}; errors: {self.errors}"
         return value

@@ -1,4 +1,4 @@
-"""Run the code blocks of a page of the documentation, and compare what they print.
+"""Run the code blocks of a page of the documentation, and compare their output.
 
 A page is Markdown. Its blocks run from top to bottom in one directory::
 
@@ -169,7 +169,7 @@ class Program:
 
 
 def run_program(page: Path, blocks: list[Block], packages: set[str], output: io.StringIO) -> None:
-    """Run the blocks of a program, of those that need packages only the ones that need these."""
+    """Run the blocks of a program, of blocks that need packages only the ones that need these."""
     shown = [block for block in blocks if set(block.needs) <= packages]
     with asyncio.Runner() as runner:
         program = Program(page, runner, output)

@@ -256,4 +256,4 @@ class CountingLoop(VirtualTimeLoop):
         self.turns += 1
         if self.turns == self.at:
             self.act()
-        super()._run_once()  # type: ignore[misc]  # typeshed leaves out what is private
+        super()._run_once()  # type: ignore[misc]  # private, so not in typeshed

@@ -105,7 +105,7 @@ class Process:
         return self.returncode
 
     def communicate(self, text: str = "", timeout: float | None = None) -> tuple[str, str]:
-        """Return the rest of what it prints; ``stderr`` must fit into a pipe."""
+        """Return the rest of its output; ``stderr`` must fit into a pipe."""
         with contextlib.suppress(
             BrokenPipeError, ValueError
         ):  # it has ended, or this was called before

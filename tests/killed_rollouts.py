@@ -1,4 +1,4 @@
-"""An example of rollouts in processes that are killed and stopped, and what they have printed."""
+"""An example of rollouts in processes that are killed and stopped, and their output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Rollouts:
         self.ends = {signal.SIGKILL: 0, signal.SIGTERM: 0}
 
     def live(self, dice: random.Random | None = None, lines: int = 0) -> list[str]:
-        """Run the example to its end, or end it at a random moment after so many lines at most."""
+        """Run the example to its end, or end it at a random moment before a number of lines."""
         options = ("-W", "error", "-u")
         with forked.Process(*self.command, cwd=self.directory, options=options, merged=True) as process:
             said = []

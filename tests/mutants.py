@@ -1,7 +1,7 @@
 """Change the package in one place at a time: ``python -m tests.mutants --sample 400 --seed 1``.
 
 The mutations are Cosmic Ray's (``pip install cosmic-ray``), at most one for each place of the source.
-The tests of a room run once with coverage. Each mutant then runs those that reach its statement, the
+The tests of a room run once with coverage. Each mutant then runs the tests of its statement, the
 fastest first; a failure or a time-out kills it. Where no test reaches the statement in this process (a
 constant, the code of a child), the tests of the function, class or file around it run. The results are
 appended to ``results.jsonl`` in ``--place``, and a second call continues there.
@@ -98,7 +98,7 @@ def operators() -> list[tuple[str, Any]]:
 
 
 def sample(room: str, count: int, seed: int) -> list[Mutant]:
-    """Return one mutant at each of so many places of a room."""
+    """Return one mutant at each of a number of places of a room."""
     places: dict[tuple[str, int, int], list[Mutant]] = {}
     for file in sorted((ROOT / "asyncmon" / room).rglob("*.py")):
         path, nodes = str(file.relative_to(ROOT)), list(ast_nodes(get_ast(file.read_text())))

@@ -28,7 +28,7 @@ def blocks(page: Path) -> list[doc_page.Block]:
 
 
 def cases(pages: list[Path]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return each page, and once more for each set of packages that blocks of it need."""
+    """Return each page, and again for each set of packages that some of its blocks need."""
     return [
         (name(page), needs)
         for page in pages
@@ -63,6 +63,11 @@ def test_every_block_is_of_a_kind_that_is_run_or_has_a_reason(page: Path) -> Non
             assert page.name in text or block.text in text, place
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
+def test_every_page_has_fewer_than_300_lines(page: Path) -> None:
+    assert len(page.read_text().splitlines()) < 300
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_inside_of_the_project_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
@@ -87,7 +92,7 @@ def test_the_program_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path) 
 
 
 def run_page(directory: Path, text: str) -> str:
-    """Return what is said of a page with this text; nothing where all is right."""
+    """Return the complaints about a page with this text; empty if all is right."""
     (directory / "page.md").write_text(text)
     process = forked.Process(Path(doc_page.__file__), "page.md", cwd=directory)
     found = "".join(process.communicate())
@@ -127,6 +132,31 @@ def test_a_right_page_passes(tmp_path: Path) -> None:
         "```sh\necho 4\n```\n```text\n4\n```"
     )
     assert run_page(tmp_path, right) == ""
+
+
+def claims(page: str) -> list[str]:
+    """Return the paragraphs, list items and table rows that claim something, without code."""
+    text = (ROOT / "docs" / page).read_text()
+    text = text[text.index({"design.md": "Some consequences", "reliability.md": "## Tried"}[page]) :]
+    text = re.sub(r"^(```.*?^```|#+ .*?|\|[-|]+)$", "", text, flags=re.DOTALL | re.MULTILINE)
+    parts = re.split(r"\n\s*\n|\n(?=- |\| )", text)
+    headers = ("| campaign |", "| fault |")
+    return [one for one in parts if one.strip() and not one.strip().startswith(headers)]
+
+
+@pytest.mark.parametrize("page", ["design.md", "reliability.md"])
+def test_each_claim_names_a_test(page: str) -> None:
+    unproven = [one for one in claims(page) if "](../tests/" not in one and not one.endswith(":")]
+    assert unproven == []
+
+
+@pytest.mark.parametrize("page", ["design.md", "reliability.md"])
+def test_the_tests_that_claims_name_exist(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    named = re.findall(r"\]\(\.\./(tests/[^)\s]+)(?:\s+\"([^\"]+)\")?\)", text)
+    assert len(named) == text.count("](../tests/")
+    for file, function in named:
+        assert f"def {function}" in (ROOT / file).read_text(), (file, function)
 
 
 @pytest.mark.parametrize("file", [".ci/run", "CONTRIBUTING.md"])

@@ -1,4 +1,4 @@
-"""The examples do what they say, at a small size and on their real data."""
+"""The examples print the documented output, at a small size and on their real data."""
 
 from __future__ import annotations
 

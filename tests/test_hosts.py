@@ -1,4 +1,4 @@
-"""Signals where somebody else owns the process: a server, a prompt, a notebook; and under uvloop."""
+"""Signals in processes of another owner: a server, a prompt, a notebook; and under uvloop."""
 
 from __future__ import annotations
 

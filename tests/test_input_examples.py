@@ -1,4 +1,4 @@
-"""The examples of input and supervisor do what they say, at a small size."""
+"""The examples of input and supervisor print the documented output, at a small size."""
 
 from __future__ import annotations
 

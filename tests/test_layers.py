@@ -195,7 +195,7 @@ def test_clocks_are_read_in_one_place() -> None:
 
 
 def test_the_runtime_imports_the_graph_in_one_file() -> None:
-    """The seam: all else knows programs and sessions by their protocols only."""
+    """The seam: other folders know programs and sessions by their protocols only."""
     for path in MODULES:
         name = module_name(path)
         if room(name) == "runtime" and name != "asyncmon.runtime.graph_program":

@@ -44,7 +44,7 @@ class MeanLoss(am.SessionRunHook):
 
 
 class Training:
-    """The digits, a perceptron with dropout, Adam: built anew for each run, as a process does."""
+    """The digits, a perceptron with dropout, Adam: built again for each run, as a process does."""
 
     def __init__(self, directory: Path, seed: int, **saves: Any) -> None:
         with np.load(DIGITS) as digits:
@@ -106,7 +106,7 @@ class Training:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The state in which a run ends that nobody disturbed."""
+    """The state at the end of an undisturbed run."""
     return run(Training(tmp_path_factory.mktemp("whole"), 0, save_checkpoint_steps=50).train())
 
 

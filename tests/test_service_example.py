@@ -45,7 +45,7 @@ def free_port() -> int:
 
 
 class Service:
-    """The service in a child process; ``log`` is what it has said so far."""
+    """The service in a child process; ``log`` is its output so far."""
 
     def __init__(self, directory: Path, port: int, *options: str) -> None:
         given = ["--port", str(port), "--dir", str(directory), *options]
@@ -88,7 +88,7 @@ def step_of(port: int) -> int:
 
 
 def wait_for_step(port: int, step: int) -> None:
-    while step_of(port) < step:  # it trains on what it was taught
+    while step_of(port) < step:  # it trains on the taught rows
         time.sleep(0.05)  # requests take the time of the training
 
 

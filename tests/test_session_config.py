@@ -1,4 +1,4 @@
-"""``tf.ConfigProto``: what is taken, what it does, what is said of the rest."""
+"""``tf.ConfigProto``: accepted options, their effects, and messages about the others."""
 
 from __future__ import annotations
 

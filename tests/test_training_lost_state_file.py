@@ -1,4 +1,4 @@
-"""MonitoredTrainingSession goes on from the newest checkpoint when the state file is lost."""
+"""MonitoredTrainingSession continues from the newest checkpoint when the state file is lost."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_a_damaged_newest_checkpoint_is_skipped_with_its_reason(
     caplog.clear()
     assert await train(tmp_path, make(), 1) == [3]
     assert f"Skipping checkpoint {tmp_path / 'model.ckpt-3'}" in warnings(caplog)
-    assert await latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-3")  # saved anew, whole
+    assert await latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-3")  # saved again, whole
 
 
 async def test_training_does_not_begin_anew_where_all_checkpoints_are_damaged(
@@ -145,7 +145,7 @@ async def test_without_checkpoints_a_lost_state_file_is_no_news(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """So it begins anew, as the warning advises, where the checkpoints were removed."""
+    """So it starts from zero, as the warning advises, where the checkpoints were removed."""
     await train(tmp_path, make(), 2)
     lose(tmp_path)
     for name in contents(tmp_path):

@@ -137,7 +137,7 @@ async def test_a_second_signal_does_what_it_does_by_default(tmp_path: Path) -> N
 
 
 async def test_a_signal_ends_a_step_that_waits_for_ever_kc_1(tmp_path: Path) -> None:
-    """The session ends in order, saves the last whole step, and the log has what it waited for."""
+    """The session ends in order, saves the last whole step, and logs its waits."""
     with training(tmp_path, "stuck") as child:
         child.process.send_signal(signal.SIGTERM)
         status, out, err = child.end()

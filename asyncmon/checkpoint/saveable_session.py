@@ -151,7 +151,7 @@ class StateSpec(NamedTuple):
     owns: Callable[[str], bool] = lambda _: True
 
     def chosen(self, entries: Iterable[str]) -> set[str]:
-        """Return the variables that are known, and of the entries those that are loaded, too."""
+        """Return the known variables, and the loaded ones of the entries, too."""
         if self.complete:
             return set(self.known)
         return {

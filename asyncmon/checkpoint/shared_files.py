@@ -79,7 +79,7 @@ def _shared(manifest: Manifest | None) -> dict[str, SharedFile]:
 
 
 class Adopted(NamedTuple):
-    """Shared files that a save refers to, open until it is done, so that nobody deletes them."""
+    """Shared files that a save refers to. They are open until it is done, so that none is deleted."""
 
     files: Mapping[str, SharedFile]
     """By the id of the part."""

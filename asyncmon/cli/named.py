@@ -10,7 +10,7 @@ from asyncmon.system.usage_error import UsageError
 
 
 def named(target: str) -> Any:
-    """Import a module, also from the current directory, and return what it has of this name.
+    """Import a module, also from the current directory, and return its object of this name.
 
     Raises:
         UsageError: the text is not MODULE:NAME, or there is no such module or name.

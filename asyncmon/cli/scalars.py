@@ -35,8 +35,8 @@ def is_selected(tag: str, patterns: Sequence[str]) -> bool:
 class Selection:
     """The selected points by run and tag, and what could not be read. Blocking.
 
-    Each damage is reported on standard error with its file and place. What is readable before it and
-    beside it counts.
+    Each damage is reported on standard error with its file and place. Readable records before it and
+    beside it count.
 
     Raises:
         ValueError: there is no selected point, or a directory cannot be read.

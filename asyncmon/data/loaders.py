@@ -8,8 +8,8 @@ read again in the same order, up to the position. With a sampler that splits a p
 ``DistributedSampler``, it also has the number of ranks and the batch size: others continue after the
 same elements of the pass. One of a stateful loader has the loader's own state,
 and the present states of its generators, for the order of the next passes, which that state lacks. An
-iterator also draws from torch's default generator, which the steps may use too: a pass that goes on
-leaves it as it was.
+iterator also draws from torch's default generator, which the steps may use too: a resumed pass
+does not change it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LoaderPosition:
 
     Args:
         loader: of which one iterator is made at a time.
-        state: a position to go on from, or None.
+        state: the position to continue from, or None.
         live: the position at which the loader is already, or None.
     """
 
@@ -188,7 +188,7 @@ def set_generators(loader: Any, states: list[Any]) -> None:
 
 @contextlib.contextmanager
 def default_generator_kept() -> Iterator[None]:
-    """Leave torch's default generator as it was before ``with``."""
+    """Restore the state of torch's default generator after ``with``."""
     default = _default_generator()
     state = None if default is None else default.get_state()
     yield
@@ -205,7 +205,7 @@ def _members(state: State) -> State:
 
 
 def _is_reused(loader: Any) -> bool:
-    """Return whether the next pass has the workers of the one before."""
+    """Return whether the next pass has the workers of the previous one."""
     is_persistent = getattr(loader, "persistent_workers", False)
     return bool(is_persistent and getattr(loader, "_iterator", None) is not None)
 

@@ -122,7 +122,7 @@ class ReplayBuffer:
 
     @property
     def added(self) -> int:
-        """The number of items added so far, those that have left included."""
+        """The number of items added so far, including removed ones."""
         return self._added
 
     def add(self, item: Any, priority: float | None = None) -> int:
@@ -210,7 +210,7 @@ class ReplayBuffer:
             return Sample(_built(self._structure, columns), numbers, weights)
 
     def update(self, indices: Any, priorities: Any) -> None:
-        """Set the priorities of items. Those that have left the buffer are ignored.
+        """Set the priorities of items. Items that have left the buffer are ignored.
 
         Args:
             indices: numbers of items, as :attr:`Sample.indices`. Of equal ones the last one counts.
@@ -320,7 +320,7 @@ class ReplayBuffer:
         return {"part": part, "columns": arrays}
 
     def _changes(self, segment: int) -> None:
-        """Prepare the change of a segment: what was handed out keeps its content."""
+        """Prepare the change of a segment: returned arrays keep their content."""
         self._parts.pop(segment, None)
         for rows in self._saved.pop(segment, ()):
             rows.keep()
@@ -378,7 +378,7 @@ class Batches:
     """The samples of a buffer, without end. Made by :meth:`ReplayBuffer.batches`.
 
     ``async for`` waits until the buffer has enough items. A cancelled wait draws nothing. Its state is
-    that of the buffer, with the generator as it was before the first sample that no step has consumed.
+    that of the buffer, with the generator's state before the first unconsumed sample.
     """
 
     def __init__(self, buffer: ReplayBuffer, size: int, least: int) -> None:
@@ -396,7 +396,7 @@ class Batches:
             arrived = asyncio.Event()
             buffer._waiting[arrived] = asyncio.get_running_loop(), self._least
             try:
-                if len(buffer) < self._least:  # a thread may have added some meanwhile
+                if len(buffer) < self._least:  # a thread may have added some
                     await arrived.wait()
             finally:
                 del buffer._waiting[arrived]

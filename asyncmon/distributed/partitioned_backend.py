@@ -3,7 +3,7 @@
 Variables and their updates are on the tasks of their devices; other operations run on the session's own
 task. A run is a transaction on each task: it pulls from all servers at once, computes, and pushes to
 all at once. A run that fails or is cancelled in between may be applied on some servers only. A snapshot
-is likewise of one version on each task, and of different ones on several if others train meanwhile.
+is likewise of one version on each task, and of different ones on several if others train too.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
     games = sess.produce(seeds, am.executors.ProcessExecutor(play, processes=4), workers=4)
 
-``docs/rollouts.md`` shows them, and how to write another one over ``Pipeline.lease``.
+``docs/pipeline_workers.md`` shows them, and how to write another one over ``Pipeline.lease``.
 """
 
 from asyncmon.executors.pool import WorkerDiedError, WorkerPolicy

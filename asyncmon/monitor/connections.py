@@ -30,7 +30,7 @@ _WARN_SECS = 60.0
 class Connections:
     """The open connections of a server.
 
-    A new connection above a bound replaces the longest one that has no request under way. If there is
+    A new connection above a bound replaces the longest one that has no open request. If there is
     none, it is refused.
     """
 

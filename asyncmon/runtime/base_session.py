@@ -441,7 +441,7 @@ class _MonitoredSession:
 
     @property
     def outcome(self) -> RunRecord | None:
-        """The record of the run: as it is now, or as it was at the close; None before the opening."""
+        """The record of the run, the last one after the close; None before the opening."""
         return self._record.now()
 
     @property

@@ -22,7 +22,7 @@ Ack = Literal["commit"]
 
 
 class Sent(NamedTuple):
-    """An item of a channel, as it was sent."""
+    """An item of a channel, in its sent form."""
 
     number: int
     version: int
@@ -201,7 +201,7 @@ class Channel(Generic[T]):
         return item, version
 
     async def receive_sent(self) -> Sent:
-        """Wait for the next item like :meth:`receive`. Return it as it was sent."""
+        """Wait for the next item like :meth:`receive`. Return it in its sent form."""
         task = asyncio.current_task()
         if task is not None:
             self._receivers.add(task)
@@ -284,7 +284,7 @@ class Channel(Generic[T]):
     # -- of its session
 
     def undelivered(self) -> tuple[Sent, ...]:
-        """Return the items that nobody has received."""
+        """Return the items that no task has received."""
         return tuple(self._items)
 
     def take_all(self) -> list[Sent]:
@@ -371,7 +371,7 @@ class Channels:
     def move_to(self, other: Channels) -> None:
         """Move the channels to the coordinator that replaces this one.
 
-        Those that its hooks have made again, of the same names, are closed.
+        Channels that its hooks have made again, of the same names, are closed.
         """
         names = {channel.name for channel in other}
         left = []

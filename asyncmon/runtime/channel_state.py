@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ChannelState:
-    """The items of a channel that a checkpoint has: those that nobody has received, or consumed.
+    """The items of a channel that a checkpoint has: not received, or not consumed.
 
     ``receive()`` delivers an item for good. With ``sess.iterate(channel)`` it stays in the checkpoints
     until a step has consumed it, by the rule of :class:`Frontier`. After a recovery that lost that
@@ -99,7 +99,7 @@ class ChannelState:
 
     @property
     def revision(self) -> int:
-        """See ``StatefulMembers.revision``. What is iterated is consumed by a step."""
+        """See ``StatefulMembers.revision``. A step consumes iterated items."""
         return self.channel.changes - (0 if self._frontier is None else self._frontier.taken)
 
     def state_dict(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class ChannelIterator(DataIterator[Any]):
     """The iterator of ``sess.iterate(channel)``.
 
     Args:
-        received: is called with each item, as it was sent, and returns it for the body.
+        received: is called with each item in its sent form, and returns it for the body.
     """
 
     def __init__(

@@ -284,7 +284,7 @@ class Coordinator:
     ) -> Channel[Any]:
         """Return a bounded channel for the tasks, closed by the stop. See :class:`Channel`.
 
-        Checkpoints of a monitored session have the items that nobody has received, as
+        Checkpoints of a monitored session have the items that no task has received, as
         ``channels/<name>``. A recovery leaves a channel of the body alone. One that a hook makes again
         in the recovery takes over the items.
 

@@ -218,7 +218,7 @@ class Frontier:
     # -- elements
 
     def ask(self, task: Task | None) -> None:
-        """Record that a task of the body asks for an element, and so has used those that it had."""
+        """Record that a task of the body asks for an element, and so has used its earlier ones."""
         if task is not self._asker and task is not None:
             self._asker = task
             self._askers.add(task)

@@ -89,7 +89,7 @@ class Opening:
 
     async def _prepare(self) -> None:
         """Act on stops and signals, call ``begin`` of the hooks, and finalize the program."""
-        # Signals first: from here on one ends the opening, and what it has begun is cleaned up.
+        # Signals first: from here on one ends the opening, whose first parts are then cleaned up.
         if self._signals == "auto":
             self.undo.callback(process_shutdown.get().call_on_signal(self._stops.on_signal))
         self._stops.begin()

@@ -1,4 +1,4 @@
-"""The record of an open session: what it says now, and the file in the directories that it saves to."""
+"""The record of an open session: its present content, and its file in the saved directories."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class RecordKeeper(DirectoryClaim):
         saves.on_committed.append(lambda _step: self.changed())
         self._process: Mapping[str, Any] = {}
 
-    # -- what it says
+    # -- its content
 
     def now(self) -> RunRecord | None:
         """Return the record of this moment; of a closed session the last one."""

@@ -278,7 +278,7 @@ class Recoverable:
         now = step_of(session.raw)
         if before is None or now is None:
             return
-        lost = before - now  # below 0 where other sessions of a cluster have trained meanwhile
+        lost = before - now  # below 0 where other sessions of a cluster kept training
         what = f"; {lost} steps up to step {before} were lost." if lost > 0 else "; no step was lost."
         logger.warning(
             "Recovered from %s, attempt %d: training continues from step %d%s",

@@ -118,7 +118,7 @@ class Saves:
         """The checkpoint that the present raw session has loaded, or None."""
         return self._stateful.loaded_from
 
-    # -- what is saved
+    # -- snapshots
 
     def committed(self, raw: Any, step: int | None, secs: float, path: str | None = None) -> None:
         """Note the commit of the whole state of a step, after a number of seconds.
@@ -149,7 +149,7 @@ class Saves:
         if raw is None:
             return None
         step, saved = step_of(raw) if self.step_at_end is None else self.step_at_end, self.step
-        is_new = step == self.first_step and self._has_orders  # it is made again as it was
+        is_new = step == self.first_step and self._has_orders  # it is made again, unchanged
         if step is not None and (is_new or step == saved):
             return None
         last = "no hook saves it" if saved is None else f"the last saved state is that of step {saved}"
@@ -186,7 +186,7 @@ class Saves:
         return self._orders[owner]
 
     def forget(self, owner: Any) -> None:
-        """Drop the orders of a hook, and what it takes of evaluations. The hook is cleaned up."""
+        """Drop the orders of a hook, and its share of evaluations. The hook is cleaned up."""
         self._orders.pop(owner, None)
         self._takers = [one for one in self._takers if one[1].owner is not owner]
 
@@ -267,7 +267,7 @@ class Order:
 class SaveOrders:
     """The saves that one hook or service has ordered, and their reports: log line, event, listeners.
 
-    Reports come in the order of the saves. Those that are missing when a recovery cancels the tasks of
+    Reports come in the order of the saves. Those still missing when a recovery cancels the tasks of
     the replaced session are made in the next one. No listener is called twice for one checkpoint.
     """
 
@@ -331,7 +331,7 @@ class SaveOrders:
         return order
 
     def begin(self, saver: Saver) -> None:
-        """Continue in a new raw session: report what is missing of the replaced one's saves."""
+        """Continue in a new raw session: report the unreported saves of the replaced one."""
         self.saver, self.step, self.last, self._last = saver, None, None, None
         self.was_cut = False
         for order in list(self._pending):

@@ -102,7 +102,7 @@ class SessionManager:
         cases ``local_init_op`` follows, and a check that the session is ready. An initialisation that
         discards steps of other sessions is logged as a warning.
 
-        In a cluster whose run is under way, as when a chief is started again, the variables on the
+        In a cluster that already trains, as when a chief is started again, the variables on the
         servers are kept if all are initialised and not older than the checkpoint. Only the states of
         hooks and data are then restored from it.
 
@@ -114,7 +114,7 @@ class SessionManager:
             checkpoint_filename_with_path: a checkpoint to restore instead.
             wait_for_checkpoint: whether to wait for one, at most ``max_wait_secs``.
             config: for the session.
-            keep_live_variables: False restores or initialises also in a run that is under way, as TF1
+            keep_live_variables: False restores or initialises also in a run that has begun, as TF1
                 does; the steps since the checkpoint are then lost for all sessions.
 
         Raises:
@@ -213,7 +213,7 @@ class SessionManager:
         for pause in self._pauses(max_wait_secs):
             await asyncio.sleep(pause)
             async with self._new_session(master, config) as session:
-                if self._run is not None:  # refuses a program whose variables nobody initialises
+                if self._run is not None:  # refuses a program with uninitialised variables
                     await self._run.ready()
                 not_local = await self._try_local_init(session)
                 not_ready = None
@@ -288,7 +288,7 @@ class SessionManager:
         return None
 
     async def _was_set(self, session: Session, restored: str | None, before: int | None) -> None:
-        """Tell the other sessions of the cluster that the variables were restored or initialised."""
+        """Notify the other sessions of the cluster that the variables were restored or initialised."""
         after = None if before is None and self._run is None else await _step(session)
         if self._run is not None:
             await self._run.restored(before, after)

@@ -39,7 +39,7 @@ from asyncmon.system.urls import local_events
 logger = logging.getLogger("asyncmon.supervisor")
 
 _NOT_STARTED = (AbortedError, UnavailableError)
-"""The errors of a server that has not started yet, or was started again meanwhile."""
+"""The errors of a server that has not started yet, or was restarted."""
 
 
 class Supervisor:

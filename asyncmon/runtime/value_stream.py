@@ -109,7 +109,7 @@ class ValueStream:
                 with CallScope(self._stops.scopes, "data"):
                     await arrived.wait()
             except StopAsyncIteration:
-                continue  # a stop, or the end of the session: what is there comes first
+                continue  # a stop, or the end of the session: available values come first
 
     def close(self) -> None:
         """End the stream. A second call does nothing."""

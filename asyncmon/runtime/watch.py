@@ -140,7 +140,7 @@ class RunWatch:
         if self._progress() != before or self._stops.is_requested():
             return
         if any(scope.kind not in _BESIDE for scope in self._stops.scopes.open):
-            self._later("dead", DEAD_SECS, self._look_for_end, error, before)  # something goes on
+            self._later("dead", DEAD_SECS, self._look_for_end, error, before)  # some task continues
             return
         self._said_dead = True
         logger.warning(

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 DROPPED_TAG = "asyncmon/dropped_events"
 """The tag of a scalar that counts the events that were dropped."""
 
-_MOST_TAPPED = 50_000  # entries that nobody takes
+_MOST_TAPPED = 50_000  # entries that no reader takes
 _MOST_TAPPED_BYTES = 64 << 20  # of their arrays and encoded summaries
 
 
@@ -156,7 +156,7 @@ class EventLog:
                 tap.add(entry)
 
     def leave(self, writer: Any) -> None:
-        """Remove a writer. The last one of those that recorded a session adds ``STOP``."""
+        """Remove a writer. The last one that recorded a session adds ``STOP``."""
         with self._lock:
             self._writers.discard(writer)
             self._starters.discard(writer)
@@ -200,7 +200,7 @@ class EventLog:
     def start_step(self, first: int | None) -> int:
         """Return the step for the ``START`` of a session that begins with a step.
 
-        Readers drop the points from there on. Those that were added before the session belong to this
+        Readers drop the points from there on. Points added before the session belong to this
         run, and are kept.
         """
         return first or 0 if self._started else max(first or 0, self._kept_step + 1)

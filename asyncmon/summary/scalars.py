@@ -106,8 +106,8 @@ def read_scalars(
 
     Args:
         event_files: of the run, in the order of their start.
-        on_damage: called with the error of each file that cannot be read to its end. What is before the
-            damage counts, and the other files are read.
+        on_damage: called with the error of each file that cannot be read to its end. Points before the
+            damage count, and the other files are read.
 
     Raises:
         NotFoundError: there is no such file, without ``on_damage``.

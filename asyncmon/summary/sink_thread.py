@@ -52,7 +52,7 @@ class Target(Protocol[R]):
         """Close the place. A later write opens it again."""
 
     def forget(self) -> None:
-        """Drop what it keeps, in a forked child."""
+        """Drop its records, in a forked child."""
 
 
 class SinkThread(Generic[R]):
@@ -60,8 +60,8 @@ class SinkThread(Generic[R]):
 
     It needs no event loop, so that records may be added before, between and after loops. A full queue
     drops its oldest record that may be dropped. The error of a failed write is logged once, and raised
-    by :meth:`flush` and :meth:`close`; the records are kept and written again. Those that are pending
-    when the program exits are written within 5 seconds.
+    by :meth:`flush` and :meth:`close`; the records are kept and written again. Pending records
+    at the exit of the program are written within 5 seconds.
 
     Args:
         name: of the place, for the log and the thread.
@@ -151,7 +151,7 @@ class SinkThread(Generic[R]):
                     self._start()
 
     async def call(self, fn: Callable[..., T], *args: Any) -> T:
-        """Run a function in the thread, after what it has to do, and return its result."""
+        """Run a function in the thread, after its pending work, and return its result."""
         with self._lock:
             worker = self._worker or self._new_worker()
         return await worker.call(fn, *args)
@@ -176,7 +176,7 @@ class SinkThread(Generic[R]):
             worker.shutdown()
 
     def rest(self) -> None:
-        """End the thread; what is pending is written after the next record, flush or close."""
+        """End the thread; pending records are written after the next record, flush or close."""
         with self._lock:
             worker, self._worker, self._serves = self._worker, None, False
         if worker is not None:
@@ -221,7 +221,7 @@ class SinkThread(Generic[R]):
     # -- in the thread --------------------------------------------------------------------------------
 
     def _serve(self, worker: Worker) -> None:
-        """Write what is pending, and serve again while there is something."""
+        """Write pending records, and serve again while there are more."""
         with self._lock:
             if self._worker is not worker:
                 return  # closed since: the next job of this thread closes the target

@@ -70,7 +70,7 @@ class FileWriter:
     and the scalar ``asyncmon/dropped_events`` count them. Session logs and graphs are always kept.
 
     All open writers of a directory in this process share one file and one queue, with the options of
-    the first one, whatever the spelling of the path. So the ``START`` of a session never hides events
+    the first one, for any spelling of the path. So the ``START`` of a session never hides events
     that another writer added before it. The last one to be closed closes the file; the others flush it.
     Writers in other threads and event loops may share it, too. A second process should write to a
     directory of its own: it is warned.

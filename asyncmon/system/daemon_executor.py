@@ -115,7 +115,7 @@ class _Landing:
         self._land(self._future.set_exception, error)
 
     def _land(self, settle: Callable[[Any], None], outcome: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by now
             self._loop.call_soon_threadsafe(_settle, self._future, settle, outcome)
 
 

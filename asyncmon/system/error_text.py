@@ -75,7 +75,7 @@ def some(names: Iterable[str]) -> str:
 def forget_frames(error: BaseException | None) -> None:
     """Drop the tracebacks of an error that was handled, of its causes and of the errors of a group.
 
-    Whoever keeps the error would keep the frames, with the data that callers were reading.
+    A reference to the error would keep the frames, with the data that callers were reading.
     """
     while error is not None and error.__traceback__ is not None:
         error.__traceback__ = None

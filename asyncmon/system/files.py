@@ -129,7 +129,7 @@ def patiently(call: Callable[[*Ts], T], *args: *Ts, errors: Collection[int] = _P
 
     A network file system reports a file that another host has replaced (ESTALE), a disk or a network a
     moment's failure, the system a lack of descriptors or memory. None of them says anything about the
-    file. What is called must open the file anew, as its descriptor may be stale.
+    file. The called function must open the file again, as its descriptor may be stale.
 
     Args:
         call: reads.
@@ -345,7 +345,7 @@ class FileCalls:
         os.close(descriptor)
 
     def close_read(self, descriptor: int) -> None:
-        """Close the descriptor of a file that was read: an error says nothing about what was read."""
+        """Close the descriptor of a file that was read: an error says nothing about the data."""
         with contextlib.suppress(OSError):
             self.close(descriptor)
 

@@ -171,7 +171,7 @@ class FixedArray:
         part: the id of the content, which no other content ever has: ``uuid.uuid4().hex``. Arrays of
             one part are written into one file.
         dtype, shape: those of the array.
-        read: returns the array as it was when this object was made. Called in threads, possibly after
+        read: returns the array's content when this object was made. Called in threads, possibly after
             the owner has changed its own array.
     """
 

@@ -20,9 +20,9 @@ from public import PACKAGES, PLACES, is_documented, summary_of  # noqa: E402
 EXAMPLES = {
     ".graph": "recipes.md", ".graph.nn": "quick_start.md", ".graph.layers": "coming_from.md",
     ".graph.train": "quick_start.md", ".checkpoint": "checkpoints.md", ".summary": "summaries.md",
-    ".data": "data.md", ".programs": "programs.md", ".distributed": "distributed.md",
-    ".executors": "rollouts.md", ".monitor": "monitor.md", ".jobs": "jobs.md", ".testing": "testing.md",
-    ".runtime": "cancellation.md",
+    ".data": "data.md", ".programs": "programs.md", ".distributed": "servers.md",
+    ".executors": "pipeline_workers.md", ".monitor": "monitor.md", ".jobs": "jobs.md",
+    ".testing": "testing.md", ".runtime": "cancellation.md",
     ".hooks": "hooks.md", "": "quick_start.md",
 }  # fmt: skip
 """The page with examples for the names of a package that have none of their own."""

@@ -1,6 +1,6 @@
 """All figures with one command: ``python -m tests.benchmarks``.
 
-Each script runs in a process of its own, one after the other; nothing else should run meanwhile.
+Each script runs in a process of its own, one after the other, on an otherwise idle machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The training step of :func:`models.mlp` by hand: numpy, in place, nothing large allocated.
 
 Run as a script it is a peer, see :class:`harness.Peer`. It has a process of its own, for threads of
-BLAS spin for some time after each product, in the way of whatever else their process does.
+BLAS spin for some time after each product and slow down other work of their process.
 """
 
 from __future__ import annotations

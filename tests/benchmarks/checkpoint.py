@@ -1,7 +1,7 @@
 """What a checkpoint costs: ``python tests/benchmarks/checkpoint.py``.
 
 The state is 1 GB in 1,000 arrays, in memory; files go to the page cache (``/dev/shm`` where there is
-one), so that the disk of the machine is not what is measured. The peer is ``safetensors.numpy``, which
+one), so that the disk of the machine is not measured. The peer is ``safetensors.numpy``, which
 writes neither checksums nor manifests, and flushes nothing. The ratio to it is of the same run; it too
 writes a new file beside the old one, for memory that was in use just now is much faster than other.
 """

@@ -43,7 +43,7 @@ NUMPY = Peer(HERE / "by_hand.py", python=sys.executable)
 LOOP = asyncio.Runner()
 
 Contestant = Callable[[int, int | None], float]
-"""Does so many steps, on a core if one is named, and returns the seconds that one took, typically."""
+"""Does a number of steps, on a core if one is named, and returns the typical seconds of one."""
 
 
 class Ours:
@@ -99,15 +99,15 @@ def race(
 
     A turn takes a quarter of a second: a system needs time to find a core for each thread that slept.
     Others on the machine can only make it longer, some of them for seconds, and for one contestant: so
-    the best counts. In each sitting contestants are opened anew, and the mean is taken of sittings:
-    where in memory arrays come to lie is worth some percent.
+    the best counts. In each sitting contestants are reopened, and the mean is taken of sittings:
+    where in memory arrays are placed is worth some percent.
 
     Args:
         contestants: open them.
         sittings: how many.
         rounds: of each; one more comes before.
         one_core: the work is that of one thread: contestants have each core by turns. A process stays
-            on its core by itself, and one core may be much slower than another.
+            on its core unless moved, and one core may be much slower than another.
     """
     found: dict[str, list[float]] = defaultdict(list)
     for _ in range(1 if QUICK else sittings):
@@ -137,7 +137,7 @@ def verdict(
     *,
     us: float | None = None,
 ) -> Row:
-    """Judge by ratios: ours at most ``most[name]`` times each other; and at most so many us."""
+    """Judge by ratios: at most ``most[name]`` times the time of each other, and a limit in us."""
     ours = found["ours"]
     said = ", ".join(f"{name} {_time(value)}" for name, value in found.items())
     met = all(ours <= limit * found[name] for name, limit in most.items() if name in found)

@@ -5,7 +5,7 @@ Each benchmark is a script, run by name (``python tests/benchmarks/engine.py [ro
 measured in the same run: contestants take turns, round by round, and the median of the rounds counts.
 A peer that needs other packages (TensorFlow) runs in its own interpreter, named by the environment
 variable ``ASYNCMON_PEER_PYTHON``; without one it is left out. With ``ASYNCMON_QUICK`` set there are few
-rounds: enough to see whether a benchmark works, and roughly where a figure lies.
+rounds: enough to see whether a benchmark works, and the rough size of a figure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUICK = bool(os.environ.get("ASYNCMON_QUICK"))
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: what was measured, the figure it must reach, and whether it does."""
+    """One line of a table: the measured quantity, the figure it must reach, and whether it does."""
 
     work: str
     measured: str
@@ -44,7 +44,7 @@ class Row:
     """Our time over that of each peer: below 1 is faster."""
 
     points: Sequence[tuple[float, float]] = ()
-    """Of a scale curve: each size, and what was measured there."""
+    """Of a scale curve: each size, and the quantity measured there."""
 
 
 def seconds(fn: Callable[[], object], repeats: int) -> float:
@@ -60,12 +60,12 @@ def typical(
 ) -> float:
     """Return the median of what ``measure(n)`` gives for stretches that are ``repeats`` in all.
 
-    So what happens once in a while, and to whoever comes after a rest, does not decide.
+    So rare events, and the first stretch after a rest, do not decide.
 
     Args:
-        measure: does so many and returns seconds.
+        measure: does the given number and returns seconds.
         repeats: how many in all.
-        core: keep this thread to that core meanwhile; None leaves it to the system.
+        core: keep this thread to that core while measuring; None leaves it to the system.
         stretches: how many.
     """
     each = max(1, repeats // stretches)
@@ -249,7 +249,7 @@ def show(title: str, rows: Sequence[Row]) -> bool:
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
-    """Return a row's cells: work, figures, ratios to peers, what is wanted, and whether it is met."""
+    """Return a row's cells: work, figures, ratios to peers, the target, and whether it is met."""
     verdict = {True: "met", False: "NOT MET", None: ""}[row.met]
     said = ", ".join(f"{ratio:.2f}x {name}" for name, ratio in row.ratios.items())
     return row.work, row.measured, said, f"({row.target})" if row.target else "", verdict

@@ -26,7 +26,7 @@ MOST_SECS, MOST_PAGE_SECS = 2.0, 0.020
 
 @asynccontextmanager
 async def opened() -> AsyncGenerator[am.jobs.JobQueue]:
-    """Open a queue whose only place is taken, so that what is submitted waits."""
+    """Open a queue whose only place is taken, so that submitted jobs wait."""
     with tempfile.TemporaryDirectory() as directory:
         queue = am.jobs.JobQueue(directory)
 

@@ -1,4 +1,4 @@
-"""A thousand monitored sessions in one loop, in a process of its own: prints what it measured as JSON.
+"""A thousand monitored sessions in one loop, in a process of its own: prints the figures as JSON.
 
 Each session has a program of its own (a graph, or with ``functions`` a function program) and two
 hooks that are called by seconds, those of more than a thousand sessions together as often as those of

@@ -29,7 +29,7 @@ STRETCHES = 15
 
 
 async def stretch(step: Callable[[], Awaitable[Any]], count: int) -> float:
-    """Return the seconds that a step takes, over so many in a row."""
+    """Return the seconds of a step, over a number of steps in a row."""
     start = time.perf_counter()
     for _ in range(count):
         await step()
@@ -39,7 +39,7 @@ async def stretch(step: Callable[[], Awaitable[Any]], count: int) -> float:
 async def in_turns(
     bare: Callable[[], Awaitable[Any]], ours: Callable[[], Awaitable[Any]], count: int
 ) -> tuple[float, float]:
-    """Return the seconds of a bare step, and those that the session adds."""
+    """Return the seconds of a bare step, and the seconds that the session adds."""
     await stretch(bare, count)
     await stretch(ours, count)
     found = [(await stretch(bare, count), await stretch(ours, count)) for _ in range(STRETCHES)]

@@ -41,7 +41,7 @@ async def text(waits: bool) -> int:
 
 
 async def seconds(loop: Loop, count: int, waits: bool) -> float:
-    """Return the seconds of a call in a loop of so many; those of the CPU where calls do not wait."""
+    """Return the seconds of a call in a loop of many; CPU seconds where calls do not wait."""
     program = FunctionProgram({"weights": np.zeros(100)})
 
     @program.step

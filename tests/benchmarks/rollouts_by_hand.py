@@ -1,6 +1,6 @@
 """The loops of ``rollouts.py`` as one writes them by hand: tasks and a bounded ``asyncio.Queue``.
 
-They keep no place over a restart, and one that stops leaves what is in the queue.
+They keep no place over a restart, and one that stops leaves its queue undrained.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 async def environments(
     sess: Any, play: Callable[[int], Awaitable[Any]], *, count: int, workers: int, size: int
 ) -> None:
-    """Play with so many workers, and train on batches of what they have first."""
+    """Play with a number of workers, and train on batches of the first results."""
     queue: asyncio.Queue[Any] = asyncio.Queue(2 * workers)
     elements = iter(range(count))
 

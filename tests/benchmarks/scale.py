@@ -55,11 +55,11 @@ class Looking(am.SessionRunHook):
     """Is called in each step."""
 
     async def after_run(self, run_context: Any, run_values: am.SessionRunValues) -> None:
-        """Look at nothing."""
+        """Do nothing."""
 
 
 async def step_of(count: int) -> float:
-    """Return the microseconds of a step with so many hooks."""
+    """Return the microseconds of a step with a number of hooks."""
     with g.Graph().as_default() as graph:
         train = g.assign_add(am.get_or_create_global_step(), 1)
         creator = am.ChiefSessionCreator(program=graph)

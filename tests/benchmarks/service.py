@@ -121,7 +121,7 @@ def local() -> list[Row]:
 
 
 async def beside_by_hand(rate: int) -> Row:
-    """Both services train flat out and take turns at answering so many requests a second."""
+    """Both services train flat out and take turns at answering a number of requests a second."""
     found: dict[str, list[tuple[float, float]]] = {"ours": [], "by hand": []}
     scripts = {"ours": EXAMPLE / "main.py", "by hand": Path(__file__).with_name("service_by_hand.py")}
     for _ in range(1 if QUICK else ROUNDS):

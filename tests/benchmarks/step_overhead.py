@@ -3,8 +3,8 @@
 Rows: none, silent, fetching, default, function, graphs, functions, lag. ``ASYNCMON_PEER_PYTHON``
 names an interpreter with TensorFlow.
 
-What is added is measured as a difference: monitored and raw runs of the same increment take turns, 200
-steps each, and the median of the differences counts. So what else the machine does meanwhile falls out.
+The overhead is measured as a difference: monitored and raw runs of one increment take turns, 200
+steps each, and the median of the differences counts. So other work of the machine cancels out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Silent(am.SessionRunHook):
 
 
 class Fetching(am.SessionRunHook):
-    """Fetches a tensor, and looks at it."""
+    """Fetches a tensor, and reads it."""
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
@@ -103,7 +103,7 @@ class Work:
 
 
 async def steps(session: Any, fetches: Any, count: int = STEPS) -> float:
-    """Return the seconds that a step takes, over so many in a row."""
+    """Return the seconds of a step, over a number of steps in a row."""
     run = session.run
     start = time.perf_counter()
     for _ in range(count):
@@ -124,7 +124,7 @@ async def usual(session: Any, fetches: Any) -> float:
 
 
 def added(kind: str, times: int) -> Row:
-    """Measure one kind of session, in turns with TensorFlow's, that may take so many times as long."""
+    """Measure one kind of session, in turns with TensorFlow's, with a limit for their ratio."""
     work = Work(kind)
     contestants: dict[str, Callable[[], float]] = {"ours": work.above}
     if TF1.installed:
@@ -227,7 +227,7 @@ def many(kind: str) -> Row:
 def lag() -> Row:
     """A monitored loop of increments beside a task that wants to run each millisecond.
 
-    What it is late by is counted in time of the loop's thread, so that the machine's other work, which
+    Its delay is counted in time of the loop's thread, so that the machine's other work, which
     no loop can help, stays out.
     """
     work = Work("none")

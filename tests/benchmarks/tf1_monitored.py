@@ -23,7 +23,7 @@ class Silent(tf.train.SessionRunHook):
 
 
 class Fetching(tf.train.SessionRunHook):
-    """Fetches a tensor, and looks at it."""
+    """Fetches a tensor, and reads it."""
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor

@@ -43,7 +43,7 @@ CAMPAIGNS = {
 
 @dataclass
 class Campaign:
-    """What was found so far.
+    """The findings so far.
 
     Attributes:
         next_seed: the first one of the next turn.

@@ -20,5 +20,5 @@ def make_session() -> Callable[..., MemorySession]:
 
 @pytest.fixture
 def names_in() -> Callable[[Path], set[str]]:
-    """What is in a directory, the lock file apart."""
+    """Return the content of a directory, without the lock file."""
     return lambda directory: {path.name for path in directory.iterdir()} - {".asyncmon.lock"}

@@ -87,7 +87,7 @@ async def test_a_url_is_a_place_like_another(url: str, make_session: Callable[..
 async def test_no_foreign_thread_completes_a_read(
     url: str, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Python does not join such a thread: if the process ends meanwhile, it aborts.
+    # Python does not join such a thread: a process that ends before it aborts.
     session = make_session(w=np.arange(1000.0), global_step=1)
     path = await Saver().save(session, f"{url}/m", 1)
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A directory whatever is in it: never a wait, never a file outside, always the newest intact one."""
+"""Any content of a directory: never a wait, never a file outside, always the newest intact one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def look_at(directory: Path) -> None:
 
 
 def damage(directory: Path, dice: random.Random) -> str:
-    """Damage the checkpoint of step 2, or add something; return what was done."""
+    """Damage the checkpoint of step 2, or add something; return the kind of damage."""
     manifest = directory / "m-2.json"
     part = dice.choice(sorted(directory.glob("m-2*.safetensors")))
     file = dice.choice([manifest, part, directory / "checkpoint"])

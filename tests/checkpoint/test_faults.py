@@ -195,7 +195,7 @@ async def test_a_start_after_a_death_at_each_call_leaves_no_orphan(
         calls.arm(nth)
         with contextlib.suppress(OpError):
             await saver.save(session, directory / "model.ckpt", step)
-        await saver.close()  # all that the death of a process does by itself: its lock is gone
+        await saver.close()  # the only effect of the death of a process: its lock is gone
         calls.arm(-1)
         again = Saver(max_to_keep=1)
         await again.claim(directory)
@@ -230,7 +230,7 @@ def write_journal(path: Path, files: list[str], state: bytes, before: bytes) -> 
 async def test_state_file_of_an_interrupted_save_is_written_unless_it_was_changed_since(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
-    """Whatever the clock says: the save names the content that it was to replace."""
+    """The save names the content that it was to replace, at any time of the clock."""
     saver = Saver()
     states = []
     for step in (1, 2):

@@ -272,7 +272,7 @@ async def test_cancelled_session_leaves_a_store_that_does_not_answer_within_its_
 
 
 async def test_record_of_a_run_is_unknown_after_an_hour(url: str, tmp_path: Path) -> None:
-    """A store has no lock to look at, so its run is never lost."""
+    """A store has no lock to check, so its run is never lost."""
     program = FunctionProgram({"n": 0})
     async with MonitoredTrainingSession(
         program=program, checkpoint_dir=url, summary_dir=tmp_path / "events", name="digits"

@@ -1,4 +1,4 @@
-"""Files of a local directory: what is cleaned up, what is left alone, what errors say."""
+"""Files of a local directory: clean-up, files that are left alone, error messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""After a crash of the machine at any call: what was acknowledged is there, whatever was not flushed.
+"""After a crash of the machine at any call, acknowledged saves are there, unflushed data may be lost.
 
 A save, retention and ``prune`` run on a simulated disk. Before each change of it, the disks are made as
-they may be after a crash then: without what was not flushed, with all renames and deletions but empty
+they may be after a crash then: without unflushed data, with all renames and deletions but empty
 files, and with everything.
 """
 

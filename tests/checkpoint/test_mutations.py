@@ -77,7 +77,7 @@ async def mutations(directory: Path, make_session: Callable[..., Any], count: in
         for name, value in state(step).items():
             assert session.state[name].tolist() == value.tolist(), where
         noticed += step != 2
-        for step in (1, 2):  # each by itself: right, or refused
+        for step in (1, 2):  # each alone: right, or refused
             try:
                 async with await load_checkpoint(work / f"m-{step}") as reader:
                     found = await reader.get_tensors()

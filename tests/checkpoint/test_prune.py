@@ -1,4 +1,4 @@
-"""What :func:`asyncmon.checkpoint.prune` deletes, and what it never does."""
+"""The files that :func:`asyncmon.checkpoint.prune` deletes, and those it keeps."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ async def test_a_checkpoint_whose_files_are_gone_is_warned_of_sm_8(
 async def test_restore_latest_does_not_pass_over_a_checkpoint_that_does_not_fit(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
-    """SM-7: another program's checkpoint is a mistake to be told, not damage to be skipped."""
+    """SM-7: another program's checkpoint is a mistake to report, not damage to be skipped."""
     await saved(tmp_path, make_session, a=1.0)
     with pytest.raises(NotFoundError, match="'b' is not in the checkpoint"):
         await Saver().restore_latest(make_session(a=1.0, b=1.0), tmp_path)

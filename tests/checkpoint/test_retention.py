@@ -154,7 +154,7 @@ async def test_the_best_by_a_metric_are_kept_besides_the_newest(
     assert saver.best_checkpoints == [str(tmp_path / "m-1"), str(tmp_path / "m-4")]
     assert Saver().best_checkpoints == []
     await saver.close()
-    again = Saver(max_to_keep=1, keep_best=keep)  # the manifests tell it the metrics of the others
+    again = Saver(max_to_keep=1, keep_best=keep)  # reads metrics from the manifests
     await again.save(make_session(a=1.0), tmp_path / "m", 6, metrics={"loss": 0.15})
     assert steps(tmp_path) == [1, 6]
     await again.save(make_session(a=1.0), tmp_path / "m", 7)
@@ -183,7 +183,7 @@ def test_best_is_the_greatest_where_so_asked_and_the_newer_of_equals() -> None:
     with pytest.raises(ValueError, match="k=0"):
         KeepBest("m", k=0)
     with pytest.raises(ValueError, match="'min' or 'max'"):
-        KeepBest("m", mode="up")  # type: ignore[arg-type] # what is refused
+        KeepBest("m", mode="up")  # type: ignore[arg-type] # refused
     with pytest.raises(ValueError, match=r"max_to_keep is a number of checkpoints, .* got 2\.5"):
         Retention(2.5, 0, 0)  # type: ignore[arg-type]
 
@@ -206,7 +206,7 @@ async def test_what_a_reader_has_open_is_not_deleted(
         await saver.save(make_session(a=3.0), tmp_path / "m", 3)
         assert steps(tmp_path) == [1, 3]
         array = await reader.get_tensor("a")
-        await saver.save(make_session(a=4.0), tmp_path / "m", 1)  # the same name, saved anew
+        await saver.save(make_session(a=4.0), tmp_path / "m", 1)  # the same name, saved again
         assert await reader.get_tensor("a") == 1.0
     await saver.save(make_session(a=3.0), tmp_path / "m", 4)
     assert steps(tmp_path) == [4]

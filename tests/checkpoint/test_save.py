@@ -44,7 +44,7 @@ class Gate(FileCalls):
 async def test_the_snapshot_is_taken_at_the_call_and_steps_go_on_ax_12(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
-    """AX-11, AX-12: the file holds the state of the call, whole, though steps wrote meanwhile."""
+    """AX-11, AX-12: the file holds the state at the call, whole, despite concurrent steps."""
     gate = Gate()
     saver = Saver(calls=gate)
     session = make_session(a=np.zeros(1000), global_step=0)
@@ -104,7 +104,7 @@ async def test_any_number_of_triggers_while_busy_is_one_pending_save(
     handles = [saver.start_save(session, tmp_path / "m", step) for step in range(2, 3000)]
     await asyncio.sleep(0)
     saves = [task for task in asyncio.all_tasks() if task.get_name().startswith("save ")]
-    assert len(saves) == 2  # the one under way, and the pending one
+    assert len(saves) == 2  # the running one, and the pending one
     assert not handles[0].done
     gate.open_gate.set()
     assert await handles[0] == str(tmp_path / "m-2999")

@@ -10,11 +10,10 @@ import pytest
 
 import asyncmon as am
 from asyncmon import graph as g
+from tests import forked
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.asyncio
 
 
 def elements() -> am.data.Dataset:
@@ -40,6 +39,7 @@ async def train_until_stopped(directory: Path, last_step: int) -> tuple[list[flo
     return seen, sess.stop_reason
 
 
+@pytest.mark.asyncio
 async def test_hooks_and_data_continue_together_after_a_restore(tmp_path: Path) -> None:
     all_elements = [float(x) async for x in elements()]
     assert (await train_until_stopped(tmp_path, 4))[0] == all_elements[:4]
@@ -50,3 +50,35 @@ async def test_hooks_and_data_continue_together_after_a_restore(tmp_path: Path) 
     manifest: Any = json.loads((tmp_path / "model.ckpt-7.json").read_bytes())
     assert manifest["stateful"]["hooks/EarlyStoppingHook"]["rule"]["without_progress"] == 6
     assert any(name.startswith("__stateful__/data/") for name in manifest["tensors"])
+
+
+RESTORE = """
+import asyncio, sys
+import numpy as np
+import asyncmon as am
+
+program = am.programs.FunctionProgram({"w": np.zeros(2), "text": "a", "nested": {"flag": True}})
+
+@program.step
+def train(state, x):
+    state["w"] += x
+
+async def main():
+    data = am.data.from_iterable(range(10)).shuffle(4, seed=1)
+    async with am.MonitoredTrainingSession(checkpoint_dir=sys.argv[1], program=program) as sess:
+        async for x in sess.iterate(data):
+            await sess.run("train", {"x": x})
+            if sess.global_step % 4 == 0:
+                break
+        print(sess.global_step)
+
+loaded = []
+sys.addaudithook(lambda event, arguments: loaded.append(event) if "pickle" in event else None)
+asyncio.run(main())
+print(loaded)
+"""
+
+
+def test_nothing_of_a_checkpoint_is_unpickled(tmp_path: Path) -> None:
+    outputs = [forked.run("-c", RESTORE, str(tmp_path), check=True).stdout for _ in range(2)]
+    assert outputs == ["4\n[]\n", "8\n[]\n"]

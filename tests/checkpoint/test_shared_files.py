@@ -141,7 +141,7 @@ async def test_damage_of_a_new_part_falls_back(tmp_path: Path, how: str) -> None
     assert await latest_checkpoint(tmp_path) == first
     again = Run(tmp_path)
     assert await again.saver.restore_latest(again.session, tmp_path) == first
-    if how != "damaged":  # a save does not refer to what is not there
+    if how != "damaged":  # a save does not refer to missing files
         third = await run.save(3)
         assert await contents(third) == set(range(1, CAPACITY + 1))
     assert second != first
@@ -226,7 +226,7 @@ async def test_a_crash_leaves_earlier_checkpoints_whole(tmp_path: Path, left: in
 async def test_what_is_kept_can_be_read_whatever_is_deleted(tmp_path: Path, seed: int) -> None:
     """Two savers of one directory, the best checkpoints, removals, prunes and restarts at random."""
     dice, saved = random.Random(seed), dict[str, set[int]]()
-    step, number, removed = 0, 0, set[str]()  # the state file lists what is removed until a save
+    step, number, removed = 0, 0, set[str]()  # the state file lists removed files until a save
 
     def begin() -> tuple[Run, Saver]:
         run = Run(tmp_path, max_to_keep=2, keep_best=KeepBest("loss", k=2))

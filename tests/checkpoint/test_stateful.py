@@ -148,7 +148,7 @@ async def test_a_snapshot_of_another_step_than_the_states_is_taken_again(
     take = session.snapshot
 
     def snapshot() -> Any:
-        """Take it after a step that is still under way at the first call."""
+        """Take it after a step that is still running at the first call."""
         if not session.snapshots:
             session.step()
             asyncio.get_running_loop().call_soon(finish)
@@ -180,7 +180,7 @@ async def test_a_new_object_starts_anew(tmp_path: Path, make_session: Callable[.
 def test_wrong_objects_are_refused() -> None:
     saver = Saver()
     with pytest.raises(TypeError, match="of type object does not"):
-        saver.add_stateful("x", object())  # type: ignore[arg-type] # what is refused
+        saver.add_stateful("x", object())  # type: ignore[arg-type] # refused
     saver.add_stateful("x", Source(1))
     with pytest.raises(ValueError, match="another object of the name 'x'"):
         saver.add_stateful("x", Source(2))

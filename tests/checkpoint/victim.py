@@ -1,9 +1,9 @@
-"""Kills savers and looks at what they leave: ``python victim.py calls|moments DIR ROUNDS SEED``.
+"""Kills savers and checks their files: ``python victim.py calls|moments DIR ROUNDS SEED``.
 
 Each round forks a process that restores the newest checkpoint and then saves step after step, telling
 every commit through a pipe. It dies by SIGKILL: at each system call of its third save in turn
 (``calls``; half way through the data where that is a write), or at a random moment (``moments``). A
-second process then restores. One line of JSON tells what was acknowledged, what was restored, and
+second process then restores. One line of JSON has the acknowledged and the restored saves, and
 whether all of it was right.
 """
 

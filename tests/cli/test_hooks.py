@@ -1,4 +1,4 @@
-"""``asyncmon hooks``: those of asyncmon, and those that packages publish as entry points."""
+"""``asyncmon hooks``: asyncmon's hooks, and the hooks that packages publish as entry points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``asyncmon prune``; what it deletes is in tests/checkpoint/test_prune.py."""
+"""``asyncmon prune``; the choice of files is tested in tests/checkpoint/test_prune.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever steps a pipeline has and wherever it is interrupted, it goes on at the exact element."""
+"""A pipeline of any steps, interrupted anywhere, resumes at the exact element."""
 
 from __future__ import annotations
 

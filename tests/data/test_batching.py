@@ -1,4 +1,4 @@
-"""Batches: sizes, kinds of elements, and who makes them."""
+"""Batches: sizes, kinds of elements, and the threads that make them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
 class Counting:
-    """Counts what it has produced."""
+    """Counts the elements it has produced."""
 
     def __init__(self) -> None:
         self.produced = 0

@@ -1,4 +1,4 @@
-"""A replay buffer: what it keeps, what it draws, and its state."""
+"""A replay buffer: its items, its draws, and its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A position is exact: whatever was given before it, the rest comes after it, in any pipeline."""
+"""A position is exact: after any number of elements, the rest follows, in any pipeline."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ async def test_out_of_range_ends_a_source_cleanly() -> None:
 
 async def test_a_source_that_has_said_it_is_at_its_end_is_asked_no_more() -> None:
     class Refilled:
-        """An iterator that would go on after the end it announced."""
+        """An iterator that would give more after the end it announced."""
 
         def __init__(self) -> None:
             self.asked = 0

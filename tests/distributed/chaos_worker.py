@@ -1,4 +1,4 @@
-"""A worker that writes what it trains to its output, a line a step: CLUSTER TASK DIRECTORY LAST."""
+"""A worker that prints each step of its training, one a line: CLUSTER TASK DIRECTORY LAST."""
 
 from __future__ import annotations
 

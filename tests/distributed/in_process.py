@@ -87,7 +87,7 @@ class InProcessChannel:
     """Carries bytes to a service of this process.
 
     Attributes:
-        lose_answers: how many answers to lose, after what was asked for is done.
+        lose_answers: how many answers to lose, after the requests are done.
     """
 
     def __init__(self, service: SessionService) -> None:

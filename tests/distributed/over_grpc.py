@@ -28,7 +28,7 @@ def rpc_config(**options: Any) -> am.SessionConfig:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Let the loop go on until that is true."""
+    """Iterate the loop until that is true."""
     while True:
         if condition():
             return
@@ -84,7 +84,7 @@ class ServerProcess:
         self.process.send_signal(number)
 
     async def errors(self) -> str:
-        """Return what it has written to standard error, once it has ended."""
+        """Return the text on standard error, once the process has ended."""
         return await asyncio.to_thread(self.process.stderr.read)
 
     async def killed(self) -> None:

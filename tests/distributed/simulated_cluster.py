@@ -91,7 +91,7 @@ class Run:
 
     async def work(self, task: int) -> int:
         if task == 0 and self.saved:
-            # its name has the step at which it was ordered: others go on until the snapshot
+            # its name has the step at which it was ordered: others continue until the snapshot
             async with await am.load_checkpoint(DIRECTORY) as newest:
                 assert newest.facts.step >= self.saved, "a checkpoint is lost"
         async with am.Server(CLUSTER, "worker", task, config=config()) as server:

@@ -77,7 +77,7 @@ class Cluster:
         return [sys.executable, path, cluster, str(task), model, str(LAST_STEP)]
 
     async def run(self, job: str, task: int) -> None:
-        """Run a task until it ends by itself."""
+        """Run a task to its end."""
         while True:
             with (self.directory / f"{job}{task}.log").open("ab") as log:
                 child = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The run of a cluster: who takes part, whether it has stopped, which variables it keeps."""
+"""The run of a cluster: its members, whether it has stopped, and the variables it keeps."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ async def test_requests_that_are_none_get_an_error() -> None:
 
 
 async def fuzz(rounds: int, seed: int) -> None:
-    """Send frames with wrong bytes, beside a session that goes on."""
+    """Send frames with wrong bytes, beside a session that keeps running."""
     rng = random.Random(seed)
     v = graph.Variable(0.0)
     add = v.assign_add(1.0)

@@ -25,7 +25,7 @@ def counter() -> tuple[Any, Any]:
 
 
 async def fails_within(secs: float, run: Any) -> None:
-    """Assert that a run ends as unavailable: in about so many seconds, the machine being busy."""
+    """Assert that a run ends as unavailable within some seconds, on a busy machine."""
     begun = monotonic()
     with pytest.raises(errors.UnavailableError):
         await run

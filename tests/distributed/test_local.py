@@ -58,7 +58,7 @@ def network() -> tuple[Any, ...]:
 
 
 class Waits:
-    """A function of the graph that lets a test act while a run is under way."""
+    """A function of the graph that lets a test act during a run."""
 
     def __init__(self) -> None:
         self.began = asyncio.Event()

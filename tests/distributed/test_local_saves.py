@@ -221,7 +221,7 @@ async def test_a_save_that_is_lost_with_its_child_does_not_stop_the_new_one(
         hooks=[am.StopAtStepHook(last_step=5)], save_checkpoint_steps=2, save_checkpoint_secs=None,
     ) as sess:  # fmt: skip
         await sess.run(train)
-        assert await sess.run(train) == 2  # the save of this step is under way
+        assert await sess.run(train) == 2  # the save of this step is running
         os.kill(pid_of(sess.raw_session()), number)
         assert await sess.run(train) == 1
         while not sess.should_stop():

@@ -13,7 +13,7 @@ from asyncmon.distributed.wire import Message
 
 
 class Memory:
-    """Notes what is mapped, and in which thread. Mappings are no larger than what the tests copy."""
+    """Notes each mapping and its thread. Mappings are no larger than the copies of the tests."""
 
     def __init__(self, blocks: int = 99) -> None:
         self.left = blocks
@@ -40,7 +40,7 @@ class Transport:
 def sender(memory: Any) -> tuple[Outbox, Stream, Transport]:
     outbox, transport = Outbox(memory), Transport()
     stream = Stream(outbox, Inbox(memory), lambda *_: None, lambda: None)
-    stream.connection_made(transport)  # type: ignore[arg-type]  # what is used of one
+    stream.connection_made(transport)  # type: ignore[arg-type]  # the part in use
     return outbox, stream, transport
 
 

@@ -1,4 +1,4 @@
-"""Who may use a server without a token: processes of its own user on its own machine."""
+"""A server without a token serves the processes of its own user on its own machine."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ CLUSTER = {"ps": ["ps0:1"], "worker": ["chief:1", "worker:1"]}
 
 
 def output(program: str, *arguments: str) -> str:
-    """Run a program; return what it has written to both outputs."""
+    """Run a program; return its output and its errors."""
     return forked.run("-c", program, *arguments, merged=True).stdout
 
 

@@ -1,4 +1,4 @@
-"""Requests with wrong fields: each is refused as an invalid argument, and disturbs nobody."""
+"""Requests with wrong fields are refused as invalid arguments, and disturb no session."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def channel() -> AsyncIterator[Recorded]:
 
 
 async def recorded(channel: Recorded) -> Any:
-    """Return a session that goes on, once each kind of request was sent."""
+    """Return a session that keeps running, after one request of each kind."""
     v = graph.get_variable("v", initializer=np.zeros(3, np.float32))
     x = graph.placeholder(graph.float32, [3])
     queue = graph.FIFOQueue(3, [graph.float32], name="q")

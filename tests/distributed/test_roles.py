@@ -1,4 +1,4 @@
-"""Chief and workers: who initialises, who waits, who stops whom, who leaves last."""
+"""Chief and workers: initialisation, waiting, stops, and the order of leaving."""
 
 from __future__ import annotations
 

@@ -387,7 +387,7 @@ async def test_large_variables_are_sent_from_the_memory_of_the_state(channel: In
         answers.append(await answer(request))
         return answers[-1]
 
-    channel.service.answer = watched  # type: ignore[method-assign]  # what is sent is of interest
+    channel.service.answer = watched  # type: ignore[method-assign]  # to record the answers
     large = graph.get_variable("large", initializer=np.ones((1 << 19,), np.float32))
     small = graph.get_variable("small", initializer=2.0)
     async with remote_session(channel) as sess:

@@ -1,6 +1,6 @@
 """An HTTP worker over the standard library: ``python http_worker.py PORT TOKEN``.
 
-It goes on while there is no server, and is too late sometimes.
+It continues while there is no server, and is sometimes late.
 """
 
 from __future__ import annotations

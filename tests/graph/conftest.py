@@ -23,7 +23,7 @@ def graph() -> Iterator[Graph]:
 
 
 class OpBench:
-    """Runs op functions on arrays and compares them with what they should be."""
+    """Runs op functions on arrays and compares the results with expected values."""
 
     def evaluate(self, fetches: Any, feeds: Any = None) -> Any:
         """Run fetches of the default graph in a fresh session, its variables initialised."""
@@ -68,7 +68,7 @@ class OpBench:
         known: tuple[str, ...] = ("all", "rank", "nothing"),
         rtol: float = 1e-6,
     ) -> None:
-        """The function gives the expected values whatever is known of the shapes."""
+        """The function gives the expected values for any knowledge of the shapes."""
         for how in (*known, "turned"):
             if how == "turned":  # memory in another order
                 found = self.compute(
@@ -93,7 +93,7 @@ class OpBench:
             inputs = [tf.placeholder(v.dtype, v.shape) for v in values]
             results = function(*inputs)
             listed = list(results) if isinstance(results, list | tuple) else [results]
-            inner = [tf.stack([tensor]) for tensor in listed]  # what is fetched itself lies elsewhere
+            inner = [tf.stack([tensor]) for tensor in listed]  # the fetches are stored elsewhere
             feeds = dict(zip(inputs, values, strict=True))
             runs: list[Any] = []
 

@@ -40,7 +40,7 @@ def differentiable(ops: dict[str, OpRecord]) -> set[str]:
 
 # --- gradients ------------------------------------------------------------------------------------
 def distinct(shape: tuple[int, ...], low: float, high: float, seed: int = 0) -> Any:
-    """Values in a range, far enough from each other and from its ends for differences to tell."""
+    """Values in a range, far enough from each other and from its ends for numeric differences."""
     count = int(np.prod(shape))
     steps = low + (np.arange(count) + 0.5) * (high - low) / max(count, 1)
     return np.random.default_rng(seed).permutation(steps).reshape(shape)

@@ -1,4 +1,4 @@
-"""A run that is cancelled, at whatever point, leaves the state before it or after it, never between."""
+"""A run that is cancelled at any point leaves the state before it or after it, never between."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ CONFIGS = pytest.mark.parametrize("config", [tf.SessionConfig(inline_ms=1000), T
 
 
 async def nothing(_sess: tf.Session) -> None:
-    """What goes on beside a step that needs nobody."""
+    """The work beside a step that needs none."""
 
 
 @dataclass
 class Scene:
-    """A step, and what tells how often it was done.
+    """A step, and the counts of its commits.
 
     Attributes:
-        step: what is run.
+        step: the fetches of the run.
         counts: scalars, each of which is the number of steps that were committed.
         waits: at least how many points there are at which the run can be cancelled.
         setup: run once.
         before: awaited before each attempt.
-        beside: awaited beside each attempt, which may need it to go on.
+        beside: awaited beside each attempt, which may need it to continue.
     """
 
     step: Any
@@ -51,7 +51,7 @@ class Scene:
 
 
 def counters() -> tuple[tf.Variable, tf.Variable, list[Any], list[Any]]:
-    """Return a large and a small counter, what adds one to each, and what they are."""
+    """Return a large and a small counter, their increments, and their expected values."""
     a, b = tf.Variable(np.zeros(SIZE)), tf.Variable(0)
     added = [a.assign_add(tf.ones([SIZE], tf.float64)).op, b.assign_add(1)]
     return a, b, added, [tf.reduce_min(a), tf.reduce_max(a), b]
@@ -178,7 +178,7 @@ async def done_after(sess: tf.Session, scene: Scene, before: int) -> int:
 
 
 async def attempt(sess: tf.Session, scene: Scene, run: Awaitable[Any]) -> bool:
-    """Await a run beside what it needs; return whether it came to its end."""
+    """Await a run beside the work it needs; return whether it came to its end."""
     await scene.before(sess)
     beside = asyncio.ensure_future(scene.beside(sess))
     try:
@@ -221,7 +221,7 @@ async def test_cancelled_at_any_await(build: Callable[[], Scene], config: tf.Ses
 async def test_a_task_cancelled_in_any_round_of_the_loop(
     build: Callable[[], Scene], config: tf.SessionConfig
 ) -> None:
-    """Unlike a cancellation at an await, one may come when what is awaited is there already."""
+    """A cancellation may also come when the awaited value is there already."""
     scene = build()
     async with tf.Session(config=config) as sess:
         await sess.run(tf.global_variables_initializer())
@@ -279,7 +279,7 @@ async def test_cancelled_while_a_worker_computes() -> None:
 
 @pytest.mark.parametrize("how", ["cancel", "time out", "close"])
 async def test_ended_while_its_writes_are_applied(how: str) -> None:
-    """It is too late then: the step is done, its elements are gone, what it has put is there."""
+    """Then it is too late: the step is done, its elements are dequeued and enqueued."""
     scene, gate = with_queues(), Gate()
     if "DawdlesWhenApplied" not in table:
         tf.register(
@@ -295,7 +295,7 @@ async def test_ended_while_its_writes_are_applied(how: str) -> None:
     sess = tf.Session(config=THREADED)
     await sess.run(tf.global_variables_initializer())
     await sess.run(scene.setup)
-    for fetches in (scene.counts, scene.step):  # their plans are made: what is timed is the run
+    for fetches in (scene.counts, scene.step):  # their plans are made: only the run is timed
         await sess.run(fetches)
     task = asyncio.create_task(sess.run([scene.step, slow], options=options))
     await gate.reached()

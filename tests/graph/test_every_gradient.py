@@ -53,7 +53,7 @@ def _named(module: Any, names: str, low: float, high: float) -> dict[str, Any]:
     return {name: (getattr(module, name), low, high) for name in names.split()}
 
 
-# name -> function, and the range its argument lies in, off its kinks
+# name -> function, and the range of its argument, off its kinks
 UNARY: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     **_named(tf, SMOOTH, -0.95, 0.9),
     **_named(tf, POSITIVE, 0.3, 2.2),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OTHERWISE = {"random", "orthogonal", "dropout"}
-"""Samples that draw: what they draw from is tested in test_random_ops and test_nn_normalization."""
+"""Samples that draw: their source is tested in test_random_ops and test_nn_normalization."""
 NOT_VALUES = {"unique rows", "sums over stacks"}
 """Of the optimizers' own, which the tests of sparse updates hold to dense ones, and of loops, held to
 by their tests."""

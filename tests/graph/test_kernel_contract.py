@@ -1,6 +1,6 @@
 """What every entry of the op table promises the plan: inputs, ``out=``, aliases, shapes and dtypes.
 
-Each sample builds ops and their gradients; then each node is computed by itself, with inputs that
+Each sample builds ops and their gradients; then each node is computed on its own, with inputs that
 cannot be written, and held to what its entry says.
 """
 

@@ -1,4 +1,4 @@
-"""A step is a transaction: all of its writes or none, whatever happens to it."""
+"""A step is a transaction: all of its writes or none, in every failure."""
 
 from __future__ import annotations
 

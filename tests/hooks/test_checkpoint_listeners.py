@@ -129,7 +129,7 @@ async def test_hk_ckpt_7_a_listener_stops_training(
 
 
 async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None:
-    """As in TF1, where ``after_save`` is a part of the run; and it is told before the next run."""
+    """As in TF1, ``after_save`` is a part of the run; the listener is called before the next run."""
     record: list[str] = []
     hook = hook_for(tmp_path, Listener("a", record, tmp_path, stop_after=3), save_steps=1)
     async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
@@ -317,7 +317,7 @@ class Preempted(ScriptedProgram):
 
 
 async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | None = None) -> None:
-    """Run four steps; a save at the second goes on, or fails, while the session is replaced."""
+    """Run four steps; a save at the second continues, or fails, while the session is replaced."""
     gate = Gate()
     scaffold = Scaffold(saver=Saver(max_to_keep=None, calls=gate))
     creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=folder)
@@ -341,7 +341,7 @@ async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | 
 async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
     tmp_path: Path, lines: Lines
 ) -> None:
-    """HK-CKPT-7: its listeners are told as well, with the session that took over."""
+    """HK-CKPT-7: its listeners are called too, with the session that took over."""
     record: list[str] = []
     await recover_during_a_save(tmp_path, Listener("a", record, tmp_path))
     assert [line for line in record if "after" in line] == [
@@ -354,7 +354,7 @@ async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
 
 
 async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(tmp_path: Path) -> None:
-    """Those that come after it are, when the new session is there."""
+    """Later saves are reported when the new session is there."""
     record: list[str] = []
 
     class Slow(CheckpointSaverListener):
@@ -394,7 +394,7 @@ async def test_a_save_that_fails_during_a_recovery_interrupts_the_session_that_t
 async def test_a_save_whose_snapshot_is_lost_with_its_session_is_a_warning(
     tmp_path: Path, error: Exception, lines: Lines
 ) -> None:
-    """Whatever error the session has for it."""
+    """With any error that the session has for it."""
 
     class Waiting(ScriptedSession):
         """Its snapshot after the second run waits until it is closed."""
@@ -458,13 +458,13 @@ class Elsewhere(ScriptedSession):
 async def test_a_save_whose_arrays_are_lost_with_their_process_is_a_warning(
     tmp_path: Path, ended: Exception, lines: Lines
 ) -> None:
-    """Whatever error the session has for it, also after the snapshot was ordered there."""
+    """With any error that the session has for it, also after the snapshot was ordered there."""
 
     await lose_a_save(Preempted(lambda script: Elsewhere(script, ended)), tmp_path, lines)
 
 
 async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: Path) -> None:
-    """HK-CKPT-11: the session is closed by then, so that no listener is told."""
+    """HK-CKPT-11: the session is closed by then, so that no listener is called."""
     record: list[str] = []
     gate, listener = Gate(), Listener("a", record, tmp_path)
     saver = Saver(max_to_keep=None, calls=gate)
@@ -581,7 +581,7 @@ async def test_a_hook_whose_listener_fails_is_taken_out_at_the_next_save_where_t
 
 class PlainListener(CheckpointSaverListener):
     def after_save(self, session: Session, global_step_value: int) -> None:  # type: ignore[override]
-        """As in TF1, where nobody awaits it."""
+        """As in TF1, where no caller awaits it."""
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ async def test_hk_ckpt_4_the_last_state_is_saved_whatever_another_end_raises(
     with pytest.raises((RuntimeError, SystemExit)):
         await train(fail_in("end", error), hook_for(tmp_path, save_steps=9), runs=2)
     assert await saved(tmp_path) == [0, 2]
-    await train(hook_for(tmp_path, save_steps=9), runs=0)  # the directory is nobody's any more
+    await train(hook_for(tmp_path, save_steps=9), runs=0)  # the directory has no owner any more
 
 
 @pytest.mark.parametrize("save_on_cancel", [False, True])
@@ -559,7 +559,7 @@ async def test_a_restored_checkpoint_that_is_not_the_newest_is_saved_again(tmp_p
 async def test_a_save_that_is_asked_for_follows_the_one_in_flight(
     tmp_path: Path, when_busy: WhenBusy
 ) -> None:
-    """Whatever the policy, also where saves that become due are skipped or replaced."""
+    """With every policy, also where due saves are skipped or replaced."""
     is_open = threading.Event()
 
     class Gate(FileCalls):

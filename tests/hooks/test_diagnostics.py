@@ -1,4 +1,4 @@
-"""Graphs, event files, lines, traces and progress on disks that fail: the training goes on."""
+"""Graphs, event files, lines, traces and progress on disks that fail: the training continues."""
 
 from __future__ import annotations
 

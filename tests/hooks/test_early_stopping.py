@@ -180,7 +180,7 @@ async def test_a_hook_listens_only_while_its_session_is_open() -> None:
 
 
 async def test_the_state_travels_in_the_checkpoints(tmp_path: Path) -> None:
-    """Two in vain before the restart and one after it are three; and what has stopped stays so."""
+    """Two misses before the restart and one after it are three; a stopped one stays stopped."""
     scores = [5, 4, 4, 4, 4, 4, 4]
     ends = []
     for runs in (4, 9, 9):

@@ -38,7 +38,7 @@ def program() -> am.programs.FunctionProgram:
 
 
 class Kept:
-    """A logger that keeps what it gets."""
+    """A logger that keeps its records."""
 
     blocking = False
 

@@ -1,4 +1,4 @@
-"""LoopLagHook: how late the loop is, and who holds it."""
+"""LoopLagHook: the lag of the loop, and the code that holds it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_arguments_are_positive(name: str) -> None:
 
 
 class Holding(SessionRunHook):
-    """Holds the loop until somebody has seen it."""
+    """Holds the loop until the hook has seen it."""
 
     def __init__(self) -> None:
         self.seen = threading.Event()

@@ -284,7 +284,7 @@ async def test_names_are_looked_up_anew_in_the_graph_of_each_session(
 async def test_hk_log_7_at_end_the_values_of_the_end(
     model: Model, lines: Callable[[str], list[str]]
 ) -> None:
-    """A graph computes the loss once more; of functions it is that of the last step."""
+    """A graph computes the loss again; of functions it is that of the last step."""
     hook = h.LoggingTensorHook({"loss": model.loss}, at_end=True)
     async with MonitoredSession(ChiefSessionCreator(program=model.program), [hook]) as sess:
         await sess.run(model.train)

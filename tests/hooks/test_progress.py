@@ -66,7 +66,7 @@ async def test_without_a_last_step_nothing_is_said_of_the_time_left(
 async def test_the_last_step_is_that_of_a_stop_at_step_hook(
     train: Train, lasting: Lasting, first: bool
 ) -> None:
-    """The lowest of several, whatever their order; counted from the step the session begins at."""
+    """The lowest of several, in any order; counted from the step the session begins at."""
     console = lines_console()
     hooks = [ProgressHook(every_secs=5, console=console), StopAtStepHook(num_steps=10)]
     session = ScriptedSession(lasting(0.99), state={"global_step": 100})

@@ -158,7 +158,7 @@ async def test_a_close_cuts_the_pause_of_a_trial_short(root: Path) -> None:
             await sess.run("count")
             await sess.run("count")
             job.report(2, loss=1.0)
-            await asyncio.sleep(1_000)  # it looks at no stop
+            await asyncio.sleep(1_000)  # it ignores stops
 
     async with queue:
         running = asyncio.create_task(sweep(queue, [1]))

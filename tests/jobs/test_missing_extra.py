@@ -1,4 +1,4 @@
-"""The queue needs no web framework; its HTTP API names what it needs."""
+"""The queue needs no web framework; its HTTP API names the missing packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletion takes what is the queue's own, in an order that a crash does not break."""
+"""Deletion takes only the queue's own files, in an order that a crash does not break."""
 
 from __future__ import annotations
 

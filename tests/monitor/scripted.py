@@ -102,7 +102,7 @@ class Viewer:
         return found
 
     async def until(self, kind: str, count: int = 1) -> list[tuple[str, int, Any]]:
-        """Wait until so many events of a kind have come; return all of them."""
+        """Wait until a number of events of a kind have come; return all of them."""
         while len(found := [event for event in self.events if event[0] == kind]) < count:
             self.received.clear()
             await self.received.wait()

@@ -89,7 +89,7 @@ async def test_last_descriptors_are_left_to_the_program(monkeypatch: pytest.Monk
 
 
 class Connection:
-    """A protocol that may have a request under way."""
+    """A protocol that may have an open request."""
 
     def __init__(self, busy: bool) -> None:
         self.busy, self.aborted, self.transport = busy, False, self
@@ -109,7 +109,7 @@ async def test_requests_under_way_are_not_replaced(caplog: pytest.LogCaptureFixt
     last = Connection(True)
     assert table.add(last, "a", 9)
     assert (busy.aborted, idle.aborted) == (False, True)
-    assert not table.add(Connection(False), "a", 9)  # both of this address are under way
+    assert not table.add(Connection(False), "a", 9)  # both of this address have an open request
     assert [table.add(one, client, 9) for one, client in zip(others, "bcd", strict=True)] == [
         True, True, False,
     ]  # fmt: skip

@@ -100,7 +100,7 @@ async def test_viewers_that_come_stall_and_go_have_no_gap_and_no_duplicate(seed:
             add(run, step)
             await asyncio.sleep(dice.choice([0, 0, 0, 0.01, 0.2]))
         step = last
-        while True:  # so that those see it who were reset
+        while True:  # so that the reset viewers see it
             add(run, step)
             step += 1
             await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Who may read and act: tokens, cookies, origins, hosts, rates; and no path leads out."""
+"""Rights to read and to act: tokens, cookies, origins, hosts, rates; and no path leads out."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_guesses_and_actions_are_bounded() -> None:
         found = [(await http.get("/api/runs", headers=wrong)).status_code for _ in range(12)]
         assert found == [401] * 10 + [429] * 2
         refused = await http.get("/api/runs", headers=BEARER)
-        assert refused.status_code == 429  # else the answer would tell the right one
+        assert refused.status_code == 429  # else the answer would reveal the right one
         await asyncio.sleep(int(refused.headers["retry-after"]))
         assert (await http.get("/api/runs", headers=BEARER)).status_code == 200
         found = [(await http.post(STOP, headers=BEARER)).status_code for _ in range(25)]

@@ -1,4 +1,4 @@
-"""The last log lines: kept within bounds, and other logging is as it was."""
+"""The last log lines: kept within bounds, and other logging is unchanged."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ async def test_a_damaged_file_is_read_up_to_the_damage(
         await run.refresh()
     assert steps(run) == [1, 2]
     assert caplog.text.count("reads") == 1
-    await write(tmp_path, 7)  # other files go on
+    await write(tmp_path, 7)  # other files continue
     await run.refresh()
     assert steps(run)[-1] == 7
 

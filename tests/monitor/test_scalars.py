@@ -123,7 +123,7 @@ def test_the_runs_of_a_table_share_a_quota() -> None:
 
 
 def test_bounds_are_reached_once_for_many_points() -> None:
-    """Viewers begin anew each time that points are thinned."""
+    """Viewers start from zero each time that points are thinned."""
     scalars = Scalars(most_in_all=10_000)
     broken = 0
     for cursor in range(3_000):

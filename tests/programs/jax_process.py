@@ -30,6 +30,19 @@ def train(state: Any, batch: Any) -> Any:
     return {"w": state["w"] - 0.1 * gradient}, {"loss": loss}
 
 
+def see(state: Any, batch: Any) -> Any:
+    return {"rows": batch}
+
+
+async def refusal(sess: Any, batch: Any) -> str:
+    """Return the error of a fetch of an array whose parts are at both processes."""
+    try:
+        await sess.run(["see", "rows"], {"batch": batch}, hooks=False)
+    except am.errors.UnimplementedError as error:
+        return str(error)
+    return "it was fetched"
+
+
 def act(fault: str, sess: Any, directory: Path) -> None:
     """Do in the second process at step 3 what a test asks for."""
     if jax.process_index() == 0 or sess.global_step != 3:
@@ -51,6 +64,7 @@ async def main(directory: Path, fault: str) -> None:
     whole = NamedSharding(mesh, PartitionSpec())
     w = jax.device_put(np.arange(4.0, dtype=np.float32), whole)
     program = JaxProgram({"w": w}, {"train": train})
+    program.step(see, read_only=True)
     assert program.is_chief == (number == 0)
     numbers = np.arange(36, dtype=np.float32).reshape(36, 1) * np.ones(4, np.float32) / 36
     data = am.data.from_arrays(numbers).shuffle(36, seed=1).shard(2, number).batch(3)
@@ -66,8 +80,10 @@ async def main(directory: Path, fault: str) -> None:
             assert batch.shape == (6, 4)
             await sess.run("train", {"batch": batch})
             act(fault, sess, directory)
-            values = await sess.run("w", hooks=False)
-    (directory / f"process{number}").write_text(f"{begun} {raw.global_step} {values.tolist()}")
+            found = (await sess.run("w", hooks=False)).tolist()
+            if fault == "spread":
+                found = await refusal(sess, batch)
+    (directory / f"process{number}").write_text(f"{begun} {raw.global_step} {found}")
 
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")

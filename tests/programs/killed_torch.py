@@ -2,7 +2,7 @@
 
 A model with dropout reads a shuffled ``DataLoader`` whose workers draw random numbers. Processes are
 forked and killed by SIGKILL some steps after their start, until there were enough kills and the last
-training is complete. One line of JSON tells the number of kills, and the digests of the weights at the
+training is complete. One line of JSON has the number of kills and the digests of the weights at the
 ends, of which the first is that of a training that was never killed.
 """
 
@@ -59,7 +59,7 @@ async def train(directory: str, out: int) -> None:
 
 
 def in_child(directory: str, steps: int | None) -> str:
-    """Train in a child that is killed after so many steps; return its digest, or "" if it was."""
+    """Train in a child, killed after a number of steps; return its digest, or "" if killed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

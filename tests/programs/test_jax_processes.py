@@ -59,6 +59,12 @@ def test_processes_train_from_one_state_and_end_at_one_step(whole: list[str]) ->
     assert whole[:2] == ["0", "6"]
 
 
+def test_an_array_that_is_spread_over_processes_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    begun, end, text = trained(tmp_path, "spread")
+    assert (begun, end) == ("0", "6")
+    assert text.startswith("An array of shape (6, 4) is spread over processes;")
+
+
 @pytest.mark.parametrize("fault", ["stop", "term"])
 def test_a_stop_or_a_signal_of_one_process_stops_all_at_one_step_and_is_resumed(
     fault: str, whole: list[str], tmp_path: Path

@@ -314,7 +314,7 @@ async def test_a_plateau_scheduler_is_stepped_by_a_number_of_the_result(tmp_path
         await session.run("other", {"batch": torch.ones(1, 1)})
     await session.close()
     rates = []
-    for metric, last in [("loss", 3), ("score", 8)]:  # a restart goes on counting
+    for metric, last in [("loss", 3), ("score", 8)]:  # a restart continues the count
         program = plateau()
         program.training_step(train, scheduler="scheduler", metric=metric)
         async with am.MonitoredTrainingSession(
@@ -428,7 +428,7 @@ async def test_an_evaluation_beside_steps_leaves_the_default_generator_alone() -
 
     @program.step(read_only=True)
     def evaluate_slowly(state: Any) -> None:
-        drawn.append(float(torch.rand(())))  # as a step of the other session does meanwhile
+        drawn.append(float(torch.rand(())))  # as a concurrent step of the other session does
 
     for _ in range(3):
         await other.run("evaluate_slowly")

@@ -418,4 +418,4 @@ async def test_a_scheduler_goes_on_by_the_chosen_learning_rate(tmp_path: Path, s
     resumed = await rate_after(scheduled(rate=0.4, hyperparameters="code"), 2, "parts")
     assert resumed == pytest.approx(whole)
     new = await rate_after(scheduled(torch.optim.Adam, 0.4, load_optimizer=False), 5, "parts")
-    assert new == pytest.approx(whole)  # with the new optimizer its schedule begins anew
+    assert new == pytest.approx(whole)  # with the new optimizer its schedule starts from zero

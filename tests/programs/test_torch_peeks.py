@@ -24,7 +24,7 @@ class Net(torch.nn.Linear):
 
 
 class Held:
-    """A program whose steps wait, in a thread, until they may go on."""
+    """A program whose steps wait, in a thread, until an event is set."""
 
     def __init__(self) -> None:
         self.may_train, self.may_look, self.trains = (threading.Event() for _ in range(3))

@@ -1,4 +1,4 @@
-"""A step of functions is a transaction, whatever the functions do with what they are given."""
+"""A step of functions is a transaction, for any use of the arguments by the functions."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def act(fault: str, step: int, rank: int, sess: Any) -> None:
 
 
 async def check_refusals(rank: int, raw: Any, values: dict[str, Any]) -> None:
-    """Look at a sharded session from outside its steps."""
+    """Read a sharded session from outside its steps."""
     with pytest.raises(am.errors.InvalidArgumentError, match="sharded over ranks"):
         await raw.run("model/0.weight")
     keep, sharded = raw.own_pieces(), raw.graph.state["model"].state_dict()

@@ -1,4 +1,4 @@
-"""Messages go to protobuf's bytes and back, and say what is set as protobuf does."""
+"""Messages convert to protobuf's bytes and back, and report set fields as protobuf does."""
 
 from __future__ import annotations
 

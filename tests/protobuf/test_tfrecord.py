@@ -1,4 +1,4 @@
-"""Records are TFRecord's; damage is reported at the record, and what is before it counts."""
+"""Records are TFRecord's; damage is reported at the record, and earlier records count."""
 
 from __future__ import annotations
 

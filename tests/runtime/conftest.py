@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class World:
-    """A program that adds what it is fed to a weight and counts its steps, and names for its parts.
+    """A program that adds its feeds to a weight and counts its steps, and names for its parts.
 
     ``train`` gives the weight after the step and needs the feed ``{x: ...}``; ``weight`` reads it.
     """

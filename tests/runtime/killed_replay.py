@@ -1,6 +1,6 @@
 """Trains on samples of a replay buffer: ``python killed_replay.py DIR STEPS KILLED_AT``.
 
-Each step records what it has drawn. The process is killed in the body before a step, or prints all.
+Each step records its draws. The process is killed in the body before a step, or prints all.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A training iterates shuffled data, and records the element of each step in its state. It has two
 savers: one by time, and one that keeps the best by a concurrent evaluation.
 Processes are forked, killed at random moments and continued, until a pass is complete. One line of JSON
-tells the number of kills, and whether all was right after each.
+has the number of kills, and whether all was right after each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def data() -> Dataset:
 
 
 def score(sequence: Any, step: int) -> float:
-    """Return the metric of a state, which tells it from every other state."""
+    """Return the metric of a state, which differs from that of every other state."""
     return float(np.dot(sequence[:step], np.arange(1, step + 1)) % 10007)
 
 
@@ -80,7 +80,7 @@ async def train(directory: str) -> None:
 
 
 async def check(directory: str, expected: list[int]) -> list[str]:
-    """Return what is wrong with the checkpoints of both savers."""
+    """Return the faults in the checkpoints of both savers."""
     wrong = []
     for name in ("run", "best"):
         place = Path(directory, name)

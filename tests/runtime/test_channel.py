@@ -1,4 +1,4 @@
-"""Bounded channels: overflow, versions, and a close that lets what was sent go through."""
+"""Bounded channels: overflow, versions, and a close that lets sent items through."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_cancelling_loses_no_item() -> None:
 
 
 async def test_at_the_stop_what_was_sent_goes_all_the_way_through() -> None:
-    """Closed in order: the second channel stays open until who feeds it has drained the first."""
+    """Closed in order: the second channel stays open until its sender has drained the first."""
     coord = Coordinator(())
     raw, done = coord.channel(4, name="raw"), coord.channel(4, name="done")
     sent: list[int] = []
@@ -144,7 +144,7 @@ async def test_at_the_stop_what_was_sent_goes_all_the_way_through() -> None:
 
 
 async def test_who_sends_ends_when_nobody_receives_any_more() -> None:
-    """KC-2, KC-4: stop while all parties are blocked; nobody waits for the grace period."""
+    """KC-2, KC-4: stop while all parties are blocked; none waits for the grace period."""
     coord = Coordinator(())
     first, second = coord.channel(1), coord.channel(1)
 

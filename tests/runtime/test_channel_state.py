@@ -24,7 +24,7 @@ class Crash(Exception):
 
 
 class Failing:
-    """A program that counts each number that it has seen, and fails where it is told to."""
+    """A program that counts each number that it has seen, and fails where the test orders it."""
 
     def __init__(self) -> None:
         self.failures: set[int] = set()
@@ -172,7 +172,7 @@ async def test_a_recovery_loses_no_item_that_a_checkpoint_has(
             except am.errors.RecoveredError:
                 continue
         found = await seen(sess)
-    if steps is None:  # the restarts have lost what was consumed before them, and nothing else
+    if steps is None:  # the restarts have lost the items consumed before them, and nothing else
         assert found[7:] == [1, 1, 1, 0, 0]
     else:
         assert found == [1] * 10 + [0, 0]

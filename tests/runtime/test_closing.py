@@ -1,4 +1,4 @@
-"""The end of a session, where what it calls does not end as it should."""
+"""The end of a session in which a called function does not end as it should."""
 
 from __future__ import annotations
 

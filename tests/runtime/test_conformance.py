@@ -1,4 +1,4 @@
-"""Lines of the original's behaviour that no other test tells of."""
+"""Lines of the original's behaviour that no other test covers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ async def test_arguments_and_values_are_tuples_ra_4() -> None:
     fetches, feed_dict, options = SessionRunArgs("loss", {"x": 1}, options=None)
     assert (fetches, feed_dict, options) == ("loss", {"x": 1}, None)
     with pytest.raises(TypeError):
-        SessionRunArgs()  # type: ignore[call-arg]  # what is refused
+        SessionRunArgs()  # type: ignore[call-arg]  # refused
     with pytest.raises(AttributeError):
-        args.fetches = "other"  # type: ignore[misc]  # what is refused
+        args.fetches = "other"  # type: ignore[misc]  # refused
     assert SessionRunValues._fields[:3] == ("results", "options", "run_metadata")
 
 

@@ -168,7 +168,7 @@ async def test_grace_then_cancel_co_10() -> None:
 
 
 async def test_stragglers_are_named_co_10(caplog: pytest.LogCaptureFixture) -> None:
-    """CO-10, AX-17: whoever outlives the cancellation is named, with the line where it waits."""
+    """CO-10, AX-17: a task that outlives the cancellation is named, with the line of its wait."""
     release = asyncio.Event()
     coord = Coordinator()
     tasks = [coord.create_task(ignore_cancellation, release, name=name) for name in ("b", "a")]

@@ -20,7 +20,7 @@ async def fail(error: BaseException) -> None:
 def test_an_interrupt_in_a_task_leaves_through_the_loop(
     kind: type[BaseException], registered: bool
 ) -> None:
-    """AX-4: whoever runs the loop gets it, and only they; the other tasks are told to stop."""
+    """AX-4: only the caller that runs the loop gets it; the other tasks get a stop request."""
     coord, ended = Coordinator(), []
 
     async def main() -> None:

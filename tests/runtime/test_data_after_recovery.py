@@ -21,7 +21,7 @@ from tests.runtime.conftest import World
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 COUNT = 20
-"""The sum of the powers of two below 2 ** 20 is exact in float32, and tells which were added."""
+"""The sum of the powers of two below 2 ** 20 is exact in float32, and shows which were added."""
 
 
 class Crash(Exception):

@@ -1,4 +1,4 @@
-"""Which run consumes an element, and what is given again after a recovery and in a resumed session."""
+"""The run that consumes an element, and the elements given again after a recovery or restart."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
 class Asking(SessionRunHook):
-    """A hook that asks for what it is given, and keeps what it gets."""
+    """A hook with given requests that keeps its values."""
 
     def __init__(self, args: Any = None) -> None:
         self.args = args

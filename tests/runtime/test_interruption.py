@@ -1,4 +1,4 @@
-"""Errors beside the steps interrupt a run; cancellations and timeouts stay what they are."""
+"""Errors beside the steps interrupt a run; cancellations and timeouts are unchanged."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_run_without_hooks_is_interrupted_too_ax_15() -> None:
 
 
 async def test_finish_the_step_first_then_raise_ax_15() -> None:
-    """AX-15, configured: the run that is under way keeps its result, the next one raises."""
+    """AX-15, configured: the current run keeps its result, the next one raises."""
     async with scripted(taking(10, "done"), 2, interrupt=False) as sess:
         sess.coord.create_task(fail_after, 3, ValueError("beside"))
         assert await sess.run("a") == "done"
@@ -450,7 +450,7 @@ async def test_a_timer_fires_in_the_middle_of_a_long_step_ax_10() -> None:
     class Timer(SessionRunHook):
         async def background(self, session: Any, coord: Any) -> None:
             async for tick in coord.every(0.05):
-                ticks.append((tick, now()))  # noqa: PERF401 -- seen while it goes on
+                ticks.append((tick, now()))  # noqa: PERF401 -- seen while it runs
 
     async with scripted(taking(0.3), hooks=[Timer()]) as sess:
         await sess.run("a")

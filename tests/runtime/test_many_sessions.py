@@ -1,4 +1,4 @@
-"""Sessions of one loop share its time: each has its turns, whatever a step of it costs."""
+"""Sessions of one loop share its time: each has its turns, at any cost of their steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COSTS = [0.00001, 0.00003, 0.0001, 0.0003, 0.0009] * 4
 
 
 class Shares:
-    """A counted clock, and who held the loop on it.
+    """A counted clock, and the holders of the loop on it.
 
     Attributes:
         turns: the numbers of sessions, one for each time that the loop passed to another.

@@ -28,7 +28,7 @@ parent: ContextVar[Span | None] = ContextVar("parent", default=None)
 
 
 class Record:
-    """Keeps spans, and those that were under way in the same task when each began."""
+    """Keeps spans, each with the open spans of the same task when it began."""
 
     def __init__(self, *kinds: str) -> None:
         self.kinds = kinds

@@ -56,7 +56,7 @@ def test_the_table_of_programs_lists_the_declared_members(kind: str) -> None:
 
 
 def test_the_table_of_hooks_lists_the_declared_members() -> None:
-    listed = rows("hooks.md", "Attributes and optional methods")
+    listed = rows("writing_hooks.md", "Attributes and optional methods")
     assert {re.findall(r"\w+", row[0])[0] for row in listed} == declared(HookMembers)
 
 

@@ -106,7 +106,7 @@ async def test_each_operation_has_a_task_and_one_closes_at_the_stop_qr_2(sess: S
         assert await sess.run(queue.size()) == 2
         coord.request_stop()
         await coord.join(stop_grace_period_secs=100)
-    assert asyncio.get_running_loop().time() == 0  # KC-4: nobody had to wait for the grace period
+    assert asyncio.get_running_loop().time() == 0  # KC-4: without a wait for the grace period
     assert await sess.run(queue.is_closed())
 
 
@@ -217,7 +217,7 @@ async def test_tasks_wait_for_their_start_qr_7(sess: Session) -> None:
     tasks = QueueRunner(queue, [Source(2).op(queue)]).create_tasks(sess, coord)
     await asyncio.sleep(1)
     assert await sess.run(queue.size()) == 0
-    await coord.join()  # those that were never started are nobody's
+    await coord.join()  # runners that were never started have no owner
     coord.clear_stop()
     for task in tasks:
         task.start()

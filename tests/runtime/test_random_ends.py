@@ -27,11 +27,11 @@ MOMENTS = ["before_run", "after_run", "background", "end", "cleanup"]
 
 
 class Trouble(Exception):
-    """What is injected."""
+    """The kinds of injected events."""
 
 
 class Ending:
-    """What ends one training, drawn at random: who, when, and how its clean-up behaves."""
+    """The cause of one end of a training, drawn at random, its moment, and the clean-up."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice

@@ -51,7 +51,7 @@ async def test_random_errors_lead_to_the_state_of_a_run_without_errors(
         save_steps=1, metrics=metrics, listeners=[FaultyListener(faults)],
     )  # fmt: skip
     given: list[float] = []
-    order = [float(2**number) for number in range(ITEMS)]  # whose sums tell which were used
+    order = [float(2**number) for number in range(ITEMS)]  # whose sums show which were used
     async with assert_nothing_left_behind(tmp_path), sess:
         async for number in sess.iterate(from_iterable(order)):
             given.append(number)

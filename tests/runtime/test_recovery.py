@@ -1,4 +1,4 @@
-"""Preemption: a new session, the run again; with pauses, bounds, and a word about what was lost."""
+"""Preemption: a new session repeats the run, with pauses, bounds, and a log of the lost steps."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_the_errors_to_recover_from_can_be_chosen_er_4() -> None:
 async def test_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said_wr_4(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """WR-4, CR-2, CR-6, KC-17: steps 1 to 5, saved every 2, go on from 4."""
+    """WR-4, CR-2, CR-6, KC-17: steps 1 to 5, saved every 2, continue from 4."""
     steps: list[int] = []
 
     class Seen(SessionRunHook):
@@ -287,7 +287,7 @@ async def test_a_stop_outlives_a_recovery_ra_17_ra_20() -> None:
             run_context.request_stop("enough")
 
     async with scripted([AbortedError("x")], [1], hooks=[Stopping()]) as sess:
-        assert await sess.run("a") == 1  # the run that was under way is completed, repeated
+        assert await sess.run("a") == 1  # the interrupted run is repeated and completed
         assert sess.should_stop()
         assert sess.coord.should_stop()
     assert sess.stop_reason == "enough"
@@ -302,7 +302,7 @@ async def test_a_stop_of_the_coordinator_outlives_a_recovery_too() -> None:
 
 
 async def test_a_recovery_is_no_stop_for_the_tasks_beside_it() -> None:
-    """WR-8: nobody asked for a stop; who waits for data in another task waits on."""
+    """WR-8: no stop was requested; a task that waits for data keeps waiting."""
 
     async def batches() -> AsyncIterator[int]:
         await asyncio.sleep(100)

@@ -1,4 +1,4 @@
-"""Input goes on where the session's state goes on: a source that is iterated travels in checkpoints."""
+"""Input continues where the session's state continues: an iterated source is in checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The saves of a session: which state is saved, whoever has ordered it."""
+"""The saves of a session: the saved state, for every kind of order."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ async def test_the_order_when_nothing_is_restored_sm_4(caplog: pytest.LogCapture
 
 
 async def test_the_order_when_restored_sm_2_sm_4_cr_2(world: World, tmp_path: Path) -> None:
-    """CR-2: neither init_op nor init_fn; and SM-12: the list of checkpoints goes on."""
+    """CR-2: neither init_op nor init_fn; and SM-12: the list of checkpoints continues."""
     saver, called = Saver(), []
     scaffold = Scaffold(saver=saver, init_fn=lambda scaffold, sess: called.append(sess))
     creator = world.creator(scaffold=scaffold, checkpoint_dir=tmp_path)

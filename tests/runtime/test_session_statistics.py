@@ -1,4 +1,4 @@
-"""Operating a session: pauses, saves at once, and what it consists of."""
+"""Operating a session: pauses, saves at once, and its parts."""
 
 from __future__ import annotations
 

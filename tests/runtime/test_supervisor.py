@@ -447,7 +447,7 @@ async def test_a_checkpoint_is_of_one_moment_while_steps_go_on_sv_18(
     assert len(saved) > 3
     for step, path in saved:
         assert path.endswith(f"model.ckpt-{step}")
-    for step, path in saved[-5:]:  # those that were kept
+    for step, path in saved[-5:]:  # the kept ones
         assert await load_variable(path, "weight") == 0.5 * step
 
 

@@ -1,4 +1,4 @@
-"""How the body of a managed session ends when it is not by itself."""
+"""Ends of the body of a managed session other than its normal end."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ async def around_the_steps(one: Training, inner: Scope) -> None:
 
 
 async def around_each_step(one: Training, inner: Scope) -> None:
-    """A step is interrupted, and done again if it was not done; the session goes on."""
+    """A step is interrupted, and done again if it was not done; the session continues."""
 
     @asynccontextmanager
     async def around_step() -> AsyncIterator[None]:
@@ -246,7 +246,7 @@ async def interrupted(
         assert caught or not one.cancelled, f"the cancellation at {at} was lost"
         if not caught:
             one.task.result()
-        one.task, one.interrupt = None, one.cancel  # and with them the traceback and what it holds
+        one.task, one.interrupt = None, one.cancel  # and with them the traceback and its frames
         await one.check()
     return reached
 
@@ -298,7 +298,7 @@ async def failing(one: Training, moment: str, call: int, error: Exception) -> No
                 await one.run()
             assert caught.value is error
             del caught
-        error.__traceback__ = None  # whose frames hold what was open
+        error.__traceback__ = None  # whose frames hold open resources
         newest = await one.check()
     assert faults.calls[moment] >= call
     assert ("end" in faults.calls) == (recovers or ends_data or moment in ("end", "cleanup"))

@@ -1,4 +1,4 @@
-"""The tasks of a coordinator: whatever they raise, somebody is told."""
+"""The tasks of a coordinator: every error is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
 class Odd(BaseException):
-    """What is no Exception."""
+    """A BaseException that is no Exception."""
 
 
 async def fail(error: BaseException) -> None:

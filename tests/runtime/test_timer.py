@@ -128,7 +128,7 @@ async def test_a_wait_that_is_given_up_loses_no_tick(immediately: bool) -> None:
 
 
 async def test_a_clock_that_jumps_skips_ticks_and_goes_on(virtual_time: VirtualTime) -> None:
-    """AX-13: the process was suspended, or somebody held the loop: one tick, not a burst."""
+    """AX-13: the process was suspended, or other code held the loop: one tick, not a burst."""
     coord, seen = Coordinator(), []
     async for tick in coord.every(1):
         seen.append((tick, virtual_time.now()))

@@ -20,7 +20,7 @@ def now() -> float:
 
 
 class Slow:
-    """A program whose steps take what they are told to."""
+    """A program whose steps take a given time."""
 
     def __init__(self) -> None:
         self.program = FunctionProgram({"n": 0})

@@ -41,7 +41,7 @@ def at(secs: float, action: Action) -> Event:
 
 
 def kill(name: str, restart_secs: float | None = None) -> Action:
-    """End a process at once, as SIGKILL does. Files keep what it wrote.
+    """End a process at once, as SIGKILL does. Files keep its writes.
 
     Args:
         name: the process.

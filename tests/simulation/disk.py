@@ -1,8 +1,8 @@
-"""A file system in memory that knows what was flushed: a crash of a machine loses the rest.
+"""A file system in memory that records flushes: a crash of a machine loses the rest.
 
 As on POSIX file systems, a file's content is durable after ``fsync`` of the file, its name after
 ``fsync`` of its directory. Without them a crash may keep any of it: of the names some of the first
-changes, of a content what was flushed, the whole, or a part of what was written since.
+changes, of a content the flushed part, the whole, or a part of the writes since.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Node:
         content: of the file.
         flushed: the content that a crash keeps.
         mtime: the time of the last write, in seconds since 1970.
-        writer: the machine that wrote what is not flushed.
+        writer: the machine with unflushed writes.
         locks: the open files that hold a lock, with whether it is shared.
     """
 
@@ -190,7 +190,7 @@ class Disk:
                 node.flushed, node.writer = bytes(node.content), None
 
     def variants(self) -> Iterator[tuple[str, Disk]]:
-        """Yield copies as they may be after a crash now, each with what was lost."""
+        """Yield copies as they may be after a crash now, each with the lost changes."""
         yield "all that was not flushed", self._copy(self._flushed_names, True)
         yield "contents that were not flushed", self._copy(self._names, True)
         yield "nothing", self._copy(self._names, False)

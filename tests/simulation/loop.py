@@ -16,7 +16,7 @@ from asyncmon.testing.virtual_time import VirtualTimeLoop
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_CALL_SECS = 20e-6  # that each look at the clock of computations takes
+_CALL_SECS = 20e-6  # of each reading of the clock of computations
 
 simulated: ContextVar[Any] = ContextVar("simulated", default=None)
 """The process of the current task, a :class:`.process.Process`. None outside of all of them."""

@@ -1,4 +1,4 @@
-"""A simulated process: its tasks, its life, and what is left of it."""
+"""A simulated process: its tasks, its life, and its remains."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ pytestmark = NEEDS_BROWSER
 
 LOSSES = [math.exp(-step / 7) for step in range(1, 31)]
 
-# Everything of the page, also what lies in the shadow of a custom element.
+# Everything of the page, also the shadow of a custom element.
 IN_PAGE = """(() => {
 function* everything(root) {
   for (const element of root.querySelectorAll('*')) {

@@ -1,4 +1,4 @@
-"""A process that is killed: what was flushed is there, and what is there can be read."""
+"""A process that is killed: flushed records are there, and all that are there can be read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def steps(paths: list[Path]) -> list[int]:
     for path in paths:
         with contextlib.suppress(DataLossError):  # the last record may be cut off
             for event in summary_iterator(path):
-                found.append(event.step)  # noqa: PERF401 -- what is before the damage counts
+                found.append(event.step)  # noqa: PERF401 -- the records before the damage count
     return found
 
 

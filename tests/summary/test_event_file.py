@@ -25,7 +25,7 @@ def steps(path: Any) -> list[int]:
 
 
 class Calls(FileCalls):
-    """Writes few bytes at a time, as a system may, and notes what was made durable."""
+    """Writes few bytes at a time, as a system may, and records each flush."""
 
     def __init__(self) -> None:
         self.taken: list[Path] = []

@@ -103,7 +103,7 @@ async def test_follow_gives_events_as_they_are_written_and_ends_with_the_session
 
     async def read(path: str) -> None:
         async for event in follow(path, poll_secs=1):
-            seen.append((event.step, virtual_time.now()))  # noqa: PERF401 -- looked at meanwhile
+            seen.append((event.step, virtual_time.now()))  # noqa: PERF401 -- seen while it runs
 
     async with FileWriter(tmp_path, flush_secs=0) as writer:
         assert writer.path is not None

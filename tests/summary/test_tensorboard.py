@@ -1,4 +1,4 @@
-"""TensorBoard's own reader gets back what was written, each kind, and what it makes of recoveries."""
+"""TensorBoard's own reader gets each kind of record back, and understands recoveries."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_the_graph_is_read_back(tmp_path: Path) -> None:
 
 
 async def test_after_a_recovery_what_the_lost_steps_wrote_is_forgotten_fw_9(tmp_path: Path) -> None:
-    """FW-9: and what was written up to the restored step is kept."""
+    """FW-9: points up to the restored step are kept."""
     async with FileWriter(tmp_path) as writer:
         writer.start(0)
         for step in (1, 2, 3, 4):

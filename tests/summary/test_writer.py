@@ -117,7 +117,7 @@ async def test_reopen_begins_a_new_file_even_in_the_same_second_fw_4(
     made = []
     for step in range(12):
         await writer.reopen()
-        await writer.reopen()  # an open writer goes on
+        await writer.reopen()  # an open writer continues
         writer.add_scalar("loss", 1.0, step)
         made.append(writer.path)
         await writer.close()

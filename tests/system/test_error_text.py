@@ -1,4 +1,4 @@
-"""What is said of exceptions that do not let it be said."""
+"""Texts for exceptions whose own text fails."""
 
 from __future__ import annotations
 

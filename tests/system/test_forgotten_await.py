@@ -1,4 +1,4 @@
-"""What is called and not awaited is named, with its place; a loop of it does not spin for ever."""
+"""A call that is not awaited is named, with its place; a loop of it does not spin for ever."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_the_call_is_named_also_where_warnings_are_errors() -> None:
 
     def loop() -> None:
         while not coord.should_stop():
-            if coord._forgotten._watch is not None:  # before, they are errors that nobody can catch
+            if coord._forgotten._watch is not None:  # before, no code can catch them
                 asyncio.sleep(0)  # type: ignore[unused-coroutine]
 
     with pytest.raises(RuntimeError, match=r"^sleep\(\) at .*never awaited"):

@@ -70,7 +70,7 @@ def test_without_any_locks_the_error_says_so(tmp_path: Path, monkeypatch: pytest
 
 
 def test_windows_locks_a_byte_behind_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text of a lock file stays readable, for the byte that is locked lies far behind it."""
+    """The text of a lock file stays readable, because the locked byte is far behind it."""
     held: set[int] = set()
 
     def locking(descriptor: int, _mode: int, count: int) -> None:
@@ -84,7 +84,7 @@ def test_windows_locks_a_byte_behind_the_text(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "f").write_text("pid 1")
     one, other = (portable.open_file(tmp_path / "f", os.O_RDWR) for _ in range(2))
     portable.lock(one)
-    portable.lock(other, shared=True)  # the system refuses to delete what is open
+    portable.lock(other, shared=True)  # the system refuses to delete open files
     with pytest.raises(BlockingIOError):
         portable.lock(other)
     assert min(held) > 1 << 20

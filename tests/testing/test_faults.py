@@ -1,4 +1,4 @@
-"""Injected faults fire at their step or moment, as often as told."""
+"""Injected faults fire at their step or moment, the given number of times."""
 
 from __future__ import annotations
 

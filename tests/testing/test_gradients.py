@@ -1,4 +1,4 @@
-"""The numeric gradient checker: finds what is wrong and says where."""
+"""The numeric gradient checker finds wrong gradients and names their place."""
 
 from __future__ import annotations
 

@@ -120,4 +120,4 @@ async def test_the_creator_hands_out_sessions_and_errors() -> None:
 async def test_the_creator_refuses_what_is_no_session() -> None:
     """A class or a function, given in haste, would fail far away from here."""
     with pytest.raises(TypeError, match="takes sessions and exceptions, got <class"):
-        ScriptedCreator(ScriptedSession)  # type: ignore[arg-type]  # it is what is tested
+        ScriptedCreator(ScriptedSession)  # type: ignore[arg-type]  # the wrong type under test

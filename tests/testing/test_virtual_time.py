@@ -1,4 +1,4 @@
-"""The loop with virtual time: it jumps when idle, and stands still for what is real."""
+"""The loop with virtual time: it jumps when idle, and stands still for real waits."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_a_pipe_that_is_closed_is_at_its_end() -> None:
     )
     assert process.stdin is not None, "PIPE"
     assert process.stdout is not None, "PIPE"
-    await process.stdout.readline()  # the loop has looked at the pipe meanwhile
+    await process.stdout.readline()  # the loop has polled the pipe before
     process.stdin.close()
     assert await process.wait() == 0
 

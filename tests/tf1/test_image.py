@@ -1,4 +1,4 @@
-"""Image ops of input pipelines: values against numpy, shapes, and what is refused."""
+"""Image ops of input pipelines: values against numpy, shapes, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tf.train.init_from_checkpoint``: each form of the map, and what is refused."""
+"""``tf.train.init_from_checkpoint``: each form of the map, and refusals."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def produced(fetch: Any, count: int | None = None) -> list[Any]:
-    """Return the values of a fetch in a monitored session: so many, or all that there are."""
+    """Return the values of a fetch in a monitored session: a given number, or all."""
     found = []
     async with tf.train.MonitoredTrainingSession(log_step_count_steps=None) as sess:
         while not sess.should_stop() and (count is None or len(found) < count):

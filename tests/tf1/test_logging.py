@@ -1,4 +1,4 @@
-"""``tf.logging``: what is shown, by whom, in which form."""
+"""``tf.logging``: levels, sources, and the form of lines."""
 
 from __future__ import annotations
 

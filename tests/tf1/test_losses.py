@@ -1,4 +1,4 @@
-"""``tf.losses``: values against numpy, reductions, weights, collections, and what is refused."""
+"""``tf.losses``: values against numpy, reductions, weights, collections, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tf.metrics``: values over batches against numpy, variables, collections, and what is refused."""
+"""``tf.metrics``: values over batches against numpy, variables, collections, and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSES, GUESSES = RNG.integers(0, 4, (2, 2, 6))
 
 
 def over_batches(evaluate: Evaluate, metric: Any, labels: Any, values: Any, **arguments: Any) -> Any:
-    """Return the value of a metric after each batch, and that which its last update returned."""
+    """Return the values of a metric after each batch, and the result of its last update."""
     y, x = tf.placeholder(labels.dtype, labels[0].shape), tf.placeholder(values.dtype, values[0].shape)
     value, update = metric(y, x, **arguments)
     feeds = [{y: a, x: b} for a, b in zip(labels, values, strict=True)]

@@ -1,4 +1,4 @@
-"""What is said of names that are not where they are sought."""
+"""Messages about names that are in another place."""
 
 from __future__ import annotations
 

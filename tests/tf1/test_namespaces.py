@@ -1,4 +1,4 @@
-"""``import asyncmon.tf1 as tf``: where TF1's names are, and what is said of those that are not."""
+"""``import asyncmon.tf1 as tf``: the places of TF1's names, and messages about missing ones."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def test_a_waiting_batch_of_a_priority_queue_has_the_smallest_of_all(sess:
     assert await sess.run(queue.size()) == 1
     waiting = asyncio.create_task(sess.run(batch))
     await sess.run(queue.enqueue_many(([8, 7, 6, 5, 4, 3], ["."] * 6)))  # more than fit
-    assert (await waiting)[0].tolist() == [5, 6, 7]  # of those that were there
+    assert (await waiting)[0].tolist() == [5, 6, 7]  # of the rows that were there
     up_to = asyncio.create_task(sess.run(queue.dequeue_up_to(5)))
     await asyncio.sleep(0)
     await sess.run(queue.close())

@@ -1,4 +1,4 @@
-"""Readers give the records of files, lose none of a run that fails, and name what is damaged."""
+"""Readers give the records of files, lose none of a failed run, and name damaged ones."""
 
 from __future__ import annotations
 

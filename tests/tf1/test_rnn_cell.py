@@ -146,7 +146,7 @@ def test_multi_rnn_cell_with_states_side_by_side(evaluate: Evaluate) -> None:
 
 
 class Echo(cells.RNNCell):
-    """Returns what it gets."""
+    """Returns its input."""
 
     @property
     def state_size(self) -> Any:

@@ -161,7 +161,7 @@ async def _if(
 
 
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
-    # an op whose branches compute the original branch again, and the gradients of what it captures
+    # an op whose branches compute the original branch again, and the gradients of its captures
     pred, *captured = op.inputs
     if not any(tensor.dtype.is_floating for tensor in captured):
         return [None] * len(op.inputs)

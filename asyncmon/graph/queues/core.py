@@ -254,7 +254,7 @@ class QueueCore:
     # -- closing
 
     def reserve_close(self, owner: Any) -> Request:
-        """Request the place of a close among the enqueues, after those that are pending.
+        """Request the place of a close among the enqueues, after the pending ones.
 
         Later enqueues of other runs wait until the run closes the queue or releases the place.
         """

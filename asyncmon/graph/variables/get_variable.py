@@ -48,7 +48,7 @@ from asyncmon.graph.variables.variable import Variable
 from asyncmon.system.notebook import explained
 
 WHOLE: Final = object()
-"""For ``partitioner=``: one variable, whatever the partitioner of the scope is."""
+"""For ``partitioner=``: one variable, for any partitioner of the scope."""
 
 
 def get_variable(

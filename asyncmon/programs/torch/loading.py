@@ -188,7 +188,7 @@ class Loading:
                 rate = saved["lr"]
                 first = saved.get("initial_lr") if "initial_lr" in ours else None
                 saved.update({key: ours[key] for key in differ})
-                if first:  # as far on as the scheduler is, which goes on from the checkpoint
+                if first:  # as far as the scheduler, which continues from the checkpoint
                     saved["lr"] = rate * ours["initial_lr"] / first
                 logger.info("%r keeps the hyperparameters of the code: %s.", name, values)
             elif differ - may_differ and wanted is None:

@@ -29,7 +29,7 @@ class PeekCopy:
         began = clock.monotonic()
         copies = evaluation_copies(objects)
         self.objects: dict[str, Any] = {**objects, **copies}
-        """By name. Those that have no copy, such as optimizers, are read while they may change."""
+        """By name. Parts without a copy, such as optimizers, are read while they may change."""
         self.copied = copies.keys()
         self._sources = {name: objects[name] for name in copies}
         self.commits = -1

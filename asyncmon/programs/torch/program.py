@@ -68,11 +68,11 @@ class TorchProgram(NamedProgram):
             generators are as before after it.
         load_optimizer: whether an optimizer or scheduler of another class, or an optimizer with other
             groups of parameters, than the one in the checkpoint is an error. If not, its state is left
-            out with a warning, and the one of the program begins anew, with the schedulers of such an
+            out with a warning, and that of the program starts fresh, with the schedulers of such an
             optimizer. The state of the same one is always loaded, so that a restart continues.
         hyperparameters: whose learning rate, momentum and so on an optimizer has after a restore:
             those in the ``"checkpoint"``, as after ``load_state_dict``; or those of the ``"code"``,
-            where a training begins, and not in a recovery. A scheduler in the state goes on from the
+            where a training begins, and not in a recovery. A scheduler in the state continues from the
             step of the checkpoint in both cases, by the chosen learning rate at its start. None: the
             learning rate and the weight decay of the checkpoint; it is an error if others differ. A log
             line names all that differ.

@@ -52,7 +52,9 @@ class Leases(Protocol):
 
 
 class LeaseApp:
-    """The leases of a pipeline over HTTP. Made by ``Pipeline.app``; docs/rollouts.md has the requests.
+    """The leases of a pipeline over HTTP. Made by ``Pipeline.app``.
+
+    docs/pipeline_workers.md has the requests.
 
     Elements and values are JSON. Weights are a safetensors file: arrays in a form that any language
     reads, and that runs no code.

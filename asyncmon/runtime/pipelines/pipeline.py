@@ -321,7 +321,7 @@ class Pipeline:
         return self._workers.release(lease)
 
     def app(self, *, token: str, lease_secs: float = 60.0) -> LeaseApp:
-        """Return an ASGI application from which HTTP workers lease calls. See docs/rollouts.md.
+        """Return an ASGI application from which HTTP workers lease calls. See docs/pipeline_workers.md.
 
         It may be mounted anywhere, in the event loop of the session, and has no lifespan.
 

@@ -1,4 +1,4 @@
-"""The sources of pipelines: those with a position, and those that can be read only once."""
+"""The sources of pipelines: with a position, or readable only once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReadOnce:
     """A source without a position: an iterator, a generator or a channel. Its elements are kept.
 
     Args:
-        items: an iterator or an async iterator. It is read where it is, never anew.
+        items: an iterator or an async iterator. It is read from its present position only.
     """
 
     def __init__(self, items: Any) -> None:

@@ -42,7 +42,7 @@ class EvaluationEndedError(CancelledError):
 
 
 class StopControl:
-    """The stop of a session, over all of its coordinators: requests, and what they do to open calls.
+    """The stop of a session, over all of its coordinators: requests, and their effect on open calls.
 
     Args:
         grace: the grace period in seconds.
@@ -207,7 +207,7 @@ class StopControl:
         self.request(Stop(Cause.SIGNAL, f"signal {name}", preempted=True))
         error = CancelledError(f"The session was not opened: a stop came, {self.event.reason!r}.")
         self.scopes.interrupt(error, "opening")
-        # The one grace period of the signal replaces those that calls have from an earlier stop: _act
+        # The one grace period of the signal replaces those of calls from an earlier stop: _act
         # starts it for all, as request() above has ordered.
         for scope in self.scopes.open:
             if scope.timer is not None and scope.error is None:
@@ -283,7 +283,7 @@ class StopControl:
             what = f"The session was not created: a stop came, {self.event.reason!r}."
             self.interrupt_firmly(CancelledError(what), "creation")
         # A call that starts after the stop has a grace period of its own: the body may still save, or
-        # evaluate once more.
+        # evaluate again.
         self.scopes.on_enter = self._start_grace
         for scope in list(self.scopes.open):
             # A run that requests the stop itself, in a step at its own pace, has no limit until another

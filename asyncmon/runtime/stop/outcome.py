@@ -83,7 +83,7 @@ def decide_outcome(
 
 
 def end_state(outcome: Outcome, is_over: Callable[[BaseException], bool] | Literal[False]) -> RunState:
-    """Return the state of a run that has ended so. docs/operating.md has the table.
+    """Return the state of a run that has ended so. docs/observing.md has the table.
 
     Args:
         outcome: of the session.

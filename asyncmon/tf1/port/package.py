@@ -29,7 +29,7 @@ def port_folder(
         old: the folder.
         new: the folder to write; it may be ``old``.
         report: receives the lines to print.
-        progress: receives a text on what is done so far.
+        progress: receives a text on the progress.
 
     Raises:
         OSError: a file cannot be read or written.

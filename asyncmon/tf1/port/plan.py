@@ -51,7 +51,7 @@ _RUN_WORDS = frozenset({"feed_dict", "run_metadata", "session"})
 
 
 class Plan:
-    """The nodes of a program that change, and the notes on those that do not."""
+    """The nodes of a program that change, and the notes on the others."""
 
     def __init__(self, types: Types) -> None:
         self.types = types

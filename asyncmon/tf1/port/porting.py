@@ -34,7 +34,7 @@ class Program:
 
     Args:
         files: the texts by path.
-        progress: receives a text on what is done so far.
+        progress: receives a text on the progress.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Program:
         for number, (path, data) in enumerate(files.items(), 1):
             progress(f"{number} of {len(files)} files read")
             self._read(path, data)
-        for source in self.types.sources:  # grows by what is imported
+        for source in self.types.sources:  # grows by imported modules
             for node in source.nodes:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     for module in imports.modules_of(node):

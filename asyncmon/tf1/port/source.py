@@ -246,7 +246,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def binds(node: ast.AST) -> list[str]:
-    """Return the names that a node binds by itself, in the scope that holds it."""
+    """Return the names that a node itself binds, in the scope that holds it."""
     if isinstance(node, ast.Name):
         return [] if isinstance(node.ctx, ast.Load) else [node.id]
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,6 +1,6 @@
 """Wrote the TensorFlow checkpoints beside it, with TensorFlow 2.21.0: ``python make.py``.
 
-It also wrote what they hold to ``expected.json``, as TensorFlow's own reader says it.
+It also wrote their content to ``expected.json``, as read by TensorFlow's own reader.
 """
 
 import json

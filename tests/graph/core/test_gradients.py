@@ -1,4 +1,4 @@
-"""The walk back: what flows where, through what, and what is refused."""
+"""The backward walk: the flow of gradients, and its refusals."""
 
 from __future__ import annotations
 

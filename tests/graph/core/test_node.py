@@ -64,7 +64,7 @@ def test_a_tensor_is_not_a_bool_nor_iterable_nor_sized() -> None:
 
 def test_equality_is_identity() -> None:
     a, b = tf.constant(1), tf.constant(1)
-    assert a == a  # that is what is tested
+    assert a == a  # the comparison under test
     assert a != b
     assert len({a, b, a}) == 2
 

@@ -1,4 +1,4 @@
-"""Plans: what is computed, what is not, and in what time."""
+"""Plans: the nodes they compute, the nodes they skip, and their time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_only_what_is_needed_is_in_a_plan() -> None:
         z = y * 2
     assert [op.type for op in needed_ops([y], ())] == ["Placeholder", "Exp"]
     assert [op.type for op in needed_ops([z], {x})] == ["Exp", "Tanh", "Const", "Mul"]
-    assert ops_in(plan_of([z], [x, y])) == ["Mul"]  # nobody looks at the tanh
+    assert ops_in(plan_of([z], [x, y])) == ["Mul"]  # no node reads the tanh
 
 
 def test_constants_are_folded() -> None:
@@ -63,7 +63,7 @@ def test_a_known_shape_needs_no_computation() -> None:
 
 def test_large_values_are_forgotten_after_their_last_use() -> None:
     x = tf.placeholder(tf.float32, [1000])
-    y = tf.boolean_mask(x, x > 0)  # of no known size: nothing of it lies in the arena
+    y = tf.boolean_mask(x, x > 0)  # of unknown size: no part of it is in the arena
     z = tf.boolean_mask(y, y > 1)
     plan = plan_of([tf.reduce_sum(tf.boolean_mask(z, z > 2))], [x])
     freed = [register for i in plan.code if i[0] == Kind.FREE for register in i[2]]

@@ -27,11 +27,11 @@ async def test_a_batch_that_is_much_larger_than_those_before_goes_to_a_worker() 
     assert total == 100_000
 
 
-# A loop that goes on for longer than those before.
+# A loop that runs for longer than the loops before it.
 
 
 async def with_ticks(run: Any) -> tuple[Any, int]:
-    """Return what a run gives, and how often the event loop iterated meanwhile."""
+    """Return the results of a run, and the number of iterations of the event loop during it."""
     task, ticks = asyncio.ensure_future(run), 0
     while not task.done():
         await asyncio.sleep(0)

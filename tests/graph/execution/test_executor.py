@@ -122,7 +122,7 @@ async def test_a_timeout_ends_a_run_between_two_nodes_se_3() -> None:
         asyncio.get_running_loop().call_later(0.01, gate.go_on.set)
         with pytest.raises(errors.DeadlineExceededError, match="longer than 1 ms") as caught:
             await running
-        assert not hasattr(caught.value, "__notes__")  # it is nobody's fault: no node is named
+        assert not hasattr(caught.value, "__notes__")  # no node is at fault: none is named
         gate.go_on.set()
         assert await sess.run(v) == 0
         assert await sess.run(step) == 1  # the session is usable
@@ -287,7 +287,7 @@ async def test_wrong_options_are_refused_and_the_session_still_closes(arguments:
         name = next(iter(arguments))
         with pytest.raises(TypeError, match=f"{name} must be a Run"):
             await sess.run(tf.constant(1), **arguments)
-        wrong = tf.RunOptions(timeout_in_ms="1")  # type: ignore[arg-type]  # it is what is tested
+        wrong = tf.RunOptions(timeout_in_ms="1")  # type: ignore[arg-type]  # the tested type
         with pytest.raises(TypeError):
             await sess.run(tf.constant(1), options=wrong)
 

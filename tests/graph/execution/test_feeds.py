@@ -1,4 +1,4 @@
-"""SE-2: what may be fed, and what is said where it may not."""
+"""SE-2: accepted feeds, and the messages about others."""
 
 from __future__ import annotations
 

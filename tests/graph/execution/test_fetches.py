@@ -1,4 +1,4 @@
-"""RA-1: what is fetched comes back in the structure it was asked in."""
+"""RA-1: results come back in the structure of the fetches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Result:
 
 
 class AttrsLike:
-    """What attrs makes of a class, as far as fetches look at it."""
+    """The parts of a class of attrs that fetches read."""
 
     @dataclasses.dataclass
     class Field:

@@ -1,4 +1,4 @@
-"""Values in memory that is used again: the same results, and nobody ever sees a value change."""
+"""Values in recycled memory: the same results, and no holder ever sees a value change."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_every_run_gives_the_same_bits(order: Any) -> None:
 async def test_results_are_the_callers_own() -> None:
     x = tf.placeholder(tf.float32, [None, 6])
     hidden, loss, grads = network(x)
-    scaled = hidden * 2  # reads what is fetched, too
+    scaled = hidden * 2  # reads the fetches, too
     views = [tf.reshape(hidden, [-1]), tf.transpose(scaled), tf.identity(tf.exp(scaled))]
     fetches = [hidden, loss, *grads, *views]
     async with tf.Session() as sess:

@@ -31,7 +31,7 @@ def train_op(optimizer: Any, made: list[Any], grads: Any = GRADS) -> Any:
 
 
 def adam(steps: int, value: Any, grad: Any) -> Any:
-    """Return a variable after so many steps, computed in double precision."""
+    """Return a variable after a number of steps, computed in double precision."""
     value, grad = value.astype(np.float64), np.tanh(grad.astype(np.float64))
     m, v = np.zeros_like(value), np.zeros_like(value)
     for t in range(1, steps + 1):
@@ -256,7 +256,7 @@ async def test_one_that_is_assigned_between_steps_is_copied_to_its_place_alone()
 @pytest.mark.parametrize("assigned", [False, True])
 @pytest.mark.asyncio
 async def test_snapshots_and_assignments_by_turns(assigned: bool) -> None:
-    """As many steps as without; each snapshot stays what it was."""
+    """The same number of steps as without; each snapshot is unchanged."""
     made = variables()
     op = train_op(tf.train.AdamOptimizer(), made)
     same = [tf.assign(v, v * 1) for v in made[:2]]

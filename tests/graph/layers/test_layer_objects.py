@@ -1,4 +1,4 @@
-"""Layers as objects: what they share at the second call, own, are named and regularize."""
+"""Layers as objects: shared variables of a second call, ownership, names, regularization."""
 
 from __future__ import annotations
 

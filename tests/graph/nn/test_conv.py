@@ -22,7 +22,7 @@ nn = tf.nn
 
 
 def reference(x: Any, w: Any, strides: Any, padding: Any, dilations: Any) -> Any:
-    """Every window by itself, in double precision."""
+    """Every window on its own, in double precision."""
     (down, right), (dh, dw) = strides, dilations
     geometry = Windows(x.shape, w.shape[:2], strides, padding, dilations)
     (rows, columns), reach = geometry.counts, geometry.dilated

@@ -1,4 +1,4 @@
-"""Pooling against every window by itself."""
+"""Pooling against every window on its own."""
 
 from __future__ import annotations
 

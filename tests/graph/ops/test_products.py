@@ -43,7 +43,7 @@ def test_split_products_are_whole_ones_on_any_number_of_threads(
     team.close()
     assert pieces.dtype == whole.dtype == dtype
     np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-3)
-    np.testing.assert_array_equal(pieces, into)  # to the bit, whoever helped
+    np.testing.assert_array_equal(pieces, into)  # to the bit, with any helpers
 
 
 def test_products_of_transposed_matrices_are_split(monkeypatch: pytest.MonkeyPatch) -> None:

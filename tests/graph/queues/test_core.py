@@ -147,7 +147,7 @@ async def test_what_a_run_puts_is_seen_by_others_at_its_commit_and_by_itself_at_
     core.fill(room, [(8,)])
     assert (core.size("mine"), core.size("other")) == (1, 0)
     taken = now(core.take("mine", 1))
-    core.restore(taken)  # the run failed: what it had put itself is gone with it
+    core.restore(taken)  # the run failed: its own elements are removed again
     core.release(room)
     assert core.size() == 0
 

@@ -252,7 +252,7 @@ async def test_a_run_that_waits_for_elements_does_not_hold_up_others(sess: Sessi
 
 
 async def test_a_producer_that_waits_for_room_does_not_hold_up_others(sess: Session) -> None:
-    """Though what it puts depends on the state, which it looks at when there is room."""
+    """Its elements depend on the state, which it reads when there is room."""
     counter = Variable(0, dtype=int32)
     queue = FIFOQueue(1, [int32], shapes=[[]])
     await sess.run(global_variables_initializer())

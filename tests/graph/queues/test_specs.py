@@ -32,7 +32,7 @@ def copied(value: Any) -> Any:
 
 
 def copy_attrs(graph: tf.Graph) -> None:
-    """Give each op a copy of its own of what it carries, as a graph has that was sent."""
+    """Give each op its own copy of its data, like a graph that was sent."""
     for op in graph.get_operations():
         for value in op.attrs.values():
             assert_plain(value)

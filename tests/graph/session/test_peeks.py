@@ -98,7 +98,7 @@ class Training:
         return found
 
     async def read_often(self, gate: Gate, fetches: Any = None) -> None:
-        """Do a step, and peek beside it until steps write elsewhere what is read."""
+        """Do a step, and peek beside it until steps write to other memory than the peek reads."""
         step = await gate.hold(self.train())
         fetches = self.everything if fetches is None else tf.identity(fetches)
         peeks = [asyncio.create_task(self.session.peek(fetches)) for _ in range(2)]

@@ -26,7 +26,7 @@ async def sess() -> AsyncIterator[tf.Session]:
 
 
 def times(count: int) -> Callable[[], bool]:
-    """Return a function that is false so many times."""
+    """Return a function that is false for a number of calls."""
     left = iter(range(count))
     return lambda: next(left, None) is None
 

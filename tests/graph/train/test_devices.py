@@ -1,4 +1,4 @@
-"""Where optimizers and averages put what they make: beside the variables, as TensorFlow does."""
+"""Optimizers and averages place their variables beside the originals, as TensorFlow does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 
 
 def in_turn() -> Callable[[Any], str]:
-    """Return a device function: variables on ps tasks in turn, all else on the worker."""
+    """Return a device function: variables on ps tasks in turn, other ops on the worker."""
     tasks = cycle(PS)
     return lambda op: next(tasks) if op.type == "VariableV2" else "/job:worker"
 

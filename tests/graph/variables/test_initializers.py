@@ -1,4 +1,4 @@
-"""Initial values: what they are, how they spread, what they refuse."""
+"""Initial values: their values, their spread, their refusals."""
 
 from __future__ import annotations
 

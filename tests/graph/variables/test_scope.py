@@ -222,7 +222,7 @@ def test_scopes_one_after_another_and_again_are_no_error() -> None:
         with tf.variable_scope(a), tf.variable_scope("c"):
             tf.get_variable("v", [])
     assert tf.get_variable_scope().name == ""
-    with pytest.raises(KeyError), tf.variable_scope("d"):  # an error inside stays what it is
+    with pytest.raises(KeyError), tf.variable_scope("d"):  # an error inside is unchanged
         raise KeyError
 
 

@@ -1,4 +1,4 @@
-"""Variables: what they are, their initial values, their collections."""
+"""Variables: their kinds, their initial values, their collections."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ async def test_recovery_in_the_run_of_such_a_value_lets_it_be_made(bench: Bench)
 async def test_worker_that_waits_ends_after_the_error_of_another_one(
     bench: Bench, error: Exception
 ) -> None:
-    """The error stops the session, or the body goes on after one that it would recover from."""
+    """The error stops the session, or the body continues after one that it would recover from."""
     ended: list[Lease | None] = []
 
     async def wait(made: Any) -> None:
@@ -234,7 +234,7 @@ async def double(element: int) -> int:
 async def test_ordered_element_begins_though_later_results_have_all_room(
     bench: Bench, old: set[int]
 ) -> None:
-    """Of the results in a checkpoint those that are too old are made again, in their order."""
+    """Results in a checkpoint that are too old are made again, in their order."""
     go_on = asyncio.Event()
 
     async def make(element: int, policy: Policy) -> int:

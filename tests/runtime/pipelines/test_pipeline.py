@@ -272,7 +272,7 @@ async def test_weights_need_their_fetches(bench: Bench) -> None:
 async def test_call_gives_way_to_a_newer_version(bench: Bench) -> None:
     async def generate(element: int, policy: Policy) -> list[int]:
         versions = [policy.version]
-        if element == 4:  # it goes on with the newer version
+        if element == 4:  # it continues with the newer version
             policy = await policy.wait_newer()
             versions.append(policy.version)
         return versions

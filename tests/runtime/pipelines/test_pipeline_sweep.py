@@ -119,7 +119,7 @@ class Training:
             error = task.exception()
             del task
             if error is not None:
-                error.__traceback__ = None  # whose frames hold what was open
+                error.__traceback__ = None  # whose frames hold open resources
         return error
 
 
@@ -141,7 +141,7 @@ async def interrupted(one: Training) -> bool:
     wanted = ENDS.get((one.role, one.what))
     assert error is None if wanted is None else isinstance(error, wanted), (one.at, error)
     if (one.role, one.what) in (("call", "cancel"), ("evaluator", "cancel")):
-        assert one.counts == [1] * COUNT  # another task makes the call; the session goes on
+        assert one.counts == [1] * COUNT  # another task makes the call; the session continues
     resumed = Training(one.killed if one.what == "kill" else one.directory)
     assert await resumed.run() is None
     assert resumed.counts == [1] * COUNT, (one.at, resumed.counts)

@@ -24,7 +24,7 @@ class Flaky(Exception):
 
 
 class Producer:
-    """A pipeline with random options, and the ages of what it delivers."""
+    """A pipeline with random options, and the ages of its batches."""
 
     def __init__(self, sess: Any, dice: random.Random, source: Any, group: int | None) -> None:
         self.sess, self.dice = sess, dice

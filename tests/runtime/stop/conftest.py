@@ -33,7 +33,7 @@ async def train_on(sess):
 
 
 class Child:
-    """A process, and what it printed."""
+    """A process, and its output."""
 
     def __init__(self, code: str, directory: Path, *options: str) -> None:
         path = directory / "program.py"

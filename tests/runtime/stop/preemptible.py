@@ -1,6 +1,6 @@
 """A program that a signal may stop anywhere: ``preemptible.py DIRECTORY MOMENT GRACE HOST HANG``.
 
-It prints what it does, and stays in the step, the evaluation or the wait that ``MOMENT`` names. With
+It prints its actions, and stays in the step, the evaluation or the wait that ``MOMENT`` names. With
 the moment ``any`` or ``recovery`` its session is preempted three times. ``HOST`` runs it: ``am.run``,
 ``asyncio.run``, or a ``service`` with handlers of its own. ``HANG`` is how the cleanup of a hook hangs.
 """

@@ -36,7 +36,7 @@ class LateHook(RecordingHook):
 
 
 class Case:
-    """A session that has done three steps, and how it goes on."""
+    """A session that has done three steps, and its next step."""
 
     def __init__(self, body: Scenario | None = None, hook: Any = None, **options: Any) -> None:
         self.body = body
@@ -126,7 +126,7 @@ async def cancel_after_a_signal(session: Session) -> None:
 
 async def close_elsewhere(session: Session) -> None:
     async def close() -> None:
-        await asyncio.sleep(1)  # virtual: the run is under way by then
+        await asyncio.sleep(1)  # virtual: the run has started by then
         await session.close()
 
     closing = asyncio.create_task(close())

@@ -1,4 +1,4 @@
-"""What a coordinator was told of: nothing is lost, whatever kind it is and whoever reports it."""
+"""The error log of a coordinator: each error of any kind and reporter is kept."""
 
 from __future__ import annotations
 

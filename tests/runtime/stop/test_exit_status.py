@@ -1,4 +1,4 @@
-"""The exit status says whether state was lost: real processes, stopped where it is hard to tell."""
+"""The exit status says whether state was lost: real processes, stopped at difficult moments."""
 
 from __future__ import annotations
 

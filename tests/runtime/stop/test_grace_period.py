@@ -240,7 +240,7 @@ async def test_a_step_that_itself_asks_for_the_stop_takes_its_time(
     in_thread: bool, hooks: list[Any]
 ) -> None:
     async def last_step() -> int:
-        if in_thread and hooks:  # without hooks nobody knows whose thread it is
+        if in_thread and hooks:  # without hooks the thread has no known owner
             await asyncio.to_thread(sess.request_stop, "converged")
         else:
             sess.request_stop("converged")

@@ -25,7 +25,7 @@ Fail = Callable[[], None]
 
 
 class Scene:
-    """A session in which one piece of code raises, and what it is called in messages."""
+    """A session in which one piece of code raises, and the name of that code in messages."""
 
     def __init__(self, name: str, **options: Any) -> None:
         self.name = name

@@ -45,7 +45,7 @@ def program(
 
 
 def terminate(process: forked.Process) -> str:
-    """Send SIGTERM; return what is printed until an end in time, with the right status."""
+    """Send SIGTERM; return the output up to an end in time, with the right status."""
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     out, errors = process.communicate(timeout=10 * GRACE)

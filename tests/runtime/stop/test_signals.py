@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM request a stop, once, where nobody else handles them."""
+"""SIGINT and SIGTERM request a stop, once, unless other code handles them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def test_a_stop_from_a_signal_handler_wakes_the_loop_ax_18(alarm: Any, err
 
 
 async def test_a_signal_in_the_middle_of_a_request_does_no_harm_ax_18(alarm: Any) -> None:
-    """CO-19: nothing is locked, so the handler cannot wait for what it interrupts."""
+    """CO-19: nothing is locked, so the handler cannot wait for the code it interrupts."""
     coord = Coordinator()
     calls: list[int] = []
 

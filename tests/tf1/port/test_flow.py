@@ -1,4 +1,4 @@
-"""``asyncmon.tf1.port``: how it knows what is a session, by data flow, by use and by name."""
+"""``asyncmon.tf1.port`` finds sessions by data flow, by use and by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Programs of TensorFlow 1, ported by the tool alone, run to their end.
 
-Each of them was run with TensorFlow 2.15 too, and printed what is expected here. To do so, replace
+Each of them was run with TensorFlow 2.15 too, and printed the text expected here. To do so, replace
 ``import tensorflow as tf`` by ``import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()``.
 """
 

@@ -53,7 +53,7 @@ with tf.Session() as sess:
     training_cost = sess.run(cost, feed_dict={X: train_X, Y: train_Y})
     print("Training cost= %.5f" % training_cost)
 
-# Start again from what was saved.
+# Start again from the checkpoint.
 with tf.Session() as sess:
     state = tf.train.get_checkpoint_state(os.path.dirname(CHECKPOINT))
     assert state and state.model_checkpoint_path

@@ -68,7 +68,7 @@ def train():
                     break
                 _, value = sess.run([train_op, loss])
         finally:
-            # Tell them, close what they wait for, and wait.
+            # Request a stop, close the queue, and join.
             coord.request_stop()
             sess.run(close)
             coord.join(threads, stop_grace_period_secs=5)

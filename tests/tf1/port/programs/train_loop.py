@@ -1,4 +1,4 @@
-"""basic_train_loop: a step function, a supervisor, an error from which it goes on."""
+"""basic_train_loop: a step function, a supervisor, an error from which it recovers."""
 import os
 
 import tensorflow as tf
@@ -20,7 +20,7 @@ class Failure(object):
 
 
 def train_step_fn(sess, train_op, step, sv, failure, limit=20):
-    """One step; saves by itself, so that nothing is lost."""
+    """One step with its own save, so that nothing is lost."""
     _, value = sess.run([train_op, step])
     if value % 5 == 0:
         sv.saver.save(sess, sv.save_path, global_step=step)
