@@ -378,6 +378,7 @@ class Pipeline:
             results = {item.ordinal: (item.version, item.value) for item in items if item.error is None}
             results |= self._kept
             state["results"] = {str(n): [version, value] for n, (version, value) in results.items()}
+            state["group"] = self._options.group
         if self._reads_once:
             state["elements"] = {str(n): self._retained[n] for n in sorted(outstanding)}
             self._retained = self._commits.still_needed(self._retained)
@@ -396,12 +397,12 @@ class Pipeline:
             item.version = min(item.version or 0, step)
         self._work.clear()
         self._versions.forget()
-        group = self._options.group
+        is_alike = state.get("group") == self._options.group
+        results = state.get("results", {}) if is_alike else {}  # else they are made again
         self._kept = {
             int(number): (min(version, step), value)
-            for number, (version, value) in state.get("results", {}).items()
+            for number, (version, value) in results.items()
             if int(number) not in held
-            and (group is None or (isinstance(value, list) and len(value) == group))
         }
         if self._reads_once:
             self._enter_again({int(n): element for n, element in state.get("elements", {}).items()})

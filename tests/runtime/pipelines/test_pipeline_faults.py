@@ -77,6 +77,23 @@ async def test_options_may_change_on_resume(bench: Bench) -> None:
     assert sorted(bench.used) == list(range(20))
 
 
+@pytest.mark.parametrize("groups", [(4, None), (None, 4)])
+async def test_kept_results_of_other_groups_are_made_again(
+    bench: Bench, groups: tuple[int | None, ...]
+) -> None:
+    async def play(element: int) -> list[int]:
+        return [await bench.make(element)] * 4
+
+    for last, group in zip((2, 1000), groups, strict=True):
+        async with bench.session(last=last) as sess:
+            made = sess.produce(range(20), play, group=group, keep="results")
+            async for item in made:
+                one = [item.element] * 4
+                assert item.value == (one if group is None else [one] * 4)
+                await sess.run("use", {"batch": [item.element]})
+    assert sorted(bench.used) == list(range(20))
+
+
 # NVIDIA-NeMo/RL#2651: reservations leak when workers fail
 async def test_failed_calls_return_their_permits(bench: Bench) -> None:
     failures = Counter[int]()
