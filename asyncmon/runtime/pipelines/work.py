@@ -53,7 +53,8 @@ class Work:
         self.leases: dict[Lease, float] = {}
         """The calls, with the times of their start."""
         self.queue: deque[tuple[Item, int | None]] = deque()
-        """The calls to make: elements, and the member of a group."""
+        """The calls to make: elements, and the member of a group. Without order those of started ones
+        come first."""
         self.again: deque[tuple[Item, int | None, asyncio.Future[Any]]] = deque()
         """The calls to make for items that the learner has, see ``Item.result``."""
         self.finished = 0
@@ -205,16 +206,24 @@ class Work:
         if lease.answer is not None:
             self.again.appendleft((item, lease.member, lease.answer))
             return not lease.answer.done()
-        self._queue_again([(item, lease.member)])
         is_idle = item._missing == self._options.members
         if is_idle and not any(one.item is item for one in self.leases):
             self._end_making(item)
             self._started -= 1
             item.version = None
+            self.queue = deque(call for call in self.queue if call[0] is not item)
+            self._queue_again(self._calls(item))
+        else:
+            self._queue_again([(item, lease.member)])
         return True
 
     def _queue_again(self, calls: list[tuple[Item, int | None]]) -> None:
-        self.queue.extendleft(reversed(calls))
+        """Queue calls of one element before those of elements that are not started."""
+        started: list[tuple[Item, int | None]] = []
+        if calls[0][0].version is None:  # it needs room, which started groups may have until their end
+            while self.queue and self.queue[0][0].version is not None:
+                started.append(self.queue.popleft())
+        self.queue.extendleft(reversed([*started, *calls]))
         if self._options.ordered:  # else a later element could begin before one that is due
             self.queue = deque(sorted(self.queue, key=lambda call: call[0].ordinal))
 
