@@ -44,14 +44,14 @@ class Versions:
 
     def have_changed(self) -> bool:
         """Return whether there is a new version since the last call. If so, wake its waiters."""
-        seen, self._seen = self._seen, self.now
-        if seen == self._seen:
+        if self._seen == self.now:
             return False
         self.wake()
         return True
 
     def wake(self) -> None:
         """Wake the waiters for a version, or for the end of a recovery."""
+        self._seen = self.now  # a recovery may have moved it back
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
