@@ -58,7 +58,9 @@ class Training:
         elif self.what == "stop":
             loop.call_soon(self.session.request_stop, "injected")
         else:
-            shutil.copytree(self.directory, self.killed, dirs_exist_ok=True)
+            # Not files that a rename replaces meanwhile: no resume reads them.
+            unfinished = shutil.ignore_patterns("*.new")
+            shutil.copytree(self.directory, self.killed, ignore=unfinished, dirs_exist_ok=True)
         return None
 
     async def make(self, element: int, policy: Policy) -> int:
