@@ -12,7 +12,8 @@ from asyncmon.runtime.channel import Channel, Sent
 from asyncmon.runtime.commits import Commits
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.data_parts import DataParts
-from asyncmon.runtime.frontier import Batch, Frontier, Task
+from asyncmon.runtime.frontier import Frontier
+from asyncmon.runtime.frontier_batch import Batch, Task
 from asyncmon.runtime.pipelines.source import ReadOnce
 
 logger = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ class ChannelState:
             frontier.load_state_dict({**frontier.state_dict(), "step": state["step"]})
         if not is_new and state["step"] == step:
             return
+        self._commits.moved_back()
         back = {number: Sent(number, version, item) for number, version, item in state["items"]}
         if frontier is not None:  # and the items of a run that is not repeated
             back |= {self._out[n].number: self._out[n] for n in frontier.pending}

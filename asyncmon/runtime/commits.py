@@ -64,6 +64,11 @@ class Commits:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def moved_back(self) -> None:
+        """Forget all captures: a recovery has lost steps, and a later one may have the same number."""
+        self._of_steps.clear()
+        self._committed = None
+
     def still_needed(self, elements: dict[int, Any]) -> dict[int, Any]:
         """Return the elements that the last committed state has not, or has as outstanding."""
         last = self._committed

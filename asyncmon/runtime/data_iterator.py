@@ -7,7 +7,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from typing import Generic, NoReturn, Self, TypeVar
 
 from asyncmon.errors import OutOfRangeError
-from asyncmon.runtime.frontier import Frontier, Task, marks_of
+from asyncmon.runtime.frontier import Frontier, marks_of
+from asyncmon.runtime.frontier_batch import Task
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope

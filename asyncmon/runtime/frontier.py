@@ -12,14 +12,11 @@ from typing import Any, Protocol
 
 from asyncmon.checkpoint.stateful import SourceMembers
 from asyncmon.data.stage import Mark
+from asyncmon.runtime.frontier_batch import NOT_BEGUN, Batch, Task
 from asyncmon.runtime.spans import Span, merged, without
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
-
-_NOT_BEGUN = object()  # the step of a batch before its run; a program may have no count of steps
-
-Task = asyncio.Task[Any]
 
 
 class Recoveries(Protocol):
@@ -32,32 +29,6 @@ class Recoveries(Protocol):
     """The raw session in use with its layers; None during a recovery."""
 
     def step_of_data(self) -> int | None: ...
-
-
-class Batch:
-    """Elements that a task of the body has received, and consumes with one run."""
-
-    __slots__ = ("ahead", "at", "elements", "task")
-
-    def __init__(self, elements: dict[int, Mark], task: Task | None, ahead: Task | None) -> None:
-        self.elements = elements
-        """The positions before the elements, by their numbers."""
-        self.task = task
-        """The task that has asked for the elements; then the one that has begun a run with them."""
-        self.ahead = ahead
-        """The task that fetched it while the body had an earlier element for its next run. The body
-        has it for certain when it asks for another."""
-        self.at: Any = _NOT_BEGUN
-        """The global step before the run that consumes the elements; None once it is lost."""
-
-    def goes_on(self, task: Task | None, ahead: Task | None) -> bool:
-        """Return whether the task collects more elements for the same run."""
-        return self.at is _NOT_BEGUN and self.task is task and self.ahead is ahead
-
-    def is_consumed(self, step: int | None) -> bool:
-        """Return whether the run has committed, given the present step."""
-        at = self.at
-        return at is not _NOT_BEGUN and (at != step or step is None)
 
 
 class Frontier:
@@ -75,7 +46,7 @@ class Frontier:
     received them. So an element that is fetched while a step runs belongs to the next one, and several
     elements may be collected for one step. An element may also be used for several steps. It is
     consumed with the first, and stays with the body until its task asks for another. Elements of a task
-    that has ended, or that makes no runs, belong to the next run of another task.
+    that has returned, or that makes no runs, belong to the next run of another task.
 
     The state has the numbers of the outstanding elements, and the position before the first of them,
     which is the mark of a batch or the position of the source. A source that returns to it gives the
@@ -112,7 +83,7 @@ class Frontier:
         reads_ahead: bool = False,
         rewinds: bool = True,
     ) -> None:
-        self._steps = steps
+        self._step_of_data = steps
         self.reads_ahead = reads_ahead
         self._rewinds = rewinds
         self.pending: dict[int, Mark] = {}
@@ -145,9 +116,16 @@ class Frontier:
         """Whether the number of passes has a meaning for the body: no other source continues it."""
         self._use(source)
         self._first = steps(), self._start
+        self._restored: int | None = None  # the step of the last move
 
     def __repr__(self) -> str:
         return f"<position in {self.description}>"
+
+    def _steps(self) -> int | None:
+        now = self._recoveries
+        if now.current is None and self._moved_in_recovery and now.number == self._recovery:
+            return self._restored  # a recovery may save what it has restored
+        return self._step_of_data()
 
     # -- the source
 
@@ -225,13 +203,13 @@ class Frontier:
         held = self._held
         if len(held) == 1 and held[0].task is task:  # the usual case
             held[0].ahead = None
-            if held[0].at is not _NOT_BEGUN and held[0].is_consumed(self._steps()):
+            if held[0].at is not NOT_BEGUN and held[0].is_consumed(self._steps()):
                 held.clear()
         elif held:
             step = self._steps()
-            self._held = [b for b in held if not (b.is_consumed(step) and _is_of(b, task))]
+            self._held = [b for b in held if not (b.is_consumed(step) and b.is_of(task))]
             for batch in self._held:
-                if _is_of(batch, task):
+                if batch.is_of(task):
                     batch.ahead = None
 
     def fetch(self, task: Task | None, mark: Mark) -> Task | None:
@@ -248,7 +226,7 @@ class Frontier:
         if not self._held:
             return None
         fetching = asyncio.current_task()
-        waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
+        waiting = [batch for batch in self._held if batch.at is NOT_BEGUN]
         if fetching is task and any(batch.task is task for batch in waiting):
             return None  # the task collects elements for one run
         return fetching if waiting else None
@@ -299,16 +277,17 @@ class Frontier:
         """Give pending elements to a task of the body. ``ahead`` is that of :meth:`ahead_of`."""
         self._hold({number: self.pending.pop(number) for number in numbers}, task, ahead)
 
-    def runs_before(self, task: Task | None, ahead: Task | None) -> int:
-        """Return how many runs with elements precede the one of the next elements of a task."""
+    def runs_before(self, task: Task | None, ahead: Task | None) -> list[Task]:
+        """Return the tasks of the runs with elements that precede that of a task's next elements."""
         step, is_running = self._steps(), asyncio.current_task() is not task
         # A task that asks itself makes no run now. One that has ended has left its elements to others.
-        return sum(
-            not (batch.is_consumed(step) or batch.goes_on(task, ahead))
+        return [
+            batch.task
+            for batch in self._held
+            if not (batch.is_consumed(step) or batch.goes_on(task, ahead))
             and (is_running or batch.task is not task)
             and not (batch.task is None or batch.task.done())
-            for batch in self._held
-        )
+        ]
 
     def held(self) -> set[int]:
         """Return the elements that are with the body."""
@@ -334,7 +313,7 @@ class Frontier:
 
     @property
     def cursor(self) -> int:
-        """The number of the next element of the source."""
+        """The number of the next element."""
         return self._cursor
 
     @property
@@ -353,7 +332,7 @@ class Frontier:
         """Record which elements a run consumes if it commits a step. Called in each run."""
         held = self._held
         if len(held) == 1 and (batch := held[0]).task is task:
-            if batch.at is _NOT_BEGUN:
+            if batch.at is NOT_BEGUN:
                 batch.at = self._steps()
                 if self._runner is not task:
                     self._runner = task
@@ -363,8 +342,8 @@ class Frontier:
 
     def _assign(self, task: Task) -> None:
         """Find the batches of a run among those of several tasks."""
-        waiting = [batch for batch in self._held if batch.at is _NOT_BEGUN]
-        mine = [batch for batch in waiting if batch.task is task or _has_passed_on(batch.task)]
+        waiting = [batch for batch in self._held if batch.at is NOT_BEGUN]
+        mine = [batch for batch in waiting if batch.task is task or batch.is_passed_on()]
         if task not in self._askers:
             # Others received the elements for it: a task that makes no runs, or one that awaits this
             # run as a task of its own.
@@ -386,8 +365,7 @@ class Frontier:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position before the first outstanding element, and the numbers of all."""
-        step, at = self._steps(), self._cursor
-        mark = self._fetching
+        step, at, mark = self._steps(), self._cursor, self._fetching
         elements = dict(self.pending)
         for batch in self._held:
             if not batch.is_consumed(step):
@@ -404,17 +382,17 @@ class Frontier:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Move the source to a saved position, unless a recovery has lost no step."""
-        recoveries, step = self._recoveries, self._steps()
+        recoveries, step = self._recoveries, self._step_of_data()
         if recoveries.number != self._recovery:  # the first attempt of a recovery
             self._recovery, self._moved_in_recovery = recoveries.number, False
             repeated = recoveries.repeated
             self._kept = [
                 batch
                 for batch in self._held
-                if batch.at is _NOT_BEGUN or (repeated is not None and batch.task is repeated)
+                if batch.at is NOT_BEGUN or (repeated is not None and batch.task is repeated)
             ]
         elif recoveries.current is not None:  # no recovery: the program restores a checkpoint
-            self._kept = [batch for batch in self._held if batch.at is _NOT_BEGUN]
+            self._kept = [batch for batch in self._held if batch.at is NOT_BEGUN]
             self._moved_in_recovery = True
         if not self._moved_in_recovery and state["step"] == step:
             unused = [b for b in self._held if b.at == step and b not in self._kept]
@@ -443,9 +421,9 @@ class Frontier:
         return {"step": step, "at": 0, "position": start(), "taken": 0, "outstanding": []}
 
     def _move(self, state: dict[str, Any], held: list[Batch]) -> None:
-        source, position = self.source, state["position"]
-        if position is None:
-            position = self._start()
+        self._restored = state["step"]
+        source, saved = self.source, state["position"]
+        position = self._start() if saved is None else saved
         marks = {number: mark for batch in held for number, mark in batch.elements.items()}
         later = [number for number in marks if number >= state["at"]]
         if later and self.follows and self._rewinds and source is not None:
@@ -468,7 +446,7 @@ class Frontier:
                 n >= taken or any(first <= n < end for first, end in outstanding)
                 for n in batch.elements
             )
-            if batch.at is not _NOT_BEGUN:
+            if batch.at is not NOT_BEGUN:
                 batch.at = state["step"] if is_outstanding else None
         again = merged([*outstanding, (taken, self._taken)])
         for number in marks:
@@ -485,15 +463,6 @@ def marks_of(source: Any) -> Callable[[], Mark]:
     """Return a function that returns the position of the next element of a source."""
     make = members_of(SourceMembers, source).mark
     return make or (lambda: partial(_same, source.state_dict()))
-
-
-def _is_of(batch: Batch, task: Task | None) -> bool:
-    return batch.task is task or batch.task is None or batch.task.done()
-
-
-def _has_passed_on(task: Task | None) -> bool:
-    """Return whether a task has ended, and has returned the elements that it received."""
-    return task is None or (task.done() and not task.cancelled())
 
 
 def _same(state: Any) -> Any:

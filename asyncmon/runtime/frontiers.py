@@ -13,7 +13,8 @@ from asyncmon.runtime.channel import Channel
 from asyncmon.runtime.channel_state import ChannelState
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.data_parts import DataParts
-from asyncmon.runtime.frontier import Frontier, Task
+from asyncmon.runtime.frontier import Frontier
+from asyncmon.runtime.frontier_batch import Task
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from asyncmon.runtime.channel import Channel
 from asyncmon.runtime.commits import Commits
 from asyncmon.runtime.data_iterator import DataIterator
 from asyncmon.runtime.data_parts import DataParts
-from asyncmon.runtime.frontier import Batch, Frontier
+from asyncmon.runtime.frontier import Frontier
+from asyncmon.runtime.frontier_batch import Batch
 from asyncmon.runtime.pipeline_statistics import PipelineStatistics
 from asyncmon.runtime.pipelines.item import Item
 from asyncmon.runtime.pipelines.lease import Lease
@@ -133,7 +134,8 @@ class Pipeline:
                         raise StopAsyncIteration
                     self._raise_error()
                     # The run of this batch follows those that the body makes with earlier ones.
-                    at = self._versions.now + work.stride * frontier.runs_before(task, ahead)
+                    runners = frontier.runs_before(task, ahead)
+                    at = self._versions.now + work.stride * len(runners)
                     work.asked_at = at if is_own else max(at, work.next_at)
                     self._begin()
                     is_last = self._reads_no_more() and work.is_finished
@@ -145,7 +147,7 @@ class Pipeline:
                         self._workers.rest()
                         raise StopAsyncIteration
                     self._workers.fill()
-                    await self._wait()
+                    await self._wait(runners)
             finally:
                 work.asked_at = None
                 work.counts.learner_secs += clock.monotonic() - started
@@ -157,8 +159,10 @@ class Pipeline:
             self._changed()
             return batch
 
-    async def _wait(self) -> None:
+    async def _wait(self, runners: list[Task]) -> None:
         self._arrival = asyncio.get_running_loop().create_future()
+        for runner in runners:  # its run may be waited for, and it may end without one
+            runner.add_done_callback(self._wake)
         try:
             with CallScope(self._parts.stops.scopes, "data"):
                 await self._arrival
@@ -166,8 +170,10 @@ class Pipeline:
             pass  # a stop
         finally:
             self._arrival = None
+            for runner in runners:
+                runner.remove_done_callback(self._wake)
 
-    def _wake(self) -> None:
+    def _wake(self, _: object = None) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
@@ -390,6 +396,7 @@ class Pipeline:
         frontier.load_state_dict(state)
         if frontier.moves == moves:
             return
+        self._commits.moved_back()
         self._total = state.get("total")
         held, step = frontier.held(), state["step"] or 0
         self._out = {number: item for number, item in self._out.items() if number in held}
@@ -397,12 +404,11 @@ class Pipeline:
             item.version = min(item.version or 0, step)
         self._work.clear()
         self._versions.forget()
-        is_alike = state.get("group") == self._options.group
-        results = state.get("results", {}) if is_alike else {}  # else they are made again
+        is_alike = state.get("group") == self._options.group  # else the results are made again
         self._kept = {
             int(number): (min(version, step), value)
-            for number, (version, value) in results.items()
-            if int(number) not in held
+            for number, (version, value) in state.get("results", {}).items()
+            if is_alike and int(number) not in held
         }
         if self._reads_once:
             self._enter_again({int(n): element for n, element in state.get("elements", {}).items()})
@@ -410,7 +416,7 @@ class Pipeline:
 
     def _enter_again(self, saved: dict[int, Any]) -> None:
         """Enter the outstanding elements of a source that is read once."""
-        elements = saved | self._retained
+        self._retained = elements = saved | self._retained
         lost = [number for number in self.frontier.pending if number not in elements]
         if lost:
             logger.warning(

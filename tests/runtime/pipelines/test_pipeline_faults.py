@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.data import from_iterable
+from asyncmon.errors import AbortedError, RecoveredError
 from asyncmon.runtime.pipelines import Item, Policy
 from asyncmon.testing import assert_nothing_left_behind
 from tests.runtime.pipelines.conftest import Fail
@@ -311,3 +313,108 @@ async def test_recovery_that_loses_steps_uses_each_element_once(bench: Bench) ->
         assert await sess.peek("weight") == 10
     lost = Counter(bench.used)
     assert set(lost) == set(range(40))
+
+
+async def test_started_group_ends_before_a_released_one_begins_again(bench: Bench) -> None:
+    async with bench.session() as sess:
+        made = sess.produce(range(2), None, workers=3, group=2, max_age=0)
+        pair = asyncio.create_task(anext(made.batches(2)))
+        leases = [await made.lease() for _ in range(3)]
+        pair.cancel()
+        await asyncio.wait([pair])
+        for lease in leases[:2]:
+            assert lease is not None
+            made.release(lease)
+        single = asyncio.create_task(anext(made.batches(1)))  # which leaves room for one element
+        async with asyncio.timeout(10):
+            following = await made.lease()
+        assert following is not None
+        assert (following.ordinal, following.member) == (1, 1)
+        single.cancel()
+
+
+async def test_fetch_that_waits_goes_on_after_a_recovery(bench: Bench) -> None:
+    async with bench.session(1000, Fail(2), save_steps=None) as sess:
+        batches = sess.produce(range(20), bench.make, max_age=0).batches(4)
+        batch = await anext(batches, None)
+        async with asyncio.timeout(60):
+            while batch is not None:
+                following = asyncio.create_task(anext(batches, None))
+                await sess.run("use", {"batch": [item.value for item in batch]})
+                batch = await following
+        assert sess.global_step == 5
+
+
+async def test_fetch_does_not_wait_for_the_run_of_a_task_that_has_ended(bench: Bench) -> None:
+    async with bench.session() as sess:
+        made = sess.produce(range(20), bench.make, max_age=0)
+
+        async def leave() -> None:
+            await anext(made.batches(4))
+            await asyncio.sleep(1)
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(leave(), bench.train(sess, made))
+        assert made.statistics().consumed == 20
+
+
+async def test_batch_of_a_task_that_fails_is_made_again(bench: Bench) -> None:
+    async with bench.session() as sess:
+        made = sess.produce(range(20), bench.make)
+
+        async def fail() -> None:
+            await anext(made.batches(4))
+            raise ValueError
+
+        await asyncio.gather(fail(), bench.train(sess, made), return_exceptions=True)
+        assert made.statistics().consumed == 16
+    async with bench.session() as sess:
+        await bench.train(sess, sess.produce(range(20), bench.make))
+    assert sorted(bench.used) == list(range(20))
+
+
+class SaveAgain(am.SessionRunHook):
+    """Captures the state of a pipeline as a saver does that saves what a recovery has restored."""
+
+    def __init__(self) -> None:
+        self.made: Any = None
+        self.states: list[Any] = []
+
+    async def after_create_session(self, session: Any, coord: Any) -> None:
+        if self.made is not None:
+            self.states.append(self.made.state_dict())
+
+    async def before_run(self, run_context: Any) -> None:
+        if run_context.session.global_step == 3 and not self.states:
+            raise AbortedError("preempted")
+
+
+async def test_state_that_is_saved_in_a_recovery_is_the_restored_one(bench: Bench) -> None:
+    hook = SaveAgain()
+    async with bench.session(1000, hook, save_steps=2) as sess:
+        hook.made = sess.produce(range(20), bench.make, ordered=True)
+        await bench.train(sess, hook.made)
+    [state] = hook.states
+    assert state["step"] == 2
+    assert state["outstanding"] == [[8, 20]]
+
+
+async def test_state_of_lost_steps_is_not_that_of_a_later_commit(bench: Bench) -> None:
+    calls = Counter[int]()
+
+    async def make(element: int) -> int:
+        calls[element] += 1
+        await asyncio.sleep(10 if calls[element] == 2 and element < 4 else 0.01)
+        return element
+
+    hook = SaveAgain()
+    async with bench.session(1000, hook, save_steps=1000, repeat_runs=False) as sess:
+        made = hook.made = sess.produce(iter(range(40)), make)
+        async for batch in made.batches(4):
+            if sess.global_step == 3 and not hook.states:
+                made.state_dict()  # of a save that does not commit
+            with contextlib.suppress(RecoveredError):
+                await sess.run("use", {"batch": [item.value for item in batch]})
+            if sess.global_step >= 3 and hook.states:
+                await sess.save()
+        assert made.statistics().consumed == 40
