@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from asyncmon.runtime.frontier import Recoveries
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.stop.control import StopControl
+from asyncmon.runtime.stop.origin import Kind
 from asyncmon.runtime.tasks import Task
 
 
@@ -15,7 +16,7 @@ class Tasks(Protocol):
     """The tasks of a session. See ``SessionTasks``."""
 
     def start(self, fn: Callable[..., Awaitable[Any]], *args: Any, name: str) -> Task: ...
-    def report(self, error: BaseException, name: str) -> BaseException: ...
+    def report(self, error: BaseException, name: str, kind: Kind) -> BaseException: ...
     def raised(self, error: BaseException) -> None: ...
 
 

@@ -11,7 +11,7 @@ from asyncmon.runtime.frontier import Recoveries
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.current_run import enter
 from asyncmon.runtime.stop.interrupt import background_task
-from asyncmon.runtime.stop.origin import NoEndError, mark
+from asyncmon.runtime.stop.origin import Kind, NoEndError, mark
 from asyncmon.runtime.stop.stop import SessionClosedError
 from asyncmon.runtime.tasks import Task, TaskSet, stop_tasks
 from asyncmon.system.error_groups import is_only
@@ -68,7 +68,7 @@ class SessionTasks:
         self._stops.late_errors += self._unraised
         self._unraised = []
 
-    def report(self, error: BaseException, name: str) -> BaseException:
+    def report(self, error: BaseException, name: str, kind: Kind = "task") -> BaseException:
         """Interrupt the current run with the error of a task, and stop the session.
 
         An error that a run would recover from does neither, as no run has raised it. The end of the
@@ -78,7 +78,7 @@ class SessionTasks:
             The error to raise where the results of the task are awaited.
         """
         try:
-            mark(error, "task", f"task {name!r}")
+            mark(error, kind, f"task {name!r}")
         except NoEndError as fault:
             error = fault
         session = self._sessions.current

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from asyncmon.runtime.channel import Channel
 from asyncmon.runtime.commits import Commits
@@ -14,6 +15,7 @@ from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontier import Frontier
 from asyncmon.runtime.frontier_batch import Batch
 from asyncmon.runtime.pipeline_statistics import PipelineStatistics
+from asyncmon.runtime.pipelines.batches import Batches, Items
 from asyncmon.runtime.pipelines.item import Item
 from asyncmon.runtime.pipelines.lease import Lease
 from asyncmon.runtime.pipelines.options import Options
@@ -105,21 +107,21 @@ class Pipeline:
         Raises:
             ValueError: such a batch would never fill.
         """
-        if not 1 <= size <= self._options.depth:
+        if type(size) is not int or not 1 <= size <= self._options.depth:
             raise ValueError(
                 f"batches({size!r}): a batch has 1 to depth={self._options.depth} elements, else it "
                 "would never fill. Pass a larger depth to produce()."
             )
-        return Batches(self, size, drop_remainder)
+        take = partial(self._take, size=size, drop_remainder=drop_remainder)
+        return Batches(self.frontier.ask, take)
 
     def __aiter__(self) -> AsyncIterator[Item]:
-        return _Items(self.batches(1))
+        return Items(self.batches(1))
 
     def __iter__(self) -> NoReturn:
         raise TypeError("A pipeline is awaited: write `async for`, not `for`.")
 
-    async def take(self, task: Task | None, size: int, drop_remainder: bool) -> list[Item]:
-        """Return the next batch for a task. See :meth:`batches`."""
+    async def _take(self, task: Task | None, *, size: int, drop_remainder: bool) -> list[Item]:
         async with self._taking:
             frontier, work = self.frontier, self._work
             ahead, is_own = frontier.ahead_of(task), asyncio.current_task() is task
@@ -202,7 +204,7 @@ class Pipeline:
     def _stop_with(self, error: BaseException, what: str) -> None:
         """Stop the session with an error, and raise it in the body."""
         self._workers.has_failed = True
-        self._error = self._parts.tasks.report(error, what)
+        self._error = self._parts.tasks.report(error, what, "call")
         self._wake()
 
     def _returned(self, batch: Batch) -> None:
@@ -393,6 +395,12 @@ class Pipeline:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Move to a saved position, unless a recovery has lost no step: then calls go on."""
         frontier, moves = self.frontier, self.frontier.moves
+        if self._reads_once and state["taken"] and "elements" not in state:
+            raise ValueError(
+                f"The checkpoint has the position of {state['source']}, which can be read again. Pass "
+                f"that source, and not one of the type {type(self.reads).__qualname__}, which is read "
+                "once."
+            )
         frontier.load_state_dict(state)
         if frontier.moves == moves:
             return
@@ -461,40 +469,3 @@ class Pipeline:
             workers_wait_secs=max(0.0, self._options.workers * elapsed - busy),
             ended=self._total is not None,
         )
-
-
-class Batches:
-    """The async iterator of :meth:`Pipeline.batches`. Several may be used, from several tasks."""
-
-    def __init__(self, pipeline: Pipeline, size: int, drop_remainder: bool) -> None:
-        self._pipeline = pipeline
-        self._size = size
-        self._drop_remainder = drop_remainder
-
-    def __aiter__(self) -> Self:
-        return self
-
-    def __iter__(self) -> NoReturn:
-        raise TypeError("Batches of a pipeline are awaited: write `async for`, not `for`.")
-
-    def __anext__(self) -> Awaitable[list[Item]]:
-        # The batch belongs to the caller, also of create_task(anext(...)), which begins later.
-        task = asyncio.current_task()
-        self._pipeline.frontier.ask(task)
-        return self._pipeline.take(task, self._size, self._drop_remainder)
-
-
-class _Items:
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
-
-    def __aiter__(self) -> Self:
-        return self
-
-    def __anext__(self) -> Awaitable[Item]:
-        return _only(anext(self._batches))
-
-
-async def _only(batch: Awaitable[list[Item]]) -> Item:
-    [item] = await batch
-    return item

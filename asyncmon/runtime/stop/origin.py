@@ -13,7 +13,7 @@ from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_text import add_note
 
 Kind = Literal[
-    "data", "body", "step function", "step", "hook", "task",
+    "data", "body", "step function", "step", "hook", "task", "call",
     "listener", "evaluation", "background", "timer", "clean-up",
 ]  # fmt: skip
 
@@ -36,6 +36,7 @@ ENDS: Mapping[Kind, Ends] = {
     "step": Ends(True, False, Cause.BODY),
     "hook": Ends(True, False, Cause.HOOK),
     "task": Ends(True, False, Cause.TASK),
+    "call": Ends(False, False, Cause.TASK),
     "listener": Ends(False, False, Cause.HOOK),
     "evaluation": Ends(False, False, Cause.HOOK),
     "background": Ends(False, False, Cause.HOOK),

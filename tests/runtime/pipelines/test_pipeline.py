@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.data import from_iterable
-from asyncmon.errors import CancelledError
+from asyncmon.errors import CancelledError, OutOfRangeError
 from asyncmon.runtime.pipelines import Item, Lease, Policy
 from asyncmon.testing import assert_nothing_left_behind
 from tests.runtime.pipelines.conftest import Fail
@@ -46,10 +46,11 @@ async def test_plain_function_is_refused(bench: Bench) -> None:
             sess.produce([1], len)  # type: ignore[arg-type]
 
 
-async def test_batch_beyond_the_depth_is_refused(bench: Bench) -> None:
+@pytest.mark.parametrize("size", [5, 0, 2.0, "3", None])
+async def test_batch_that_never_fills_is_refused(bench: Bench, size: Any) -> None:
     async with bench.session() as sess:
         with pytest.raises(ValueError, match="would never fill"):
-            sess.produce([1], bench.make, depth=4).batches(5)
+            sess.produce([1], bench.make, depth=4).batches(size)
 
 
 async def test_source_has_one_reader(bench: Bench) -> None:
@@ -158,6 +159,15 @@ async def test_error_stops_the_session_as_itself(bench: Bench) -> None:
     with pytest.raises(Broken, match="no 3"):
         async with bench.session() as sess:
             await bench.train(sess, sess.produce(range(8), failing(1)))
+
+
+async def test_end_of_other_data_in_a_call_is_an_error(bench: Bench) -> None:
+    async def make(element: int) -> int:
+        raise OutOfRangeError("the queue is closed")
+
+    with pytest.raises(OutOfRangeError):
+        async with bench.session() as sess:
+            await bench.train(sess, sess.produce(range(20), make))
 
 
 async def test_error_interrupts_a_run(bench: Bench) -> None:
@@ -320,6 +330,14 @@ async def test_elements_of_a_generator_are_in_the_checkpoint(bench: Bench) -> No
     async with bench.session() as sess:
         await bench.train(sess, sess.produce(numbers, bench.make, workers=3))
     assert sorted(bench.used) == list(range(20))
+
+
+async def test_position_of_another_kind_of_source_is_refused(bench: Bench) -> None:
+    async with bench.session(last=2) as sess:
+        await bench.train(sess, sess.produce(range(20), bench.make))
+    with pytest.raises(ValueError, match="type range_iterator, which is read once"):
+        async with bench.session() as sess:
+            sess.produce(iter(range(20)), bench.make)
 
 
 async def test_elements_of_a_generator_survive_a_recovery(bench: Bench) -> None:
