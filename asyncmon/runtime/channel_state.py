@@ -24,7 +24,7 @@ class ChannelState:
 
     ``receive()`` delivers an item for good. With ``sess.iterate(channel)`` it stays in the checkpoints
     until a step has consumed it, by the rule of :class:`Frontier`. After a recovery that lost that
-    step, the channel gives it again if the restored checkpoint has it.
+    step, the channel gives it again.
 
     Args:
         channel: of the session.
@@ -63,7 +63,7 @@ class ChannelState:
 
     def has_items_out(self) -> bool:
         """Return whether items are with the body that no committed step has consumed."""
-        return self._frontier is not None and bool(self._frontier.outstanding())
+        return bool(self._outstanding())
 
     def take_over(self, other: ChannelState) -> None:
         """Continue for a channel that a hook has made again in a recovery."""
@@ -85,9 +85,14 @@ class ChannelState:
         return sent.item
 
     def _forget_consumed(self) -> None:
-        if self._frontier is not None:
-            outstanding = self._frontier.outstanding()
-            self._out = {number: sent for number, sent in self._out.items() if number in outstanding}
+        # What an uncommitted step has consumed is given again if a recovery loses the step.
+        needed = self._outstanding()
+        if self._parts.saves():
+            needed |= self._commits.still_needed(self._out).keys()
+        self._out = {number: sent for number, sent in self._out.items() if number in needed}
+
+    def _outstanding(self) -> set[int]:
+        return set() if self._frontier is None else self._frontier.outstanding()
 
     def _returned(self, batch: Batch) -> None:
         """Put items back whose run is not repeated."""
@@ -107,7 +112,9 @@ class ChannelState:
         """Return the items with their numbers and versions, as far as a checkpoint can have them."""
         self._forget_consumed()
         channel, step = self.channel, self._parts.recoveries.step_of_data()
-        items = [*self._out.values(), *channel.undelivered()]
+        outstanding = self._outstanding()
+        with_body = (sent for number, sent in self._out.items() if number in outstanding)
+        items = [*with_body, *channel.undelivered()]
         packable = [sent for sent in items if can_pack(sent.item)]
         if len(packable) < len(items) and not self._is_warned:
             self._is_warned = True
@@ -118,7 +125,8 @@ class ChannelState:
                 "numbers, None, numpy arrays or tensors.",
                 channel.name, wrong, type(wrong).__name__,
             )  # fmt: skip
-        self._commits.captured(step, channel.next_number, set())
+        taken = 0 if self._frontier is None else self._frontier.taken
+        self._commits.captured(step, taken, outstanding)
         return {
             "step": step, "version": channel.version, "next": channel.next_number,
             "items": [[sent.number, sent.version, sent.item] for sent in packable],
@@ -136,6 +144,7 @@ class ChannelState:
         back = {number: Sent(number, version, item) for number, version, item in state["items"]}
         if frontier is not None:  # and the items of a run that is not repeated
             back |= {self._out[n].number: self._out[n] for n in frontier.pending}
+            back |= {sent.number: sent for sent in self._out.values() if sent.number >= state["next"]}
             frontier.pending.clear()
             self._out = {n: sent for n, sent in self._out.items() if n in frontier.held()}
         there = {sent.number for sent in (*channel.undelivered(), *self._out.values())}
@@ -144,7 +153,7 @@ class ChannelState:
         channel.give_back(sent for number, sent in back.items() if number not in there)
 
     def restart(self, step: int | None) -> None:
-        """Continue in a state that is initialised again: what the lost steps have consumed is gone."""
+        """Continue in a state that is initialised again."""
         if step is not None:
             self.load_state_dict({"step": step, "version": 0, "next": 0, "items": []})
 

@@ -152,6 +152,20 @@ async def test_items_that_a_checkpoint_cannot_have_are_named_in_one_warning(
         assert await sess.coord.channel(8, name="rollouts").receive() == 1
 
 
+async def test_a_recovery_gives_an_item_of_a_lost_step_again(tmp_path: Path) -> None:
+    failing = Failing()
+    failing.failures = {5}
+    async with failing.session(tmp_path, 3) as sess:
+        channel = sess.coord.channel(16)
+        for number in range(10):  # each is sent after the checkpoints of the steps before
+            await channel.send(number)
+            await sess.run("count", {"number": await anext(sess.iterate(channel))})
+        channel.close()
+        async for number in sess.iterate(channel):
+            await sess.run("count", {"number": number})
+        assert await seen(sess) == [1] * 10 + [0, 0]
+
+
 @pytest.mark.parametrize("repeats", [True, False])
 @pytest.mark.parametrize("steps", [1, 3, 100, None])
 async def test_a_recovery_loses_no_item_that_a_checkpoint_has(
