@@ -327,6 +327,8 @@ class Channels:
     """
 
     def __init__(self, stop: StopEvent, running: Set[_Task], register: Callable[[_Task], None]) -> None:
+        self.is_stop: Callable[[], bool] = lambda: True
+        """Whether the stop is one of the session too, and no error that it may recover from."""
         self._stop = stop
         self._running = running  # the tasks of the coordinator
         self._register = register
@@ -390,9 +392,9 @@ class Channels:
         self._channels, self._left = [], set()
 
     def _begin_to_close(self) -> None:
-        self._watching = False  # a channel made from now on is for the next stop
-        if self._are_left_open:
+        if self._are_left_open or not self.is_stop():
             return
+        self._watching = False  # a channel made from now on is for the next stop
         task = asyncio.get_running_loop().create_task(self._close_in_order(), name="closing channels")
         self._register(task)
 
@@ -411,6 +413,9 @@ class Channels:
         """Cancel pending sends on channels whose only receiver is this task, which ends."""
         if self._are_left_open:
             return
+        if self._watching and self._stop.is_set:  # the session ends by an error after all
+            self.is_stop = lambda: True
+            self._begin_to_close()
         self._left = {task}
         for channel in self._channels:
             self._cancel_sends(channel)

@@ -53,6 +53,7 @@ class SessionCoordinator(Coordinator):
         )
         self.boundary = StepBoundary(raw, stops.scopes.current)
         self.recorder = recorder
+        self._channels.is_stop = lambda: stops.event.is_set
         self._add_channel = add_channel
         self._is_replaced = False
         self.saves = saves

@@ -206,6 +206,27 @@ async def test_the_channel_of_the_body_is_closed_by_a_stop_after_a_recovery(tmp_
             await channel.receive()
 
 
+async def test_an_error_of_a_task_that_is_recovered_from_closes_no_channel(tmp_path: Path) -> None:
+    class Fails(am.SessionRunHook):
+        failed = False
+
+        async def background(self, session: Any, coord: Any) -> None:
+            await asyncio.sleep(1)
+            if not self.failed:
+                self.failed = True
+                raise am.errors.UnavailableError("cut off")
+
+    creator = am.ChiefSessionCreator(program=Failing().program)
+    async with am.MonitoredSession(creator, hooks=[Fails()]) as sess:
+        channel = sess.coord.channel(4)
+        await asyncio.sleep(2)
+        await channel.send(1)
+        await sess.run("count", {"number": await channel.receive()})
+        assert sess.statistics().recoveries == 1
+        await channel.send(2)
+    assert channel.closed
+
+
 async def test_a_channel_that_a_hook_makes_again_continues_with_the_items(tmp_path: Path) -> None:
     class Makes(am.SessionRunHook):
         channel: Any = None
