@@ -127,6 +127,7 @@ class Pool:
                 logger.warning("Element %d is made again: %s", lease.ordinal, died)
                 pipeline.release(lease)
             else:
+                del self._deaths[call]  # a retry has as many
                 text = f"{deaths} workers ended in the call with element {lease.ordinal}: {died}"
                 pipeline.fail(lease, WorkerDiedError(text))
         except Exception as error:

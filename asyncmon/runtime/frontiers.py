@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from asyncmon.checkpoint.stateful import StatefulObjects, has_state
 from asyncmon.data import Dataset, from_iterable
@@ -94,6 +94,8 @@ class Frontiers:
                 f"{source!r} is read by another pipeline or iterator of this session. Each needs a "
                 "source of its own."
             )
+        if name is not None and not (isinstance(cast("object", name), str) and name):
+            raise ValueError(f"produce(name=...) must be a text, got {name!r}.")
         default = f"pipelines/{name or pipeline.name}"
         pending = [one for one in self._stateful.pending if one.startswith("pipelines/")]
         saved = [one.removeprefix("pipelines/") for one in pending]

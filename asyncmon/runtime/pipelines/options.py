@@ -37,6 +37,7 @@ class Options:
             "on_stale": ("pace", "drop"),
             "on_error": ("raise", "drop", "item"),
             "keep": (None, "results"),
+            "ordered": (False, True),
         }
         for name, values in allowed.items():
             value = getattr(self, name)

@@ -32,6 +32,8 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
         ({"on_stale": "wait"}, r"on_stale=.* must be one of \('pace', 'drop'\), got 'wait'"),
         ({"on_error": "skip"}, "on_error=.* must be one of"),
         ({"keep": "all"}, "keep=.* must be one of"),
+        ({"ordered": "yes"}, "ordered=.* must be one of"),
+        ({"name": 3}, "name=.* must be a text"),
     ],
 )
 async def test_wrong_options_are_refused(bench: Bench, options: Any, message: str) -> None:
