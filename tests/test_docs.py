@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import doc_page, forked
+from tests.campaigns import __main__ as campaigns
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "porting.md")
@@ -157,6 +158,15 @@ def test_the_tests_that_claims_name_exist(page: str) -> None:
     assert len(named) == text.count("](../tests/")
     for file, function in named:
         assert f"def {function}" in (ROOT / file).read_text(), (file, function)
+
+
+@pytest.mark.parametrize("campaign", campaigns.CAMPAIGNS)
+def test_each_campaign_has_a_row_with_all_its_tests(campaign: str) -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    rows = [row for row in text.splitlines() if f"`{campaign}`" in row.split(" | ")[0]]
+    assert len(rows) == 1
+    files = {test.partition("::")[0] for test in campaigns.tests_of(campaign)}
+    assert [file for file in files if f"](../{file})" not in rows[0]] == []
 
 
 @pytest.mark.parametrize("file", [".ci/run", "CONTRIBUTING.md"])
