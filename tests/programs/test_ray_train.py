@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.timeout(900)  # two cores start some forty processes
 
 PROGRAMS = Path(__file__).with_name("ray_programs.py")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster_ray.py"
-STEPS = 100
 
 
 @pytest.fixture(scope="module")
@@ -72,31 +71,40 @@ def run(environment: dict[str, str], log: Path, *command: str) -> str:
     return output
 
 
-def example(environment: dict[str, str], directory: Path, *options: str) -> str:
-    """Run the example, and return its last line."""
-    command = [str(EXAMPLE), "--steps", str(STEPS), "--dir", str(directory), *options]
+class Trained(NamedTuple):
+    begun: int
+    end: int
+    accuracy: float
+    weights: str
+
+
+def example(environment: dict[str, str], directory: Path, *options: str) -> Trained:
+    """Run the example, and return what its last line has."""
+    command = [str(EXAMPLE), "--steps", "100", "--dir", str(directory), *options]
     output = run(environment, directory.with_suffix(".log"), *command)
-    found = re.findall(r"^began at step .*$", output, re.MULTILINE)
+    line = r"^began at step (\d+), ended at step (\d+), accuracy (\S+) %, weights (\w{16})$"
+    found = re.findall(line, output, re.MULTILINE)
     assert len(found) == 1, output[-6000:]
-    return str(found[0])
+    begun, end, accuracy, weights = found[0]
+    return Trained(int(begun), int(end), float(accuracy), weights)
 
 
 @pytest.fixture(scope="module")
-def whole(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    line = example(environment, tmp_path_factory.mktemp("whole") / "whole")
-    assert line.startswith("began at step 0, ended at step 100,")
-    accuracy = re.search(r"accuracy (\S+) %, weights \w{16}$", line)
-    assert accuracy is not None, line
-    assert float(accuracy[1]) > 80
-    return line.partition("ended")[2]
+def killed(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return example(environment, tmp_path_factory.mktemp("killed") / "run", "--kill-at", "33")
 
 
-def test_a_killed_worker_is_started_again_and_ends_with_the_bits_of_an_uninterrupted_run(
-    environment: dict[str, str], whole: str, tmp_path: Path
+def test_a_killed_worker_is_started_again_and_the_example_learns(killed: Trained) -> None:
+    assert (killed.begun, killed.end) == (20, 100)
+    assert killed.accuracy > 80
+
+
+@pytest.mark.slow  # another run; in the next test one process makes both
+def test_a_killed_worker_ends_with_the_bits_of_an_uninterrupted_run(
+    environment: dict[str, str], killed: Trained, tmp_path: Path
 ) -> None:
-    line = example(environment, tmp_path / "run", "--kill-at", "33")
-    begun, _, rest = line.partition(", ended")
-    assert (begun, rest) == ("began at step 20", whole)
+    whole = example(environment, tmp_path / "whole")
+    assert whole == killed._replace(begun=0)
 
 
 def ends(place: Path) -> list[dict[str, Any]]:
@@ -127,6 +135,7 @@ def test_a_preempted_machine_stops_the_session_which_saves_and_ends_with_the_sam
     assert (metrics["step"], metrics["checkpoint_step"]) == (40, 40)
 
 
+@pytest.mark.slow  # two drivers
 def test_a_driver_that_is_killed_and_started_again_resumes_at_the_last_commit(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
