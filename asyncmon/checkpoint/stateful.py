@@ -261,6 +261,8 @@ class StatefulObjects:
     def __init__(self) -> None:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
+        self.loaded: frozenset[str] = frozenset()
+        """The names of the states that were loaded last."""
         self.loaded_from: str | None = None
         """The checkpoint whose global step the session has loaded, by any saver, or None."""
         self.on_commit: Callable[[Any, int | None, float, str | None], None] | None = None
@@ -322,6 +324,7 @@ class StatefulObjects:
 
     def load(self, states: Mapping[str, Any]) -> None:
         """Load the states of all objects; states of other names are kept until :meth:`add`."""
+        self.loaded = frozenset(states)
         self._pending = {name: state for name, state in states.items() if name not in self._registered}
         for name, obj in self._registered.items():
             if name in states:

@@ -8,32 +8,83 @@ from typing import Any
 
 import numpy as np
 
-from asyncmon.checkpoint.stateful import pack_all, stateful_of, unpack
+from asyncmon.checkpoint.stateful import (
+    Fingerprints,
+    fingerprints_of,
+    pack,
+    pack_all,
+    stateful_of,
+    unpack,
+)
 from asyncmon.errors import FailedPreconditionError, OutOfRangeError
-from asyncmon.runtime import SAVER, Coordinator, SessionRunContext, SessionRunHook
+from asyncmon.runtime import GUARD, SAVER, SessionRunContext, SessionRunHook
+from asyncmon.runtime.session_coordinator import SessionCoordinator
+from asyncmon.runtime.stop.control import NO_REASON
+from asyncmon.runtime.stop.stop import Cause, Stop
 
-POSITIONS = "data"
-"""The entry of the positions of a process in its data, as JSON; their arrays are below it."""
+OWN_STATES = "data"
+"""The entry of the states of a process's data and hooks, as JSON; their arrays are below it."""
+
+_HOOKS = "hooks/"
 
 
-def positions_of(session: Any) -> dict[str, Any]:
-    """Return the positions of a process in its data as entries.
+def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
+    """Return the states of a process's data and hooks as entries, to save with those of the first.
 
-    Each process has its own. Those of the first one are saved with its state.
+    Args:
+        session: of the process.
+        known: :func:`hook_fingerprints` of the first process. Equal states are left out: large ones, as
+            averages of weights, are alike in all.
     """
-    states = stateful_of(session).states()
-    packed, arrays = pack_all({n: one for n, one in states.items() if not n.startswith("hooks/")})
-    inside = {f"{POSITIONS}/{name}": np.asarray(array) for name, array in arrays.items()}
-    return {POSITIONS: np.array(json.dumps(packed), object), **inside}
+    return _packed(stateful_of(session).states(), known)
 
 
-def load_positions(session: Any, entries: Mapping[str, Any]) -> None:
-    """Let the data that the process begins to read continue at the positions in entries."""
-    packed = json.loads(str(np.asarray(entries[POSITIONS]).item()))
-    prefix = f"{POSITIONS}/"
+def restored_states_of(session: Any) -> dict[str, Any]:
+    """Return the states that the first process has restored for its data and hooks as entries."""
+    stateful = stateful_of(session)
+    ready = {name: obj for name, obj in stateful.objects.items() if name in stateful.loaded}
+    return _packed({**stateful.pending, **{name: obj.state_dict() for name, obj in ready.items()}}, {})
+
+
+def hook_fingerprints(session: Any) -> Fingerprints:
+    """Return the fingerprints of the states of the hooks of a process."""
+    states = stateful_of(session).current()
+    packed, arrays = pack_all({n: one for n, one in states.items() if n.startswith(_HOOKS)})
+    return fingerprints_of(packed, arrays, {})
+
+
+def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Let the data and the hooks of a process continue at their states.
+
+    Args:
+        session: of the process.
+        first: entries of the first process, of whose hooks those of this one get the states.
+        own: entries of the process, which prevail.
+    """
+    objects = stateful_of(session)
+    hooks = {name: one for name, one in _unpacked(first).items() if name.startswith(_HOOKS)}
+    states = {**hooks, **_unpacked(own)}
+    known = {n: one for n, one in states.items() if n in objects.objects or not n.startswith(_HOOKS)}
+    if known:
+        objects.load(known)
+
+
+def _packed(states: Mapping[str, Any], known: Fingerprints) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
+    for name, state in states.items():
+        packed, arrays = pack(name, state)
+        if name not in known or fingerprints_of({name: packed}, arrays, {})[name] != known[name]:
+            found[name] = packed
+            entries |= {f"{OWN_STATES}/{key}": np.asarray(array) for key, array in arrays.items()}
+    return {OWN_STATES: np.array(json.dumps(found), object), **entries}
+
+
+def _unpacked(entries: Mapping[str, Any]) -> dict[str, Any]:
+    packed = json.loads(str(np.asarray(entries[OWN_STATES]).item()))
+    prefix = f"{OWN_STATES}/"
     arrays = {n.removeprefix(prefix): one for n, one in entries.items() if n.startswith(prefix)}
-    if packed:
-        stateful_of(session).load({name: unpack(state, arrays) for name, state in packed.items()})
+    return {name: unpack(state, arrays) for name, state in packed.items()}
 
 
 class ProcessGroupHook(SessionRunHook):
@@ -46,11 +97,14 @@ class ProcessGroupHook(SessionRunHook):
     Subclasses exchange by the means of their engine.
     """
 
+    member = "process"
+    """What a process is called."""
+
     priority = SAVER - 1
     """After all other hooks but savers: they save the step at which all have stopped."""
 
     def __init__(self) -> None:
-        self._coord: Coordinator
+        self._coord: SessionCoordinator
         self._agreed = False
         self.joined = False
         """Whether all processes have the state of the first."""
@@ -58,15 +112,19 @@ class ProcessGroupHook(SessionRunHook):
     async def share_state(self, session: Any) -> None:
         """Load the state of the first process, which is restored or initialised, into the others.
 
-        With the positions in their data, see :func:`load_positions`.
+        With the states of their data and hooks, see :func:`load_own_states`.
         """
         raise NotImplementedError
 
-    async def any_stops(self, stops: bool) -> bool:
-        """Return whether a process of the group stops. Waits until all have called it."""
+    async def gather_stops(self, own: dict[str, Any] | None) -> list[dict[str, Any] | None]:
+        """Return what each process gives; an empty list if all give None. Waits for all to call it."""
         raise NotImplementedError
 
-    async def after_create_session(self, session: Any, coord: Coordinator) -> None:
+    def hooks(self) -> list[SessionRunHook]:
+        """Return this hook, and the one that lets it join before other hooks see the session."""
+        return [_JoinHook(self), self]
+
+    async def join(self, session: Any) -> None:
         """Let all processes begin alike.
 
         Raises:
@@ -78,7 +136,10 @@ class ProcessGroupHook(SessionRunHook):
                 "start all again from the last checkpoint, as torchrun --max-restarts=N does."
             )
         await self.share_state(session)
-        self._coord, self.joined = coord, True
+        self.joined = True
+
+    async def after_create_session(self, session: Any, coord: Any) -> None:
+        self._coord = coord
 
     async def before_run(self, run_context: SessionRunContext) -> None:
         """Continue if all processes do.
@@ -86,14 +147,33 @@ class ProcessGroupHook(SessionRunHook):
         Raises:
             OutOfRangeError: a process stops.
         """
-        if await self.any_stops(self._coord.should_stop()):
-            self._agreed = True
-            reason = self._coord.stop_reason or "another process stops"
-            run_context.request_stop(reason)
-            raise OutOfRangeError(f"All processes stop before this step: {reason}.")
+        if stop := await self._stop_of_all(self._coord.stops.event.stop):
+            self._coord.request(stop)
+            raise OutOfRangeError(f"All processes stop before this step: {stop.text}.")
 
     async def end(self, session: Any) -> None:
         """Stop the other processes, which wait before their next run."""
         if not self._agreed:
-            self._agreed = True
-            await self.any_stops(True)
+            await self._stop_of_all(self._coord.stops.event.stop or Stop(Cause.BODY, "the body ended"))
+
+    async def _stop_of_all(self, own: Stop | None) -> Stop | None:
+        """Return the stop of the first process that stops."""
+        for number, wire in enumerate(await self.gather_stops(own and own.to_wire())):
+            if wire is not None:
+                self._agreed = True
+                first = Stop.from_wire(wire)
+                text = f"{self.member} {number} stops: {first.text or NO_REASON}"
+                return first._replace(cause=Cause.CLUSTER, text=text, of=first.of or first.cause)
+        return None
+
+
+class _JoinHook(SessionRunHook):
+    """Join a group before other hooks read the step or the variables of the session."""
+
+    priority = GUARD - 2
+
+    def __init__(self, group: ProcessGroupHook) -> None:
+        self._group = group
+
+    async def after_create_session(self, session: Any, coord: Any) -> None:
+        await self._group.join(session)

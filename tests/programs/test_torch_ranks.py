@@ -22,6 +22,7 @@ RANK = Path(__file__).with_name("torch_rank.py")
 
 class Ended(NamedTuple):
     begun: int
+    """The step that a hook sees when the session is created."""
     end: int
     weights: str
 
@@ -83,6 +84,7 @@ def test_a_stop_or_a_signal_of_one_rank_stops_all_at_one_step_and_saves_once(
     torchrun(tmp_path, "none", kind)
     resumed = ends(tmp_path)
     assert resumed[0] == resumed[1] == whole._replace(begun=first.end)
+    assert [(tmp_path / f"counted{rank}").read_text() for rank in (0, 1)] == ["12", "24"]
 
 
 def test_a_killed_rank_is_restarted_with_the_others_by_the_agent(

@@ -25,6 +25,27 @@ from asyncmon.programs.torch import TorchProgram
 STEPS = 12
 
 
+class Counter(am.SessionRunHook):
+    """Count the steps of all sessions, as many times as the number of the rank says."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.counted = 0
+        self.begun: int | None = None
+
+    async def after_create_session(self, session: Any, coord: Any) -> None:
+        self.begun = session.global_step
+
+    async def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.counted += self.times
+
+    def state_dict(self) -> dict[str, int]:
+        return {"counted": self.counted}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.counted = state["counted"]
+
+
 def act(fault: str, step: int, rank: int, sess: Any) -> None:
     """Do at step 5 what a test asks for, in the second rank."""
     first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
@@ -90,12 +111,12 @@ async def main(directory: Path, fault: str, kind: str) -> None:
             found |= {f"moments/{number}/{key}": tensor + 0 for key, tensor in one.items()}
         return found
 
+    counter = Counter(rank + 1)
     async with am.MonitoredTrainingSession(
         program=program, checkpoint_dir=directory, save_checkpoint_steps=2,
-        hooks=[am.StopAtStepHook(last_step=STEPS)], log_step_count_steps=None,
+        hooks=[am.StopAtStepHook(last_step=STEPS), counter], log_step_count_steps=None,
     ) as sess:  # fmt: skip
         raw = sess.raw_session()
-        begun = raw.global_step
         while not sess.should_stop():
             if fault == "look":
                 values = await sess.run("weights", hooks=False)
@@ -110,8 +131,9 @@ async def main(directory: Path, fault: str, kind: str) -> None:
     end = raw.global_step
     found = {name.removeprefix("module."): one.flatten().tolist() for name, one in values.items()}
     (directory / f"rank{rank}.{os.environ['TORCHELASTIC_RESTART_COUNT']}").write_text(
-        f"{begun} {end} {found}"
+        f"{counter.begun} {end} {found}"
     )
+    (directory / f"counted{rank}").write_text(str(counter.counted))
 
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")

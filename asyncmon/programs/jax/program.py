@@ -12,7 +12,7 @@ import numpy as np
 from asyncmon.programs.jax.session import JaxSession
 from asyncmon.programs.jax.state import declared
 from asyncmon.programs.named_program import NamedProgram
-from asyncmon.programs.process_group import ProcessGroupHook, load_positions, positions_of
+from asyncmon.programs.process_group import ProcessGroupHook, load_own_states, restored_states_of
 from asyncmon.programs.steps import Step
 from asyncmon.system.files import in_thread
 
@@ -76,7 +76,7 @@ class JaxProgram(NamedProgram):
 
     def session_hooks(self) -> list[Any]:
         """Return the hooks that a session needs: of several processes, what gives them one state."""
-        return [ProcessesHook()] if jax.process_count() > 1 else []
+        return ProcessesHook().hooks() if jax.process_count() > 1 else []
 
     @overload
     def step(
@@ -154,14 +154,14 @@ class ProcessesHook(ProcessGroupHook):
 
     async def share_state(self, session: Any) -> None:
         with await session.snapshot() as snapshot:
-            sent = dict(snapshot), positions_of(session)
-            state, positions = await in_thread(_broadcast, sent)
+            sent = dict(snapshot), restored_states_of(session)
+            state, first = await in_thread(_broadcast, sent)
         if jax.process_index():
             await session.load(state)
-            load_positions(session, positions)
+            load_own_states(session, first, first)
 
-    async def any_stops(self, stops: bool) -> bool:
-        return await in_thread(_any, stops)
+    async def gather_stops(self, own: dict[str, Any] | None) -> list[dict[str, Any] | None]:
+        return await in_thread(_gathered, own)
 
 
 def _broadcast(state: Any) -> Any:
@@ -174,8 +174,14 @@ def _broadcast(state: Any) -> Any:
     return pickle.loads(np.asarray(broadcast_one_to_all(sent), np.uint8).tobytes())
 
 
-def _any(own: bool) -> bool:
-    """Return whether it is true in a process. Blocks until all have called it."""
+def _gathered(own: Any) -> list[Any]:
+    """Return what each process gives, or an empty list if all give None. Blocks until all call it."""
     from jax.experimental.multihost_utils import process_allgather
 
-    return bool(np.any(process_allgather(np.int32(own))))
+    data = b"" if own is None else pickle.dumps(own)
+    sizes = process_allgather(np.int32(len(data)))
+    if not np.any(sizes):
+        return []
+    sent = np.frombuffer(data.ljust(int(np.max(sizes)), b"\0"), np.uint8)
+    rows = zip(np.asarray(process_allgather(sent)), np.asarray(sizes), strict=True)
+    return [pickle.loads(row.tobytes()) if size else None for row, size in rows]

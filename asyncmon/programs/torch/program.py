@@ -208,7 +208,7 @@ class TorchProgram(NamedProgram):
     def session_hooks(self) -> list[Any]:
         """Return the hooks that a session needs: where there are ranks, what stops them together."""
         self._ranks = ranks_hook()
-        return [] if self._ranks is None else [self._ranks]
+        return [] if self._ranks is None else self._ranks.hooks()
 
     def learning_rates(self) -> dict[str, float]:
         """Return the rates that schedulers have set: ``learning_rate``, or several by name."""

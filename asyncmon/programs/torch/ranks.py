@@ -15,10 +15,12 @@ from torch import distributed
 
 from asyncmon.errors import AbortedError, FailedPreconditionError
 from asyncmon.programs.process_group import (
-    POSITIONS,
+    OWN_STATES,
     ProcessGroupHook,
-    load_positions,
-    positions_of,
+    hook_fingerprints,
+    load_own_states,
+    own_states_of,
+    restored_states_of,
 )
 from asyncmon.programs.torch.changes import set_random_states
 from asyncmon.programs.torch.copies import wait_for
@@ -49,7 +51,8 @@ def ranks_hook() -> RanksHook | None:
 class RanksHook(ProcessGroupHook):
     """Join the ranks of ``torchrun`` by messages of gloo, and take sharded snapshots.
 
-    A lost rank makes the exchange fail, and the agent of ``torchrun`` restarts all ranks.
+    A lost rank makes the exchange fail with a ``RuntimeError``, and the agent of ``torchrun`` restarts
+    all ranks.
 
     The chief may announce a snapshot instead: the other ranks, before their next run or at their end,
     copy their pieces of a sharded state too, or send the states of their generators. They end when the
@@ -57,6 +60,8 @@ class RanksHook(ProcessGroupHook):
 
     A :class:`TorchProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
+
+    member = "rank"
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +84,7 @@ class RanksHook(ProcessGroupHook):
             whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
         given = session.take_given()  # restored values that the chief does not have itself
         keep = session.own_pieces() if rank else None
-        first = {f"{RANK}0/{name}": value for name, value in positions_of(session).items()}
+        first = {f"{RANK}0/{name}": value for name, value in restored_states_of(session).items()}
         sent = None if rank else {**given, **whole, **first}
         state = await in_thread(_broadcast, sent, self._group, keep)
         if rank:
@@ -87,16 +92,18 @@ class RanksHook(ProcessGroupHook):
             await session.load(own)
             torch.manual_seed(torch.initial_seed() + rank + int(session.global_step or 0))
             saved = _entries_of(rank, state)
-            random = {n: one for n, one in saved.items() if n.partition("/")[0] != POSITIONS}
+            random = {n: one for n, one in saved.items() if n.partition("/")[0] != OWN_STATES}
             set_random_states({RANDOM + name: as_tensor(value) for name, value in random.items()})
-            ranks = sum(name.startswith(RANK) and name.endswith(f"/{POSITIONS}") for name in state)
+            ranks = sum(name.startswith(RANK) and name.endswith(f"/{OWN_STATES}") for name in state)
             # With another number of ranks each continues where the first one was in its share.
             source = rank if ranks == distributed.get_world_size() else 0
-            load_positions(session, _entries_of(source, state))
+            load_own_states(session, _entries_of(0, state), _entries_of(source, state))
         self._session = session
 
-    async def any_stops(self, stops: bool) -> bool:
-        return bool((await self._agree((int(stops), 0, 0)))[0])
+    async def gather_stops(self, own: dict[str, Any] | None) -> list[dict[str, Any] | None]:
+        async with self._exchange:
+            stops, _, _ = await self._agree((int(own is not None), 0, 0))
+            return await in_thread(_all, own, self._group) if stops else []
 
     async def end(self, session: Any) -> None:
         """Stop the other ranks, and wait in them until the chief has saved.
@@ -109,7 +116,8 @@ class RanksHook(ProcessGroupHook):
         if distributed.get_rank():
             done = 0
             while not done:
-                _, _, done = await self._agree(_STOP)
+                async with self._exchange:
+                    _, _, done = await self._agree(_STOP)
             if done > 1:
                 raise AbortedError("Rank 0 failed after the last step: its log says why.")
 
@@ -117,7 +125,8 @@ class RanksHook(ProcessGroupHook):
         """Let the other ranks end after the last save, which is committed by now."""
         rank = 0 if self._group is None else distributed.get_rank()
         if rank == 0 and self._ended:
-            await self._agree(_DONE if error is None else _FAILED)
+            async with self._exchange:
+                await self._agree(_DONE if error is None else _FAILED)
         if error is not None:
             for task in self._tasks if rank else ():
                 task.cancel()
@@ -141,10 +150,11 @@ class RanksHook(ProcessGroupHook):
         await self._exchange.wait(place)
         try:
             await in_thread(_maxima, _SNAPSHOT, self._group)
+            await in_thread(_broadcast_one, hook_fingerprints(session), self._group)
             if not session.is_sharded:
                 return await self._replicated(session)
             number = next(self._numbers)
-            pieces = await session.take_pieces(self._group)
+            pieces = await session.take_pieces(self._group, {})
         finally:
             self._exchange.release()
         await in_thread(wait_for, pieces.events)
@@ -167,18 +177,22 @@ class RanksHook(ProcessGroupHook):
         return Snapshot(values, snapshot.step, snapshot.release)
 
     async def _agree(self, own: tuple[int, int, int]) -> list[int]:
-        """Return the maxima over all ranks. Before, take part in the snapshots of the chief."""
-        async with self._exchange:
-            while (found := await in_thread(_maxima, own, self._group))[1]:
-                if not self._session.is_sharded:
-                    states = {**positions_of(self._session), **await self._session.random_states()}
-                    await in_thread(_gathered, states, self._group)
-                    continue
-                number = next(self._numbers)
-                pieces = await self._session.take_pieces(self._group)
-                if pieces is not None:
-                    self._start(serve_pieces(pieces, self._mail, number))
-            return found
+        """Return the maxima over all ranks. Before, take part in the snapshots of the chief.
+
+        Holds the lock of the exchanges.
+        """
+        while (found := await in_thread(_maxima, own, self._group))[1]:
+            known = await in_thread(_broadcast_one, None, self._group)
+            states = own_states_of(self._session, known)
+            if not self._session.is_sharded:
+                states |= await self._session.random_states()
+                await in_thread(_gathered, states, self._group)
+                continue
+            number = next(self._numbers)
+            pieces = await self._session.take_pieces(self._group, states)
+            if pieces is not None:
+                self._start(serve_pieces(pieces, self._mail, number))
+        return found
 
     def _post(self, send: Callable[[], None]) -> None:
         self._start(self._posted(send, self._posting.ask()))
@@ -213,9 +227,39 @@ def _new_group() -> Any:
 def _maxima(own: tuple[int, int, int], group: Any) -> list[int]:
     """Return the greatest of each number on any rank. Blocks until all have called it."""
     numbers = torch.tensor(own)
-    distributed.all_reduce(numbers, distributed.ReduceOp.MAX, group)
+    try:
+        distributed.all_reduce(numbers, distributed.ReduceOp.MAX, group)
+    except RuntimeError as error:
+        lost = " and ".join(map(str, _lost(group)))
+        raise RuntimeError(
+            f"Rank {distributed.get_rank()} has lost {f'rank {lost}' if lost else 'another rank'}: its "
+            "log says why. Start all ranks again from the last checkpoint, as torchrun "
+            "--max-restarts=N does."
+        ) from error
     maxima: list[int] = numbers.tolist()
     return maxima
+
+
+def _lost(group: Any) -> list[int]:
+    """Return the ranks whose connection is closed: they end first, and those that miss them later."""
+    lost = []
+    for rank in set(range(distributed.get_world_size())) - {distributed.get_rank()}:
+        try:
+            _abandoned.append(distributed.isend(torch.zeros(1), rank, group, 1 << 30))
+        except RuntimeError:
+            lost.append(rank)
+    return lost
+
+
+_abandoned: list[Any] = []
+"""Messages to ranks that end, too: the destructor of one would wait for them."""
+
+
+def _all(own: Any, group: Any) -> list[Any]:
+    """Return what each rank gives."""
+    found = [None] * distributed.get_world_size()
+    distributed.all_gather_object(found, own, group)
+    return found
 
 
 def _gathered(own: Any, group: Any) -> list[Any]:
@@ -232,11 +276,15 @@ def _broadcast(
 
     The ranks of one job trust each other.
     """
-    names = [None if state is None else list(state)]
-    distributed.broadcast_object_list(names, src=0, group=group)
     found = {}
-    for name in names[0] or ():
-        content = [None if state is None else state[name]]
-        distributed.broadcast_object_list(content, src=0, group=group)
-        found[name] = content[0] if keep is None else keep(name, content[0])
+    for name in _broadcast_one(None if state is None else list(state), group):
+        content = _broadcast_one(None if state is None else state[name], group)
+        found[name] = content if keep is None else keep(name, content)
     return found
+
+
+def _broadcast_one(content: Any, group: Any) -> Any:
+    """Return what rank 0 gives."""
+    found = [content]
+    distributed.broadcast_object_list(found, src=0, group=group)
+    return found[0]

@@ -13,7 +13,6 @@ import torch
 
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
-from asyncmon.programs.process_group import positions_of
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
@@ -367,11 +366,11 @@ class TorchSession(SteppedSession):
                 values[name] = HeldArray(name, value.dtype, value.shape)
         return Snapshot(values | {GLOBAL_STEP: np.asarray(step, np.int64)}, step)
 
-    async def take_pieces(self, group: Any) -> Pieces | None:
+    async def take_pieces(self, group: Any, own_states: Mapping[str, Any]) -> Pieces | None:
         """Copy this rank's pieces between two steps. See :func:`.take_pieces`."""
         async with self._between_steps():
             await self._prepare()
-            beside = positions_of(self), self._random_states()
+            beside = own_states, self._random_states()
             return await self._offload(partial(take_pieces, self._objects, self._step, group, *beside))
 
     async def random_states(self) -> dict[str, torch.Tensor]:

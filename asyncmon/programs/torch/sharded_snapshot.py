@@ -89,7 +89,7 @@ def take_pieces(
     objects: Mapping[str, Any],
     step: int,
     group: Group,
-    positions: Mapping[str, Any],
+    own_states: Mapping[str, Any],
     random: Mapping[str, torch.Tensor],
 ) -> Pieces | None:
     """Copy what this rank is to write of the state. All ranks call it, between the same two steps.
@@ -97,7 +97,7 @@ def take_pieces(
     Args:
         objects, step: of the session.
         group: with all ranks.
-        positions: of this rank in its data, which the chief writes for the others.
+        own_states: of this rank's data and hooks, which the chief writes for the others.
         random: the states of its default generators.
 
     Returns:
@@ -117,7 +117,7 @@ def take_pieces(
     tensors, others = entries_of(objects)
     planner.set_up_planner({**tensors, **random}, is_coordinator=rank == 0)
     found: list[Any] | None = None if rank else [None] * count
-    distributed.gather_object((step, planner.create_local_plan(), positions), found, 0, group)
+    distributed.gather_object((step, planner.create_local_plan(), own_states), found, 0, group)
     plans = None
     own: list[Any] = [None]
     try:
