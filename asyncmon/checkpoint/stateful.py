@@ -261,8 +261,8 @@ class StatefulObjects:
     def __init__(self) -> None:
         self._registered: dict[str, Stateful] = {}
         self._pending: dict[str, Any] = {}
-        self.loaded: frozenset[str] = frozenset()
-        """The names of the states that were loaded last."""
+        self.restored: Mapping[str, Any] = {}
+        """The states that a new raw session has restored, while hooks are called with it."""
         self.loaded_from: str | None = None
         """The checkpoint whose global step the session has loaded, by any saver, or None."""
         self.on_commit: Callable[[Any, int | None, float, str | None], None] | None = None
@@ -324,7 +324,6 @@ class StatefulObjects:
 
     def load(self, states: Mapping[str, Any]) -> None:
         """Load the states of all objects; states of other names are kept until :meth:`add`."""
-        self.loaded = frozenset(states)
         self._pending = {name: state for name, state in states.items() if name not in self._registered}
         for name, obj in self._registered.items():
             if name in states:
@@ -360,7 +359,7 @@ class StatefulObjects:
             self.loaded_from = None if restored is None else restored.loaded_from
         states: Mapping[str, Any] = {}
         if restored is not None and restored is not self:
-            states = restored._pending
+            self.restored = states = restored._pending
             self.load(states)
         for name, obj in list(self._registered.items()):
             restart = members_of(StatefulMembers, obj).restart

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from asyncmon.checkpoint.stateful import (
     unpack,
 )
 from asyncmon.errors import FailedPreconditionError, OutOfRangeError
+from asyncmon.programs.fetches import leaves
 from asyncmon.runtime import GUARD, SAVER, SessionRunContext, SessionRunHook
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.stop.control import NO_REASON
@@ -41,9 +43,7 @@ def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
 
 def restored_states_of(session: Any) -> dict[str, Any]:
     """Return the states that the first process has restored for its data and hooks as entries."""
-    stateful = stateful_of(session)
-    ready = {name: obj for name, obj in stateful.objects.items() if name in stateful.loaded}
-    return _packed({**stateful.pending, **{name: obj.state_dict() for name, obj in ready.items()}}, {})
+    return _packed(stateful_of(session).restored, {})
 
 
 def hook_fingerprints(session: Any) -> Fingerprints:
@@ -87,6 +87,10 @@ def _unpacked(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {name: unpack(state, arrays) for name, state in packed.items()}
 
 
+class DifferentRunsError(Exception):
+    """Processes begin runs of different steps."""
+
+
 class ProcessGroupHook(SessionRunHook):
     """Start with the state of the first process, and stop all processes before the same step.
 
@@ -104,6 +108,7 @@ class ProcessGroupHook(SessionRunHook):
     """After all other hooks but savers: they save the step at which all have stopped."""
 
     def __init__(self) -> None:
+        self._session: Any
         self._coord: SessionCoordinator
         self._agreed = False
         self.joined = False
@@ -116,8 +121,12 @@ class ProcessGroupHook(SessionRunHook):
         """
         raise NotImplementedError
 
-    async def gather_stops(self, own: dict[str, Any] | None) -> list[dict[str, Any] | None]:
-        """Return what each process gives; an empty list if all give None. Waits for all to call it."""
+    async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
+        """Return what each process gives; an empty list if all give None. Waits for all to call it.
+
+        Raises:
+            DifferentRunsError: all give None, and not the same ``run``.
+        """
         raise NotImplementedError
 
     def hooks(self) -> list[SessionRunHook]:
@@ -139,26 +148,39 @@ class ProcessGroupHook(SessionRunHook):
         self.joined = True
 
     async def after_create_session(self, session: Any, coord: Any) -> None:
-        self._coord = coord
+        self._session, self._coord = session, coord
 
     async def before_run(self, run_context: SessionRunContext) -> None:
         """Continue if all processes do.
 
         Raises:
             OutOfRangeError: a process stops.
+            FailedPreconditionError: another process runs other steps.
         """
-        if stop := await self._stop_of_all(self._coord.stops.event.stop):
+        known = self._session.graph.steps
+        names = leaves(run_context.original_args.fetches)
+        steps = sorted({name for name in names if isinstance(name, str) and name in known})
+        run = zlib.crc32(repr(steps).encode()) >> 1
+        try:
+            stop = await self._stop_of_all(self._coord.stops.event.stop, run)
+        except DifferentRunsError:
+            raise FailedPreconditionError(
+                f"This {self.member} runs the steps {steps}, and another one runs others: each makes "
+                "the same runs. To evaluate on one of them, use sess.peek or an EvalHook."
+            ) from None
+        if stop is not None:
             self._coord.request(stop)
             raise OutOfRangeError(f"All processes stop before this step: {stop.text}.")
 
     async def end(self, session: Any) -> None:
         """Stop the other processes, which wait before their next run."""
         if not self._agreed:
-            await self._stop_of_all(self._coord.stops.event.stop or Stop(Cause.BODY, "the body ended"))
+            own = self._coord.stops.event.stop or Stop(Cause.BODY, "the body ended")
+            await self._stop_of_all(own, 0)
 
-    async def _stop_of_all(self, own: Stop | None) -> Stop | None:
+    async def _stop_of_all(self, own: Stop | None, run: int) -> Stop | None:
         """Return the stop of the first process that stops."""
-        for number, wire in enumerate(await self.gather_stops(own and own.to_wire())):
+        for number, wire in enumerate(await self.gather_stops(own and own.to_wire(), run)):
             if wire is not None:
                 self._agreed = True
                 first = Stop.from_wire(wire)

@@ -133,6 +133,7 @@ class Opening:
             if start_producers is not None:
                 start_producers(raw, coord)
             await hooks.created(raw, coord)
+            self._stateful.restored = {}
         except BaseException:
             await shielded(session.close, 0.0, name="closing a session that did not open")
             coord.release()

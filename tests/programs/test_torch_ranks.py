@@ -81,6 +81,9 @@ def test_a_stop_or_a_signal_of_one_rank_stops_all_at_one_step_and_saves_once(
     assert first == second
     assert 5 <= first.end < 12
     assert len(re.findall(rf"Saving checkpoints for {first.end} into", out)) == 1
+    assert re.search(rf"Session ended at step {first.end}: rank 1 stops: ", out)
+    record = asyncio.run(am.runs(tmp_path))[0]
+    assert record.state == {"stop": "stopped", "term": "preempted"}[fault]
     torchrun(tmp_path, "none", kind)
     resumed = ends(tmp_path)
     assert resumed[0] == resumed[1] == whole._replace(begun=first.end)
@@ -90,7 +93,8 @@ def test_a_stop_or_a_signal_of_one_rank_stops_all_at_one_step_and_saves_once(
 def test_a_killed_rank_is_restarted_with_the_others_by_the_agent(
     kind: str, whole: Ended, tmp_path: Path
 ) -> None:
-    torchrun(tmp_path, "kill", kind, restarts=1)
+    out = torchrun(tmp_path, "kill", kind, restarts=1)
+    assert kind == "fsdp" or "Rank 0 has lost rank 1" in out
     first, second = ends(tmp_path)
     assert first == second
     assert 2 <= first.begun <= 6
@@ -114,6 +118,12 @@ def test_a_rank_that_cannot_write_fails_the_save_and_says_why(tmp_path: Path) ->
     assert failed, out
     latest = tmp_path / f"model.ckpt-{int(failed[1]) - 2}"
     assert asyncio.run(am.latest_checkpoint(tmp_path)) == str(latest)
+
+
+def test_a_step_that_one_rank_runs_alone_is_an_error_of_all(tmp_path: Path) -> None:
+    out = torchrun(tmp_path, "alone", "ddp", code=1)
+    assert "This rank runs the steps ['weights'], and another one runs others" in out
+    assert "This rank runs the steps ['train'], and another one runs others" in out
 
 
 def test_a_sharded_checkpoint_is_restored_without_ranks_and_a_whole_one_by_them(tmp_path: Path) -> None:

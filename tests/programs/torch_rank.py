@@ -111,10 +111,17 @@ async def main(directory: Path, fault: str, kind: str) -> None:
             found |= {f"moments/{number}/{key}": tensor + 0 for key, tensor in one.items()}
         return found
 
+    @program.step(read_only=True)
+    def evaluate(state: Any) -> float:
+        return float(state["model"](torch.ones(1, 4)))
+
     counter = Counter(rank + 1)
+    hooks = [am.StopAtStepHook(last_step=STEPS), counter]
+    if kind == "ddp":
+        hooks.append(am.EvalHook({"output": "evaluate"}, every_steps=4))
     async with am.MonitoredTrainingSession(
         program=program, checkpoint_dir=directory, save_checkpoint_steps=2,
-        hooks=[am.StopAtStepHook(last_step=STEPS), counter], log_step_count_steps=None,
+        hooks=hooks, log_step_count_steps=None,
     ) as sess:  # fmt: skip
         raw = sess.raw_session()
         while not sess.should_stop():
@@ -125,6 +132,8 @@ async def main(directory: Path, fault: str, kind: str) -> None:
                 break
             step = sess.global_step
             batch = torch.arange(32.0).reshape(8, 4) * (rank + 1) / (step + 1) / 30
+            if fault == "alone" and rank == 1 and step == 5:
+                await sess.run("weights")
             await sess.run("train", {"batch": batch})
             act(fault, step + 1, rank, sess)
             values = await sess.run("weights", hooks=False)

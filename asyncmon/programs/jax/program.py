@@ -12,7 +12,12 @@ import numpy as np
 from asyncmon.programs.jax.session import JaxSession
 from asyncmon.programs.jax.state import declared
 from asyncmon.programs.named_program import NamedProgram
-from asyncmon.programs.process_group import ProcessGroupHook, load_own_states, restored_states_of
+from asyncmon.programs.process_group import (
+    DifferentRunsError,
+    ProcessGroupHook,
+    load_own_states,
+    restored_states_of,
+)
 from asyncmon.programs.steps import Step
 from asyncmon.system.files import in_thread
 
@@ -160,8 +165,8 @@ class ProcessesHook(ProcessGroupHook):
             await session.load(state)
             load_own_states(session, first, first)
 
-    async def gather_stops(self, own: dict[str, Any] | None) -> list[dict[str, Any] | None]:
-        return await in_thread(_gathered, own)
+    async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
+        return await in_thread(_gathered, own, run)
 
 
 def _broadcast(state: Any) -> Any:
@@ -174,14 +179,20 @@ def _broadcast(state: Any) -> Any:
     return pickle.loads(np.asarray(broadcast_one_to_all(sent), np.uint8).tobytes())
 
 
-def _gathered(own: Any) -> list[Any]:
-    """Return what each process gives, or an empty list if all give None. Blocks until all call it."""
+def _gathered(own: Any, run: int) -> list[Any]:
+    """Return what each process gives, or an empty list if all give None. Blocks until all call it.
+
+    Raises:
+        DifferentRunsError: all give None, and not the same run.
+    """
     from jax.experimental.multihost_utils import process_allgather
 
     data = b"" if own is None else pickle.dumps(own)
-    sizes = process_allgather(np.int32(len(data)))
-    if not np.any(sizes):
+    sizes, runs = np.asarray(process_allgather(np.array([len(data), run], np.int32))).T
+    if not sizes.any():
+        if len(set(runs.tolist())) > 1:
+            raise DifferentRunsError
         return []
-    sent = np.frombuffer(data.ljust(int(np.max(sizes)), b"\0"), np.uint8)
-    rows = zip(np.asarray(process_allgather(sent)), np.asarray(sizes), strict=True)
+    sent = np.frombuffer(data.ljust(int(sizes.max()), b"\0"), np.uint8)
+    rows = zip(np.asarray(process_allgather(sent)), sizes, strict=True)
     return [pickle.loads(row.tobytes()) if size else None for row, size in rows]

@@ -16,6 +16,7 @@ from torch import distributed
 from asyncmon.errors import AbortedError, FailedPreconditionError
 from asyncmon.programs.process_group import (
     OWN_STATES,
+    DifferentRunsError,
     ProcessGroupHook,
     hook_fingerprints,
     load_own_states,
@@ -32,7 +33,10 @@ from asyncmon.system.snapshot import HeldArray, Snapshot
 
 logger = logging.getLogger(__name__)
 
-_STOP, _SNAPSHOT, _DONE, _FAILED = (1, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 2)
+_Numbers = tuple[int, int, int, int, int]
+"""Whether to stop, to take a snapshot, and to end; the run, and its negative."""
+_STOP, _SNAPSHOT = (1, 0, 0, 0, 0), (0, 1, 0, 0, 0)
+_DONE, _FAILED = (1, 0, 1, 0, 0), (1, 0, 2, 0, 0)
 
 
 def is_first_rank() -> bool:
@@ -67,7 +71,6 @@ class RanksHook(ProcessGroupHook):
         super().__init__()
         self._group: Any = None
         self._mail: Mail
-        self._session: Any = None
         self._ended = False
         self._exchange = FairLock()
         self._posting = FairLock()
@@ -98,12 +101,15 @@ class RanksHook(ProcessGroupHook):
             # With another number of ranks each continues where the first one was in its share.
             source = rank if ranks == distributed.get_world_size() else 0
             load_own_states(session, _entries_of(0, state), _entries_of(source, state))
-        self._session = session
 
-    async def gather_stops(self, own: dict[str, Any] | None) -> list[dict[str, Any] | None]:
+    async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
         async with self._exchange:
-            stops, _, _ = await self._agree((int(own is not None), 0, 0))
-            return await in_thread(_all, own, self._group) if stops else []
+            stops, _, _, most, least = await self._agree((int(own is not None), 0, 0, run, -run))
+            if stops:
+                return await in_thread(_all, own, self._group)
+        if most != -least:
+            raise DifferentRunsError
+        return []
 
     async def end(self, session: Any) -> None:
         """Stop the other ranks, and wait in them until the chief has saved.
@@ -117,7 +123,7 @@ class RanksHook(ProcessGroupHook):
             done = 0
             while not done:
                 async with self._exchange:
-                    _, _, done = await self._agree(_STOP)
+                    _, _, done, *_ = await self._agree(_STOP)
             if done > 1:
                 raise AbortedError("Rank 0 failed after the last step: its log says why.")
 
@@ -132,6 +138,10 @@ class RanksHook(ProcessGroupHook):
                 task.cancel()
         elif self._tasks:
             await asyncio.wait(self._tasks)
+
+    def takes_part(self, session: Any) -> bool:
+        """Return whether the others take part in a snapshot: of a whole state only in the chief's."""
+        return self.joined and (session.is_sharded or distributed.get_rank() == 0)
 
     def snapshot(self, session: Any) -> Awaitable[Snapshot]:
         """Order a snapshot for a save, on the chief, between two steps of all.
@@ -176,7 +186,7 @@ class RanksHook(ProcessGroupHook):
                 values[f"{RANK}{rank}/{name.removeprefix(RANDOM)}"] = value
         return Snapshot(values, snapshot.step, snapshot.release)
 
-    async def _agree(self, own: tuple[int, int, int]) -> list[int]:
+    async def _agree(self, own: _Numbers) -> list[int]:
         """Return the maxima over all ranks. Before, take part in the snapshots of the chief.
 
         Holds the lock of the exchanges.
@@ -224,7 +234,7 @@ def _new_group() -> Any:
     return distributed.new_group(backend="gloo")
 
 
-def _maxima(own: tuple[int, int, int], group: Any) -> list[int]:
+def _maxima(own: _Numbers, group: Any) -> list[int]:
     """Return the greatest of each number on any rank. Blocks until all have called it."""
     numbers = torch.tensor(own)
     try:

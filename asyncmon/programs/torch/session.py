@@ -348,7 +348,7 @@ class TorchSession(SteppedSession):
                 "The state is sharded over ranks: snapshots of it are taken in a "
                 "MonitoredTrainingSession, whose ranks run the same steps."
             )
-        if ranks is not None and ranks.joined and self._source is None:
+        if ranks is not None and ranks.takes_part(self) and self._source is None:
             ordered: Awaitable[Snapshot] = ranks.snapshot(self)
             return ordered
         return asyncio.ensure_future(self._snapshot(self._lock.ask()))
