@@ -113,7 +113,7 @@ async def main(directory: Path, fault: str, kind: str) -> None:
 
     @program.step(read_only=True)
     def evaluate(state: Any) -> float:
-        return float(state["model"](torch.ones(1, 4)))
+        return float(state["model"].eval()(torch.ones(1, 4)))
 
     counter = Counter(rank + 1)
     hooks = [am.StopAtStepHook(last_step=STEPS), counter]

@@ -136,6 +136,9 @@ class RanksHook(ProcessGroupHook):
         if error is not None:
             for task in self._tasks if rank else ():
                 task.cancel()
+            # A step's own exchange of gradients fails with an error of gloo.
+            if self.joined and (lost := _lost(self._group)) and _loss(lost) not in str(error):
+                logger.error(_loss(lost))
         elif self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -235,34 +238,38 @@ def _new_group() -> Any:
 
 
 def _maxima(own: _Numbers, group: Any) -> list[int]:
-    """Return the greatest of each number on any rank. Blocks until all have called it."""
+    """Return the greatest of each number on any rank. Blocks until all have called it.
+
+    Raises:
+        RuntimeError: a rank was lost.
+    """
     numbers = torch.tensor(own)
     try:
         distributed.all_reduce(numbers, distributed.ReduceOp.MAX, group)
     except RuntimeError as error:
-        lost = " and ".join(map(str, _lost(group)))
-        raise RuntimeError(
-            f"Rank {distributed.get_rank()} has lost {f'rank {lost}' if lost else 'another rank'}: its "
-            "log says why. Start all ranks again from the last checkpoint, as torchrun "
-            "--max-restarts=N does."
-        ) from error
+        raise RuntimeError(_loss(_lost(group))) from error
     maxima: list[int] = numbers.tolist()
     return maxima
 
 
 def _lost(group: Any) -> list[int]:
-    """Return the ranks whose connection is closed: they end first, and those that miss them later."""
+    """Return the ranks whose connection is closed."""
     lost = []
     for rank in set(range(distributed.get_world_size())) - {distributed.get_rank()}:
         try:
-            _abandoned.append(distributed.isend(torch.zeros(1), rank, group, 1 << 30))
+            # Is never received: only a closed connection refuses it.
+            distributed.isend(torch.zeros(1), rank, group, 1 << 30)
         except RuntimeError:
             lost.append(rank)
     return lost
 
 
-_abandoned: list[Any] = []
-"""Messages to ranks that end, too: the destructor of one would wait for them."""
+def _loss(lost: list[int]) -> str:
+    which = f"rank {', '.join(map(str, lost))}" if lost else "another rank"
+    return (
+        f"Rank {distributed.get_rank()} has lost {which}, whose log says why. Start all ranks again "
+        "from the last checkpoint, as torchrun --max-restarts=N does."
+    )
 
 
 def _all(own: Any, group: Any) -> list[Any]:
