@@ -278,8 +278,11 @@ class Recoverable:
         now = step_of(session.raw)
         if before is None or now is None:
             return
-        lost = before - now  # below 0 where other sessions of a cluster kept training
-        what = f"; {lost} steps up to step {before} were lost." if lost > 0 else "; no step was lost."
+        lost, what = before - now, "; no step was lost."
+        if lost > 0:
+            what = f"; {lost} steps up to step {before} were lost."
+        elif lost < 0:  # other sessions of a cluster kept training, and may have lost steps
+            what = f"; no step up to step {before} was lost."
         logger.warning(
             "Recovered from %s, attempt %d: training continues from step %d%s",
             self._why, self._failures, now, what,

@@ -129,6 +129,22 @@ async def test_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said_wr_4
     assert "training continues from step 4; 1 steps up to step 5 were lost" in caplog.text
 
 
+async def test_the_loss_is_said_of_own_steps_where_other_sessions_train_meanwhile(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Others(SessionRunHook):
+        async def after_create_session(self, session: Any, coord: Any) -> None:
+            for _ in range(3 if session.global_step else 0):
+                await session.run(world.train, world.feed())
+
+    creator = world.creator(checkpoint_dir=tmp_path)
+    saver = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=creator.scaffold)
+    async with MonitoredSession(creator, [saver, Others(), fail_at_step(6)]) as sess:
+        for _ in range(6):
+            await sess.run(world.train, world.feed())
+    assert "training continues from step 7; no step up to step 5 was lost" in caplog.text
+
+
 async def test_a_preempted_creation_is_tried_again_wr_5(caplog: pytest.LogCaptureFixture) -> None:
     hooks = [RecordingHook(), fail_in("after_create_session", UnavailableError("no"), times=2)]
     with caplog.at_level(logging.INFO, "asyncmon"):
