@@ -48,9 +48,8 @@ def restored_states_of(session: Any) -> dict[str, Any]:
 
 def hook_fingerprints(session: Any) -> Fingerprints:
     """Return the fingerprints of the states of the hooks of a process."""
-    states = stateful_of(session).current()
-    packed, arrays = pack_all({n: one for n, one in states.items() if n.startswith(_HOOKS)})
-    return fingerprints_of(packed, arrays, {})
+    hooks = {n: obj for n, obj in stateful_of(session).objects.items() if n.startswith(_HOOKS)}
+    return fingerprints_of(*pack_all({name: hook.state_dict() for name, hook in hooks.items()}), {})
 
 
 def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[str, Any]) -> None:
