@@ -17,8 +17,6 @@ REASONS = {
     "queue": "Two runs of 9 µs; TensorFlow's, of 120 µs here, took 300 µs where the limit was set.",
     "start_save": "1.2 to 2.1 ms from run to run; 5.4 ms of the buffer of 1 GB, under load; why is "
     "not known.",
-    "rollouts": "Measured under load only: by a clock that only waits they have 0.99 and 1.02 of the "
-    "rate by hand, and 13 to 20 µs more of the CPU an item. Further runs gave 0.67 to 1.01.",
     "worst / median, a save": "As without saves: other programs of the machine.",
     "inline async function": "Its state is copied on access and checked, so that a step that fails "
     "leaves it as it was.",
