@@ -120,18 +120,25 @@ def used(place: Path) -> list[int]:
     )
 
 
+@pytest.fixture(scope="module")
+def preempted(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train while one of the three machines is preempted, and return the directory."""
+    place = tmp_path_factory.mktemp("preempted")
+    run(environment, place / "log", str(PROGRAMS), "preempted", str(place))
+    return place
+
+
 def test_a_preempted_machine_stops_the_session_which_saves_and_ends_with_the_same_bits(
-    environment: dict[str, str], tmp_path: Path
+    preempted: Path,
 ) -> None:
-    run(environment, tmp_path / "log", str(PROGRAMS), "preempted", str(tmp_path))
-    (uninterrupted,) = ends(tmp_path / "whole")
-    first, second = ends(tmp_path / "preempted")
+    (uninterrupted,) = ends(preempted / "whole")
+    first, second = ends(preempted / "preempted")
     assert (first["begun"], first["end"], first["state"]) == (0, 25, "preempted")
     assert re.match(r"Ray preempts node \w+ in \d+ s", first["text"])
     assert (second["begun"], second["end"], second["state"]) == (25, 40, "completed")
     assert second["weights"] == uninterrupted["weights"]
-    metrics = json.loads((tmp_path / "metrics").read_text())
-    assert metrics["checkpoint"] == str(tmp_path / "preempted" / "run" / "model.ckpt-40")
+    metrics = json.loads((preempted / "metrics").read_text())
+    assert metrics["checkpoint"] == str(preempted / "preempted" / "run" / "model.ckpt-40")
     assert (metrics["step"], metrics["checkpoint_step"]) == (40, 40)
 
 
@@ -150,6 +157,7 @@ def test_a_driver_that_is_killed_and_started_again_resumes_at_the_last_commit(
 
 
 @pytest.mark.slow  # Ray waits a minute before it starts fewer workers
+@pytest.mark.usefixtures("preempted")  # so that two machines are left
 def test_a_smaller_number_of_workers_continues_after_the_same_elements(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
