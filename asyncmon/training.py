@@ -181,7 +181,7 @@ def MonitoredTrainingSession(
             save_checkpoint_steps,
             save_checkpoint_secs,
             (None, 600),
-            is_used=bool(checkpoint_dir and is_chief),
+            is_used=is_chief,
         )
         if checkpoint_dir
         else (None, None)

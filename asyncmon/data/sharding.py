@@ -50,8 +50,9 @@ class Shard(Node):
         return {"stage": self.kind, "count": self.count}
 
     def is_of_other_shards(self, state: State | None) -> bool:
-        known = state is not None and state.get("stage") == self.kind
-        return known and state["count"] != self.count  # type: ignore[index]
+        if state is None or state.get("stage") != self.kind:
+            return False
+        return bool(state["count"] != self.count)
 
     def _resharded(self, state: State, skip: int) -> State:
         passed = skip * state["count"] + state.get("passed", 0)

@@ -34,9 +34,10 @@ class Commits:
         self._committed: _Captured | None = None
         self._waiters: dict[asyncio.Future[None], int] = {}
         self._of_tasks: set[asyncio.Future[None]] = set()  # waiters in tasks of a coordinator
+        self._follows_stop = False
         self._is_closed = False
+        self._listeners = listeners
         listeners.append(self._commit)
-        self._stop.when_set(self._leave_tasks)
 
     def captured(self, step: int | None, taken: int, outstanding: set[int]) -> None:
         """Record that a state is captured, for a checkpoint maybe."""
@@ -89,6 +90,11 @@ class Commits:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = self._captures + 1
         if is_in_task:
+            if (
+                not self._follows_stop
+            ):  # not before: a session may have many channels, one after another
+                self._follows_stop = True
+                self._stop.when_set(self._leave_tasks)
             self._of_tasks.add(waiter)
         try:
             await waiter
@@ -102,7 +108,9 @@ class Commits:
                 waiter.set_exception(self._no_commit())
 
     def close(self) -> None:
-        """End the waits: the session is closed, and no checkpoint follows."""
+        """End the waits, and follow no more commits. A second call does nothing."""
+        if not self._is_closed:
+            self._listeners.remove(self._commit)
         self._is_closed = True
         for waiter in self._waiters:
             if not waiter.done():

@@ -124,6 +124,7 @@ class Frontiers:
             if state.channel.is_over:
                 del self._channels[name]
                 self._stateful.discard(state)
+                state.close()
         key, before = f"channels/{channel.name}", self._channels.get(channel.name)
         self._stateful.remove(key)
         self._channels[channel.name] = state = ChannelState(channel, self.parts)

@@ -260,12 +260,14 @@ async def test_channels_have_names_of_their_own(tmp_path: Path) -> None:
 
 async def test_many_short_channels_leave_nothing(tmp_path: Path) -> None:
     async with Failing().session(tmp_path) as sess:
+        listeners = len(sess.coord.saves.on_committed)
         for number in range(12):
             channel = sess.coord.channel(2)
             await channel.send(number)
             channel.close()
             await count_all(sess, channel)
         assert [one.name for one in await sess.queues()] == ["channel"]
+        assert len(sess.coord.saves.on_committed) == listeners + 1
         assert await seen(sess) == [1] * 12
 
 
