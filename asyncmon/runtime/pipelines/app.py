@@ -32,8 +32,8 @@ from asyncmon.system.asgi import (
 )
 from asyncmon.system.cancellation import outlast
 
-MOST_VALUE_BYTES = 16 * 1024 * 1024
-"""The bound of the body of a completion."""
+MOST_VALUE_BYTES = 1024 * 1024
+"""The bound of the body of a completion: decoding it holds the event loop, 15 ms for numbers."""
 MOST_WAIT_SECS = 60.0
 """The longest wait of a request, for a call to make or for the commit of a checkpoint."""
 
