@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.checkpoint.dtypes import Array
 from asyncmon.checkpoint.stateful import (
     Fingerprints,
     fingerprints_of,
@@ -23,14 +24,17 @@ from asyncmon.runtime import GUARD, SAVER, SessionRunContext, SessionRunHook
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.stop.control import NO_REASON
 from asyncmon.runtime.stop.stop import Cause, Stop
+from asyncmon.system.files import in_thread
 
 OWN_STATES = "data"
 """The entry of the states of a process's data and hooks, as JSON; their arrays are below it."""
 
 _HOOKS = "hooks/"
 
+_Packed = dict[str, tuple[Any, dict[str, Array]]]
 
-def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
+
+async def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
     """Return the states of a process's data and hooks as entries, to save with those of the first.
 
     Args:
@@ -38,18 +42,19 @@ def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
         known: :func:`hook_fingerprints` of the first process. Equal states are left out: large ones, as
             averages of weights, are alike in all.
     """
-    return _packed(stateful_of(session).states(), known)
+    return await in_thread(_entries, _packed(stateful_of(session).states()), known)
 
 
 def restored_states_of(session: Any) -> dict[str, Any]:
     """Return the states that the first process has restored for its data and hooks as entries."""
-    return _packed(stateful_of(session).restored, {})
+    return _entries(_packed(stateful_of(session).restored), {})
 
 
-def hook_fingerprints(session: Any) -> Fingerprints:
+async def hook_fingerprints(session: Any) -> Fingerprints:
     """Return the fingerprints of the states of the hooks of a process."""
     hooks = {n: obj for n, obj in stateful_of(session).objects.items() if n.startswith(_HOOKS)}
-    return fingerprints_of(*pack_all({name: hook.state_dict() for name, hook in hooks.items()}), {})
+    packed = pack_all({name: hook.state_dict() for name, hook in hooks.items()})
+    return await in_thread(fingerprints_of, *packed, {})
 
 
 def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[str, Any]) -> None:
@@ -68,11 +73,15 @@ def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[str, An
         objects.load(known)
 
 
-def _packed(states: Mapping[str, Any], known: Fingerprints) -> dict[str, Any]:
+def _packed(states: Mapping[str, Any]) -> _Packed:
+    return {name: pack(name, state) for name, state in states.items()}
+
+
+def _entries(states: _Packed, known: Fingerprints) -> dict[str, Any]:
+    """Return states as entries, without those of known fingerprints. Blocking."""
     found: dict[str, Any] = {}
     entries: dict[str, Any] = {}
-    for name, state in states.items():
-        packed, arrays = pack(name, state)
+    for name, (packed, arrays) in states.items():
         if name not in known or fingerprints_of({name: packed}, arrays, {})[name] != known[name]:
             found[name] = packed
             entries |= {f"{OWN_STATES}/{key}": np.asarray(array) for key, array in arrays.items()}

@@ -139,10 +139,10 @@ async def test_equal_states_of_hooks_are_not_sent() -> None:
     program = FunctionProgram({"weight": 0})
     async with am.MonitoredTrainingSession(program=program, hooks=[counter := Counter()]) as sess:
         raw = sess.raw_session()
-        known = hook_fingerprints(raw)
-        same = own_states_of(raw, known)
+        known = await hook_fingerprints(raw)
+        same = await own_states_of(raw, known)
         counter.counted = 5
-        other = own_states_of(raw, known)
+        other = await own_states_of(raw, known)
         counter.counted = 0
         load_own_states(raw, same, other)
         assert counter.counted == 5

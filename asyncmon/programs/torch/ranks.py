@@ -163,7 +163,7 @@ class RanksHook(ProcessGroupHook):
         await self._exchange.wait(place)
         try:
             await in_thread(_maxima, _SNAPSHOT, self._group)
-            await in_thread(_broadcast_one, hook_fingerprints(session), self._group)
+            await in_thread(_broadcast_one, await hook_fingerprints(session), self._group)
             if not session.is_sharded:
                 return await self._replicated(session)
             number = next(self._numbers)
@@ -196,7 +196,7 @@ class RanksHook(ProcessGroupHook):
         """
         while (found := await in_thread(_maxima, own, self._group))[1]:
             known = await in_thread(_broadcast_one, None, self._group)
-            states = own_states_of(self._session, known)
+            states = await own_states_of(self._session, known)
             if not self._session.is_sharded:
                 states |= await self._session.random_states()
                 await in_thread(_gathered, states, self._group)
