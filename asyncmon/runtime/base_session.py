@@ -177,7 +177,7 @@ class _MonitoredSession:
                 gate.check_run()
             for frontier in self._frontiers.all:
                 frontier.run_begins(task)
-            if self._hooks.steps:
+            if self._hooks.always:
                 results = await sessions.call("run", Hooked.run, run)
             else:
                 results = await sessions.call("run", Hooked.run, run, Hooked.run_nowait)

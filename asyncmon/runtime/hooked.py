@@ -59,21 +59,36 @@ class Hooked:
         self._no_options = RunOptions()
         self._step = raw.global_step if self._counts_steps else None  # seen by all hooks
         self._last_step: float = 0  # after the last run; inf if it did not advance the step
+        self._made: tuple[int, tuple[Any]] | None = None
+        """A run that was made without waiting and wakes idle hooks: the step before it, and its result."""
 
     def run_bare(self, run: Run) -> Awaitable[Any]:
         """Run once without hooks."""
         return self._runs.run(*run)
 
     def run_nowait(self, run: Run) -> tuple[Any] | None:
-        """Make a run without hooks that need not wait, by ``raw_nowait``. None: nothing was done."""
+        """Make a run that calls no hook and need not wait, by ``raw_nowait``. None: await :meth:`run`."""
         fetches, feeds, options, run_metadata = run
         if self.samples.waiting or options is not None or run_metadata is not None:
             return None
         assert self.raw_nowait is not None, "checked by the caller"
-        return self.raw_nowait(fetches, feeds)
+        hooks = self._hooks
+        if not hooks.steps:
+            return self.raw_nowait(fetches, feeds)
+        before = self.raw.global_step if self._counts_steps else None
+        if before is None or not self._last_step <= before < hooks.wake_step - 1:
+            return None
+        results = self.raw_nowait(fetches, feeds)
+        if results is None or self._leaves_idle(before):
+            return results
+        self._made = before, results  # the hooks that it wakes are awaited
+        return None
 
     def run(self, run: Run) -> Awaitable[Any]:
         """Run once. If no hook is called around it, this is the raw run."""
+        if self._made is not None:
+            (before, results), self._made = self._made, None
+            return self._run_with_hooks(run, (), before, results)
         hooks, alone, step = self._hooks, not self.samples.waiting, None
         if alone and not hooks.steps:
             return self._runs.run(*run)
