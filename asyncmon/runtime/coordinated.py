@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from asyncmon.errors import PREEMPTION
@@ -80,12 +81,18 @@ class Coordinated:
             scope.task = self._lock.holder
         else:
             scope = CallScope(self._scopes, kind)
-        call = scope.leavable(attempt(self._inner, argument))
+        call: Any = attempt(self._inner, argument)
         try:
             with scope:
-                if self._step_secs is None:
-                    return await call
-                return await self._timed(scope, call)
+                if self._step_secs is not None:
+                    return await self._timed(scope, scope.leavable(call))
+                if call.__class__ is not CoroutineType:
+                    return await scope.leavable(call)
+                try:  # most runs return without a wait, and need no generator between
+                    waits_for = call.send(None)
+                except StopIteration as end:
+                    return end.value
+                return await scope.leavable(call, waits_for)
         except BaseException as error:
             if scope.is_left:
                 scope.is_left = False

@@ -60,14 +60,14 @@ class Hooked:
         self._step = raw.global_step if self._counts_steps else None  # seen by all hooks
         self._last_step: float = 0  # after the last run; inf if it did not advance the step
         self._made: tuple[int, tuple[Any]] | None = None
-        """A run that was made without waiting and wakes idle hooks: the step before it, and its result."""
+        """A run of :meth:`run_nowait` that wakes idle hooks: the step before it, and its result."""
 
     def run_bare(self, run: Run) -> Awaitable[Any]:
         """Run once without hooks."""
         return self._runs.run(*run)
 
     def run_nowait(self, run: Run) -> tuple[Any] | None:
-        """Make a run that calls no hook and need not wait, by ``raw_nowait``. None: await :meth:`run`."""
+        """Make a run that calls no hook, by ``raw_nowait``. None: :meth:`run` makes it, or ends it."""
         fetches, feeds, options, run_metadata = run
         if self.samples.waiting or options is not None or run_metadata is not None:
             return None

@@ -17,13 +17,23 @@ class Leavable:
         """Set to let the next cancellation of the task leave the awaited code behind."""
 
 
+_NOT_STARTED: Any = object()
+
+
 @coroutine
-def leavable(owner: Leavable, awaitable: Awaitable[Any]) -> Generator[Any, Any, Any]:
+def leavable(
+    owner: Leavable, awaitable: Awaitable[Any], waits_for: Any = _NOT_STARTED
+) -> Generator[Any, Any, Any]:
     """Return ``await awaitable``, unless ``owner.is_left`` is set before a cancellation.
 
     A coroutine that catches each ``CancelledError`` cannot be ended from outside, and its caller waits
     with it. This stands between the two, and raises the cancellation in the caller alone. The coroutine
     stays where it is for ever; nothing of it runs any more.
+
+    Args:
+        owner: see above.
+        awaitable: a coroutine may have been started.
+        waits_for: what a started one has yielded.
     """
     inner: Any = awaitable
     if awaitable.__class__ is CoroutineType:
@@ -33,7 +43,8 @@ def leavable(owner: Leavable, awaitable: Awaitable[Any]) -> Generator[Any, Any, 
         proceed = lambda _: next(inner)  # noqa: E731 -- an iterator need not have send
     # What `yield from` does, but for the exceptions that come when the owner leaves.
     try:
-        waits_for = proceed(None)
+        if waits_for is _NOT_STARTED:
+            waits_for = proceed(None)
         while True:
             try:
                 yield waits_for

@@ -134,10 +134,10 @@ class CallScope(Leavable):
         self._cancels += 1
         self.task.cancel(_MESSAGE)
 
-    def leavable(self, awaitable: Awaitable[Any]) -> Awaitable[Any]:
-        """Return an awaitable of the block that :meth:`leave` leaves behind."""
+    def leavable(self, awaitable: Awaitable[Any], *waits_for: Any) -> Awaitable[Any]:
+        """Return an awaitable of the block that :meth:`leave` leaves behind. See :func:`leavable`."""
         self._is_leavable = True
-        return leavable(self, awaitable)
+        return leavable(self, awaitable, *waits_for)
 
     def leave(self) -> bool:
         """End a call that ignores its cancellations, if it was made :meth:`leavable`."""
