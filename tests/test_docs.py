@@ -81,7 +81,7 @@ def test_links_inside_of_the_project_lead_somewhere(page: Path) -> None:
             assert anchor in anchors, f"{name(page)}: {link}#{anchor}"
 
 
-def test_the_program_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
+def test_the_program_of_the_readme_continues_when_it_is_run_again(tmp_path: Path) -> None:
     program = blocks(ROOT / "README.md")[0].text
     for step in (300, 600):
         (tmp_path / "line.py").write_text(program.replace("last_step=300", f"last_step={step}"))

@@ -53,7 +53,7 @@ def test_digits_are_learned_and_what_was_written_can_be_read(tmp_path: Path) -> 
     assert loss[581] < 0.2 * loss[1]
 
 
-def test_digits_run_again_goes_on(tmp_path: Path) -> None:
+def test_digits_run_again_continues(tmp_path: Path) -> None:
     run(tmp_path, "train_digits.py", "--steps", "200")
     again = run(tmp_path, "train_digits.py", "--steps", "400")
     assert "resumed from step 200" in again
@@ -86,7 +86,7 @@ def test_digits_killed_in_the_middle_lose_only_what_came_after_the_last_checkpoi
     assert f"checkpoint runs/digits/model.ckpt-{saved + 200}" in out
 
 
-def test_a_cluster_loses_a_worker_and_a_server_and_learns_all_the_same(tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_worker_and_a_server_still_trains(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio is not installed")
     last = run(tmp_path, "cluster_local.py").splitlines()[-1]
     found = re.fullmatch(r"accuracy (\S+) %, (\d+) recoveries, picture (\S+)", last)

@@ -18,7 +18,7 @@ def run(directory: Path, name: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_supervisor_trains_saves_at_the_end_and_goes_on(tmp_path: Path) -> None:
+def test_the_supervisor_trains_saves_at_the_end_and_continues(tmp_path: Path) -> None:
     first = run(tmp_path, "supervisor.py", "--steps", "300")
     assert re.match(r"step 0: \d+\.\d %", first[0])
     last = re.fullmatch(r"(\S+) % right, checkpoint runs/supervisor/model.ckpt-300", first[-1])

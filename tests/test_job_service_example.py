@@ -103,7 +103,7 @@ def follow(running: Service, name: str, found: list[str]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("executor", ["inline", "process"])
-def test_a_signal_with_open_streams_preempts_within_the_grace_period_and_the_next_start_goes_on(
+def test_a_signal_with_open_streams_preempts_within_the_grace_period_and_the_next_start_continues(
     tmp_path: Path, executor: str
 ) -> None:
     lines: list[str] = []

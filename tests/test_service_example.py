@@ -99,7 +99,7 @@ def send_digits(port: int, *options: str) -> Any:
 
 
 @pytest.mark.parametrize("master", ["", "local"])
-def test_it_learns_from_its_traffic_saves_and_goes_on(tmp_path: Path, master: str) -> None:
+def test_it_learns_from_its_traffic_saves_and_continues(tmp_path: Path, master: str) -> None:
     port = free_port()
     with service(tmp_path, port, "--master", master) as first:
         taught = send_digits(port, "--teach", "1600")

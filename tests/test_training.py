@@ -278,7 +278,7 @@ async def test_how_many_checkpoints_are_kept_is_an_argument_kc_8(
     assert list(state.all_model_checkpoint_paths) == kept == saver.last_checkpoints
 
 
-async def test_the_default_hook_saves_on_cancellation_when_told_to_ax_27(
+async def test_the_default_hook_saves_on_cancellation_if_so_configured_ax_27(
     made: tuple[Any, Any], tmp_path: Path
 ) -> None:
     program, op = made
@@ -399,7 +399,7 @@ async def test_numpys_numbers_are_numbers(made: tuple[Any, Any], tmp_path: Path)
     assert names == ["model.ckpt-0", "model.ckpt-2", "model.ckpt-3"]
 
 
-async def test_a_program_that_is_no_graph_is_saved_whole_whatever_the_default_graph_holds(
+async def test_a_program_that_is_no_graph_is_saved_whole_beside_a_default_graph(
     tmp_path: Path,
 ) -> None:
     constant(1.0)

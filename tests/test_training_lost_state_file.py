@@ -85,7 +85,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.glob("model.ckpt-*")}
 
 
-async def test_training_goes_on_from_the_newest_checkpoint_and_so_do_its_saves(
+async def test_training_continues_from_the_newest_checkpoint_and_so_do_its_saves(
     make: Callable[[], tuple[Any, Any]],
     lose: Callable[[Path], None],
     tmp_path: Path,
@@ -128,7 +128,7 @@ async def test_a_damaged_newest_checkpoint_is_skipped_with_its_reason(
     assert await latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-3")  # saved again, whole
 
 
-async def test_training_does_not_begin_anew_where_all_checkpoints_are_damaged(
+async def test_training_does_not_begin_again_where_all_checkpoints_are_damaged(
     make: Callable[[], tuple[Any, Any]], lose: Callable[[Path], None], tmp_path: Path
 ) -> None:
     await train(tmp_path, make(), 1)

@@ -106,7 +106,7 @@ async def test_a_signal_ends_training_as_a_stop_does(tmp_path: Path, number: sig
     assert (status, out) == (0, f"{step} signal {number.name}\n"), err
 
 
-async def test_a_cancellation_by_a_signal_saves_and_goes_on_ax_27(tmp_path: Path) -> None:
+async def test_a_cancellation_by_a_signal_saves_and_continues_ax_27(tmp_path: Path) -> None:
     """AX-27: save_on_cancel writes a last checkpoint, then the cancellation leaves the program."""
     with training(tmp_path, "cancel") as child:
         child.process.send_signal(signal.SIGTERM)

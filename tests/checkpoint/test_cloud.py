@@ -221,7 +221,7 @@ async def test_permission(
         await Saver().save(make_session(a=1.0), f"{url}/m", 1)
 
 
-async def test_a_save_that_another_process_took_away_is_told_so(
+async def test_a_save_whose_files_another_process_removed_raises(
     url: str, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saver = Saver()

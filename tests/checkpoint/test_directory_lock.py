@@ -46,7 +46,7 @@ def second(directory: Path) -> forked.Process:
     return forked.Process("-c", SECOND, str(directory))
 
 
-async def test_a_second_process_is_told_who_saves_there_kc_7(
+async def test_an_error_names_the_process_that_saves_there_kc_7(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver()
@@ -139,7 +139,7 @@ async def test_a_saver_that_is_collected_gives_its_directory_back(
     os.close(descriptor)
 
 
-async def test_a_directory_that_was_deleted_is_claimed_anew(
+async def test_a_directory_that_was_deleted_is_claimed_again(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver()
@@ -152,7 +152,7 @@ async def test_a_directory_that_was_deleted_is_claimed_anew(
     await saver.close()
 
 
-async def test_a_file_system_without_locks_is_said_once(
+async def test_a_file_system_without_locks_is_logged_once(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     class NoLocks(FileCalls):

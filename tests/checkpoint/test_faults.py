@@ -309,7 +309,7 @@ async def test_a_write_that_takes_nothing_fails_the_save(
 
 
 @pytest.mark.parametrize("nth", range(1, 38))
-async def test_a_directory_that_vanishes_during_a_save_fails_it_and_the_next_one_makes_it_anew(
+async def test_a_directory_that_vanishes_during_a_save_fails_it_and_the_next_one_makes_it_again(
     tmp_path: Path, make_session: Callable[..., Any], nth: int
 ) -> None:
     directory = tmp_path / "run"

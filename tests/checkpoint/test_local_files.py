@@ -91,7 +91,7 @@ async def test_a_damaged_manifest_of_the_same_name_is_replaced(
     assert found.problem is None
 
 
-async def test_a_checkpoint_that_is_saved_again_while_it_is_opened_is_opened_anew(
+async def test_a_checkpoint_that_is_saved_again_while_it_is_opened_is_opened_again(
     tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saver = Saver()
@@ -189,7 +189,9 @@ async def test_an_error_of_the_network_or_the_process_is_none_of_a_file() -> Non
     assert not is_environment(OSError("without a number"))
 
 
-async def test_a_directory_without_checkpoints_is_told_from_a_missing_one(tmp_path: Path) -> None:
+async def test_a_directory_without_checkpoints_is_distinguished_from_a_missing_one(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ValueError, match="Couldn't find 'checkpoint' file"):
         await load_checkpoint(tmp_path)
     with pytest.raises(NotFoundError, match="There is no checkpoint"):

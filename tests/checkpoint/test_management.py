@@ -206,7 +206,7 @@ async def test_any_saver_restores_the_newest_checkpoint_that_is_newer(
 
 
 @pytest.mark.asyncio
-async def test_a_saver_learns_the_live_step_where_there_is_one(tmp_path: Path) -> None:
+async def test_a_saver_reads_the_live_step_where_there_is_one(tmp_path: Path) -> None:
     saver = SaverOfLatest(None)
     assert await restore_newest(saver, None, str(tmp_path)) is None
     assert await restore_newest(saver, None, str(tmp_path), 3) is None

@@ -88,7 +88,7 @@ async def mutations(directory: Path, make_session: Callable[..., Any], count: in
 
 
 @pytest.mark.campaign("damage", short=4)
-async def test_damage_is_noticed(tmp_path: Path, make_session: Callable[..., Any], seed: int) -> None:
+async def test_damage_is_detected(tmp_path: Path, make_session: Callable[..., Any], seed: int) -> None:
     assert await mutations(tmp_path, make_session, MUTATIONS, seed) > MUTATIONS / 8
 
 

@@ -57,7 +57,7 @@ async def test_the_newest_and_the_best_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_saver_goes_on_with_what_stayed(tmp_path: Path) -> None:
+async def test_a_saver_continues_with_what_stayed(tmp_path: Path) -> None:
     await saved(tmp_path, 4)
     await prune(tmp_path, 2)
     saver = Saver(max_to_keep=3)

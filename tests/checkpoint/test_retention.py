@@ -61,7 +61,7 @@ async def test_unlimited_keeps_and_lists_all_sa_3(
 
 
 @pytest.mark.asyncio
-async def test_a_new_saver_goes_on_with_the_list_and_prunes_all_excess_sa_4_sa_7(
+async def test_a_new_saver_continues_with_the_list_and_prunes_all_excess_sa_4_sa_7(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver(max_to_keep=5)
@@ -176,7 +176,7 @@ async def test_a_best_that_no_save_has_a_metric_for_is_a_warning(
     assert f"{tmp_path / 'm-0'} is deleted" in message
 
 
-def test_best_is_the_greatest_where_so_asked_and_the_newer_of_equals() -> None:
+def test_best_is_the_greatest_if_so_configured_and_the_newer_of_equals() -> None:
     kept = [Kept(str(number), 0.0, {"m": value}) for number, value in enumerate([1, 3, 3, 2])]
     assert [one.path for one in KeepBest("m", k=3, mode="max").best(kept)] == ["2", "1", "3"]
     assert KeepBest("other").best(kept) == []
@@ -294,7 +294,7 @@ async def test_a_list_that_was_set_stays_sa_7(tmp_path: Path, make_session: Call
 
 
 @pytest.mark.asyncio
-async def test_a_list_with_absolute_paths_goes_on_in_a_relative_directory(
+async def test_a_list_with_absolute_paths_continues_in_a_relative_directory(
     tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -41,7 +41,7 @@ class Gate(FileCalls):
 
 
 @pytest.mark.asyncio
-async def test_the_snapshot_is_taken_at_the_call_and_steps_go_on_ax_12(
+async def test_the_snapshot_is_taken_at_the_call_and_steps_continue_ax_12(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     """AX-11, AX-12: the file holds the state at the call, whole, despite concurrent steps."""
@@ -173,7 +173,7 @@ async def test_a_save_that_is_awaited_is_never_superseded(
 
 
 @pytest.mark.asyncio
-async def test_the_error_of_a_save_that_nobody_awaits_is_raised_once(
+async def test_the_error_of_a_save_without_waiters_is_raised_once(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """KC-24: it reaches the loop at the next step, or the close."""
@@ -302,7 +302,7 @@ async def test_a_cancelled_save_stops_between_two_pieces(
 
 
 @pytest.mark.asyncio
-async def test_cancelling_who_awaits_a_handle_does_not_cancel_the_save(
+async def test_cancelling_a_waiter_of_a_handle_does_not_cancel_the_save(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     gate = Gate()
@@ -363,7 +363,7 @@ async def test_no_task_is_left(tmp_path: Path, make_session: Callable[..., Any])
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_saver_goes_on_in_another_loop(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+def test_a_saver_continues_in_another_loop(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     saver = Saver()
     for step in (1, 2):
         assert asyncio.run(saver.save(make_session(a=1.0), tmp_path / "m", step))

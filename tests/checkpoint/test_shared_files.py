@@ -98,7 +98,7 @@ async def test_a_file_goes_with_its_last_checkpoint(tmp_path: Path) -> None:
     assert len(run.shared()) == CAPACITY + 1
 
 
-async def test_a_restored_buffer_goes_on_with_the_files(tmp_path: Path) -> None:
+async def test_a_restored_buffer_continues_with_the_files(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.add(*range(CAPACITY))
     path = await run.save(1)
@@ -223,7 +223,7 @@ async def test_a_crash_leaves_earlier_checkpoints_whole(tmp_path: Path, left: in
 
 
 @pytest.mark.campaign(short=4)
-async def test_what_is_kept_can_be_read_whatever_is_deleted(tmp_path: Path, seed: int) -> None:
+async def test_kept_checkpoints_can_be_read_while_others_are_deleted(tmp_path: Path, seed: int) -> None:
     """Two savers of one directory, the best checkpoints, removals, prunes and restarts at random."""
     dice, saved = random.Random(seed), dict[str, set[int]]()
     step, number, removed = 0, 0, set[str]()  # the state file lists removed files until a save

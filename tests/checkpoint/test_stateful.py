@@ -169,7 +169,7 @@ async def test_a_snapshot_of_another_step_than_the_states_is_taken_again(
 
 
 @pytest.mark.asyncio
-async def test_a_new_object_starts_anew(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+async def test_a_new_object_starts_again(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     path = await Saver().save(make_session(a=1.0), tmp_path / "m", 1)
     saver = Saver()
     saver.add_stateful("new", new := Source("untouched"))

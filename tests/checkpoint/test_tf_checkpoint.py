@@ -56,7 +56,7 @@ def same(found: Any, expected: dict[str, Any]) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", EXPECTED)
-async def test_every_tensor_is_what_tensorflow_says_it_is(name: str) -> None:
+async def test_every_tensor_equals_that_of_tensorflow(name: str) -> None:
     found = await read(DATA / name)
     assert found.keys() == EXPECTED[name].keys()
     for key, expected in EXPECTED[name].items():

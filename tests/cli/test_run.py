@@ -105,7 +105,7 @@ def run(folder: Path, *arguments: str, target: str = "main") -> subprocess.Compl
     return subprocess.CompletedProcess(place, process.wait(), out, err)
 
 
-def test_a_function_gets_its_options_and_goes_on_where_it_ended(folder: Path) -> None:
+def test_a_function_gets_its_options_and_continues_where_it_ended(folder: Path) -> None:
     first, second = run(folder, "--grace", "25"), run(folder)
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert first.stdout.splitlines()[:2] == ["arguments auto 25.0", "began at 0"]
@@ -113,7 +113,7 @@ def test_a_function_gets_its_options_and_goes_on_where_it_ended(folder: Path) ->
     assert "INFO Session ended at step 5: StopAtStepHook" in first.stderr
 
 
-def test_resume_begins_anew_or_with_a_given_checkpoint(folder: Path) -> None:
+def test_resume_begins_again_or_with_a_given_checkpoint(folder: Path) -> None:
     for _ in range(2):
         run(folder)
     path = "runs/model.ckpt-5"

@@ -103,7 +103,7 @@ def test_watch_shows_what_is_readable_and_names_the_damage(
     assert f"at byte {path.stat().st_size - 40}, " in shown.err
 
 
-def test_at_a_terminal_it_goes_on_until_ctrl_c(logdir: Path) -> None:
+def test_at_a_terminal_it_continues_until_ctrl_c(logdir: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "asyncmon", "watch", str(logdir), "--every", "0.05"]
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"}

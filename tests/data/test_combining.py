@@ -40,7 +40,7 @@ async def test_an_endless_repeat_ends_at_the_first_empty_pass() -> None:
     assert [x async for x in from_iterable(lambda: next(passes)).repeat()] == [1, 2]
 
 
-async def test_take_asks_for_no_more_than_it_gives() -> None:
+async def test_take_requests_no_more_than_it_gives() -> None:
     produced = 0
 
     def source() -> Iterator[int]:

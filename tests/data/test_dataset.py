@@ -137,7 +137,7 @@ async def test_several_tasks_share_a_dataset_by_get_next() -> None:
         await data.get_next()
 
 
-async def test_get_next_goes_on_at_a_loaded_position() -> None:
+async def test_get_next_continues_at_a_loaded_position() -> None:
     data = from_iterable(range(3))
     start = data.state_dict()
     assert [await data.get_next() for _ in range(3)] == [0, 1, 2]

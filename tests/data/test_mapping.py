@@ -21,7 +21,7 @@ async def wait(seconds: float) -> float:
     return seconds
 
 
-async def test_results_keep_their_order_unless_told_otherwise() -> None:
+async def test_results_keep_their_order_by_default() -> None:
     data = from_iterable([3, 1, 2])
     assert [x async for x in data.map(wait, concurrency=3)] == [3, 1, 2]
     assert [x async for x in data.map(wait, concurrency=3, ordered=False)] == [1, 2, 3]
@@ -109,7 +109,7 @@ async def test_a_function_may_return_an_awaitable_for_some_elements() -> None:
     "fn",
     [functools.partial(wait), lambda x: wait(x), type("C", (), {"__call__": staticmethod(wait)})()],
 )
-async def test_whatever_returns_an_awaitable_is_awaited(fn: Any) -> None:
+async def test_an_awaitable_result_is_awaited(fn: Any) -> None:
     assert [x async for x in from_iterable([2, 1]).map(fn, concurrency=2)] == [2, 1]
 
 

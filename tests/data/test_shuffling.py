@@ -40,7 +40,7 @@ async def test_every_pass_has_another_order() -> None:
     assert repeated[:30] != repeated[30:]
 
 
-async def test_the_order_does_not_depend_on_how_it_is_asked_for() -> None:
+async def test_the_order_does_not_depend_on_how_it_is_requested() -> None:
     def make() -> Dataset:
         return from_iterable(range(3000)).shuffle(100, seed=1)
 

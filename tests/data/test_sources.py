@@ -121,7 +121,7 @@ async def test_out_of_range_ends_a_source_cleanly() -> None:
     assert [number async for number in from_iterable(asynchronous).batch(2)] == [[1]]
 
 
-async def test_a_source_that_has_said_it_is_at_its_end_is_asked_no_more() -> None:
+async def test_a_source_at_its_end_is_not_read_again() -> None:
     class Refilled:
         """An iterator that would give more after the end it announced."""
 
@@ -192,7 +192,7 @@ async def test_closing_ends_a_source_that_waits_for_ever() -> None:
     assert closed == ["async", "thread"]
 
 
-async def test_nothing_is_read_that_was_not_asked_for() -> None:
+async def test_nothing_is_read_that_was_not_requested() -> None:
     produced = 0
 
     def plain() -> Iterator[int]:
@@ -216,7 +216,7 @@ async def test_nothing_is_read_that_was_not_asked_for() -> None:
         assert produced == 3
 
 
-async def test_an_item_of_a_sequence_is_loaded_when_it_is_asked_for() -> None:
+async def test_an_item_of_a_sequence_is_loaded_when_it_is_requested() -> None:
     loaded = []
 
     class Noted(Squares):
@@ -267,7 +267,7 @@ async def test_a_source_that_ignores_its_cancellation_is_left_behind_and_named(
     await wait_all_tasks_blocked()
 
 
-async def test_elements_arrive_while_the_thread_goes_on() -> None:
+async def test_elements_arrive_while_the_thread_continues() -> None:
     go_on = threading.Event()
 
     def source() -> Iterator[int]:
@@ -282,7 +282,7 @@ async def test_elements_arrive_while_the_thread_goes_on() -> None:
         assert await anext(walk) == 2
 
 
-async def test_a_wake_is_for_who_waits() -> None:
+async def test_a_wake_reaches_waiters_only() -> None:
     waiter = stage.Waiter()
     waiter.wake()
     waiting = asyncio.ensure_future(waiter.wait())

@@ -73,7 +73,7 @@ async def stop_of(run: RemoteRun, name: str) -> Any:
 
 
 @pytest.mark.virtual_time
-async def test_a_session_that_returns_late_learns_of_the_stop_of_its_run() -> None:
+async def test_a_session_that_returns_late_receives_the_stop_of_its_run() -> None:
     at = Record()
     chief, worker = await at.joined("chief"), await at.joined("worker")
     await chief.stop(ENOUGH)
@@ -100,7 +100,7 @@ async def test_a_session_whose_connection_ends_is_not_waited_for() -> None:
     assert (await chief.watch("chief", 0.0))["others"] == ["worker"]
 
 
-async def test_a_new_chief_begins_a_run_and_members_of_a_run_without_a_stop_go_on_in_it() -> None:
+async def test_a_new_chief_begins_a_run_and_members_of_a_run_without_a_stop_continue_in_it() -> None:
     at = Record()
     chief, worker = await at.joined("chief"), await at.joined("worker")
     await at.end(chief, "chief")
@@ -188,7 +188,7 @@ async def test_a_chief_whose_run_was_replaced_by_another_chief_is_refused() -> N
         await chief.begin("runs")
 
 
-async def test_a_chief_that_missed_the_stop_learns_of_it_though_a_worker_has_begun_a_run() -> None:
+async def test_a_chief_that_missed_the_stop_receives_it_though_a_worker_has_begun_a_run() -> None:
     at = Record()
     chief = await at.joined("chief", "/job:worker/task:0")
     worker = await at.joined("worker", "/job:worker/task:1")
@@ -329,7 +329,7 @@ async def test_a_restarted_chief_keeps_newer_live_variables(
     assert await saved.get_tensor("v") == await saved.get_tensor("global_step")
 
 
-async def test_a_chief_restores_as_in_tf1_if_asked_and_each_session_logs_it_once(
+async def test_a_chief_restores_as_in_tf1_on_request_and_each_session_logs_it_once(
     cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = await restarted_chief(cluster, tmp_path, keep_live_variables=False)
@@ -352,7 +352,7 @@ async def test_a_chief_restores_where_a_server_has_lost_its_variables(
     assert steps[0] == 3
 
 
-async def test_a_run_in_a_new_directory_begins_anew_on_old_servers(
+async def test_a_run_in_a_new_directory_begins_again_on_old_servers(
     cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -476,7 +476,7 @@ CUT_OFF = pytest.mark.parametrize("error", [errors.UnavailableError, errors.Abor
 
 @pytest.mark.virtual_time
 @CUT_OFF
-async def test_a_session_that_was_cut_off_from_the_record_for_a_while_learns_of_the_stop(
+async def test_a_session_that_was_cut_off_from_the_record_for_a_while_receives_the_stop(
     cluster: InProcessCluster, error: type[Exception]
 ) -> None:
     async def pause() -> None:

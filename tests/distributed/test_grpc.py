@@ -152,7 +152,7 @@ def test_a_session_is_used_by_one_loop_after_another() -> None:
 
 
 @pytest.mark.asyncio
-async def test_nobody_is_there() -> None:
+async def test_no_server_is_there() -> None:
     sess = graph.Session("grpc://127.0.0.1:9")
     with pytest.raises(errors.UnavailableError, match=r"127\.0\.0\.1:9"):
         await sess.run(graph.constant(1.0) + 1.0)
@@ -318,12 +318,12 @@ async def fuzz(rounds: int, seed: int) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.campaign("cluster", short=1)
-async def test_fuzzed_frames_disturb_nobody(seed: int) -> None:
+async def test_fuzzed_frames_disturb_no_session(seed: int) -> None:
     await fuzz(100, seed)
 
 
 @pytest.mark.asyncio
-async def test_bytes_that_are_not_grpc_disturb_nobody() -> None:
+async def test_bytes_that_are_not_grpc_disturb_no_session() -> None:
     v = graph.Variable(0.0)
     rng = random.Random(3)
     async with (

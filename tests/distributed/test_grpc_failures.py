@@ -106,7 +106,7 @@ async def test_a_server_that_is_started_again_aborts_its_old_sessions() -> None:
 
 
 @pytest.mark.asyncio
-async def test_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+async def test_training_continues_from_its_checkpoint(tmp_path: Path) -> None:
     step = am.get_or_create_global_step()
     w = graph.get_variable("w", initializer=0.0)
     train = graph.group(w.assign_add(1.0), step.assign_add(1))

@@ -60,7 +60,7 @@ async def test_a_server_with_a_certificate(certificates: Path, caplog: Any) -> N
 
 
 @pytest.mark.asyncio
-async def test_a_server_that_asks_for_certificates(certificates: Path) -> None:
+async def test_a_server_that_requires_certificates(certificates: Path) -> None:
     async with Server.create_local_server(config(certificates, "server", "authority")) as server:
         assert await result(server, config(certificates, "client", "authority")) == 6.0
         for client in (

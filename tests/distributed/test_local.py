@@ -266,7 +266,7 @@ async def test_a_target_with_an_address_is_refused() -> None:
         graph.Session("local://here")
 
 
-async def test_training_goes_on_in_a_new_child_from_the_last_checkpoint(
+async def test_training_continues_in_a_new_child_from_the_last_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     x, _, loss, train, _ = network()

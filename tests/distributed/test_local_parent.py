@@ -102,7 +102,7 @@ def test_ctrl_c_ends_training_in_order_and_the_child_after_the_last_save(
     assert (tmp_path / "checkpoint").exists()
 
 
-def test_a_program_that_forgets_its_session_leaves_no_child(tmp_path: Path) -> None:
+def test_a_program_that_drops_its_session_leaves_no_child(tmp_path: Path) -> None:
     program = """
 import asyncio
 from asyncmon import graph

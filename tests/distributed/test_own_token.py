@@ -114,7 +114,7 @@ def expose(place: Path, fault: str) -> None:
         ("short", "secret does not have 32 bytes; delete it"),
     ],
 )
-async def test_a_secret_that_others_could_know_is_refused(place: Path, fault: str, reason: str) -> None:
+async def test_a_secret_that_others_can_read_is_refused(place: Path, fault: str, reason: str) -> None:
     own_token.own_token(2222)
     expose(place, fault)
     server = am.Server.create_local_server()

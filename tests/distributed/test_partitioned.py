@@ -243,7 +243,7 @@ async def test_errors_name_what_cannot_be_placed(start: Start) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_server_that_was_started_anew_aborts_the_run(start: Start) -> None:
+async def test_a_server_that_was_started_again_aborts_the_run(start: Start) -> None:
     cluster = start(CLUSTER)
     with on_cluster():
         parts = network(graph.train.GradientDescentOptimizer(0.1))
@@ -366,9 +366,7 @@ async def test_a_snapshot_is_of_one_version_on_each_server(start: Start) -> None
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("server", [0, 1])
-async def test_a_snapshot_of_a_session_that_is_closed_meanwhile_is_aborted(
-    start: Start, server: int
-) -> None:
+async def test_a_snapshot_is_aborted_if_the_session_is_closed_first(start: Start, server: int) -> None:
     cluster = start(CLUSTER)
     one_on_each_server(0.0)
     async with cluster.session("worker", 1) as other:

@@ -57,7 +57,7 @@ async def test_queues_of_several_tasks() -> None:
     await cluster.close()
 
 
-async def test_a_closed_session_is_not_asked() -> None:
+async def test_a_closed_session_is_not_called() -> None:
     with graph.Graph().as_default():
         sess = am.Session()
         await sess.close()

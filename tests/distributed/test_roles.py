@@ -91,7 +91,7 @@ async def test_a_stop_of_one_reaches_all_and_the_chief_leaves_last(
     assert await saved.get_tensor("v") == await saved.get_tensor("global_step")
 
 
-async def test_a_chief_that_recovers_keeps_the_steps_of_others_and_learns_of_their_stop(
+async def test_a_chief_that_recovers_keeps_the_steps_of_others_and_receives_their_stop(
     cluster: InProcessCluster, tmp_path: Path
 ) -> None:
     running, ended = asyncio.Event(), asyncio.Event()
@@ -117,7 +117,7 @@ async def test_a_chief_that_recovers_keeps_the_steps_of_others_and_learns_of_the
     assert await saved.get_tensor("global_step") == 41  # and the interrupted run
 
 
-async def test_the_end_of_a_workers_data_stops_nobody_else(cluster: InProcessCluster) -> None:
+async def test_the_end_of_a_workers_data_stops_no_other_worker(cluster: InProcessCluster) -> None:
     steps, ended = 0, asyncio.Event()
 
     async def end() -> None:
@@ -155,7 +155,7 @@ async def test_a_worker_waits_for_the_chief_and_joins_in_again(cluster: InProces
     await asyncio.wait_for(asyncio.gather(work(*last), chief, other), 20)
 
 
-async def test_a_chief_that_starts_again_restores_and_workers_go_on(
+async def test_a_chief_that_starts_again_restores_and_workers_continue(
     cluster: InProcessCluster, tmp_path: Path
 ) -> None:
     other = asyncio.create_task(work(*session(cluster, 1, add)))

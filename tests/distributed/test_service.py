@@ -320,7 +320,7 @@ async def test_a_snapshot_that_is_cancelled_before_it_begins_is_released(
 
 
 @pytest.mark.asyncio
-async def test_a_service_that_was_started_anew_aborts_its_sessions(channel: InProcessChannel) -> None:
+async def test_a_service_that_was_started_again_aborts_its_sessions(channel: InProcessChannel) -> None:
     v = graph.Variable(0.0)
     async with remote_session(channel) as sess:
         await sess.run(v.initializer)

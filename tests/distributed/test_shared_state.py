@@ -64,7 +64,7 @@ async def test_a_name_has_one_dtype_and_shape(config: am.SessionConfig, other: A
         assert (await first.run(mine)).tolist() == [1, 2]
 
 
-async def test_what_does_not_use_it_goes_on(config: am.SessionConfig) -> None:
+async def test_what_does_not_use_it_continues(config: am.SessionConfig) -> None:
     with graph.Graph().as_default():
         mine = graph.train.create_global_step()
     with graph.Graph().as_default():
@@ -211,7 +211,7 @@ async def test_a_reset_ends_all_sessions(config: am.SessionConfig) -> None:
                 await after.run(v)
 
 
-async def test_a_run_that_resets_its_own_server_fails_and_the_server_goes_on() -> None:
+async def test_a_run_that_resets_its_own_server_fails_and_the_server_continues() -> None:
     async def reset() -> np.float32:
         await graph.Session.reset(server.target)
         return np.float32(1.0)

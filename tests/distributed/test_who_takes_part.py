@@ -107,7 +107,7 @@ async def test_only_jobs_with_variables_count() -> None:
     ]
 
 
-async def test_a_worker_that_knows_one_of_two_servers_is_refused_before_it_trains() -> None:
+async def test_a_worker_with_one_of_two_servers_is_refused_before_it_trains() -> None:
     spec = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
     cluster = InProcessCluster(spec)
     trains, enough = asyncio.Event(), asyncio.Event()

@@ -62,7 +62,7 @@ async def test_concurrent_steps_lose_no_update(config: tf.SessionConfig | None) 
     assert (first == 100).all()
 
 
-async def test_waiting_runs_come_in_the_order_in_which_they_asked() -> None:
+async def test_waiting_runs_come_in_the_order_of_their_calls() -> None:
     order: list[int] = []
     v = tf.Variable(0)
     gate = asyncio.Event()

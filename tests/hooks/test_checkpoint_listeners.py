@@ -88,7 +88,7 @@ async def events(folder: Path) -> list[Event]:
     return [event async for event in summary_iterator(folder / name)]
 
 
-async def test_hk_ckpt_5_the_lines_of_a_save(train: Train, tmp_path: Path, lines: Lines) -> None:
+async def test_the_lines_of_a_save_hk_ckpt_5(train: Train, tmp_path: Path, lines: Lines) -> None:
     await train(hook_for(tmp_path, save_steps=5), runs=0)
     said = lines("checkpoint_saver", "saves")
     prefix = f"{tmp_path}/model.ckpt-0"
@@ -101,7 +101,7 @@ async def test_hk_ckpt_5_the_lines_of_a_save(train: Train, tmp_path: Path, lines
     assert said[4:] == ["Calling checkpoint listeners after saving checkpoint 0..."]
 
 
-async def test_hk_ckpt_6_all_before_then_the_save_then_all_after(train: Train, tmp_path: Path) -> None:
+async def test_all_before_then_the_save_then_all_after_hk_ckpt_6(train: Train, tmp_path: Path) -> None:
     record: list[str] = []
     listeners = Listener("a", record, tmp_path), Listener("b", record, tmp_path)
     await train(hook_for(tmp_path, *listeners, save_steps=2), runs=3)
@@ -115,7 +115,7 @@ async def test_hk_ckpt_6_all_before_then_the_save_then_all_after(train: Train, t
 
 
 @pytest.mark.parametrize(("stop_after", "steps"), [(4, 4), (0, 0)])
-async def test_hk_ckpt_7_a_listener_stops_training(
+async def test_a_listener_stops_training_hk_ckpt_7(
     train: Train, tmp_path: Path, lines: Lines, stop_after: int, steps: int
 ) -> None:
     """Also after the initial save. All listeners are still called."""
@@ -128,7 +128,7 @@ async def test_hk_ckpt_7_a_listener_stops_training(
     assert line in lines("checkpoint_saver", "saves")
 
 
-async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None:
+async def test_the_stop_comes_at_the_exact_step_hk_ckpt_7(tmp_path: Path) -> None:
     """As in TF1, ``after_save`` is a part of the run; the listener is called before the next run."""
     record: list[str] = []
     hook = hook_for(tmp_path, Listener("a", record, tmp_path, stop_after=3), save_steps=1)
@@ -162,7 +162,7 @@ async def test_a_slow_listener_holds_a_run_for_timeout_secs_only(
             assert loop.time() - began == pytest.approx([0, 0, 1, 1, 3][run] * secs)
 
 
-async def test_a_run_does_not_wait_for_a_save_that_nobody_follows(tmp_path: Path) -> None:
+async def test_a_run_does_not_wait_for_a_save_without_listeners(tmp_path: Path) -> None:
     gate, session = Gate(), ScriptedSession()
     before_only = type("BeforeOnly", (CheckpointSaverListener,), {})()
     hook = hook_for(tmp_path, before_only, save_steps=1, saver=Saver(max_to_keep=None, calls=gate))
@@ -174,13 +174,13 @@ async def test_a_run_does_not_wait_for_a_save_that_nobody_follows(tmp_path: Path
     assert await saved(tmp_path) == [0, 1]
 
 
-async def test_hk_ckpt_8_listeners_end_also_without_a_final_save(train: Train, tmp_path: Path) -> None:
+async def test_listeners_end_also_without_a_final_save_hk_ckpt_8(train: Train, tmp_path: Path) -> None:
     record: list[str] = []
     await train(hook_for(tmp_path, Listener("a", record, tmp_path), save_steps=2), runs=2)
     assert record[-2:] == ["a after 2 True", "a end 2"]
 
 
-async def test_hk_ckpt_9_an_error_before_a_save_prevents_it(train: Train, tmp_path: Path) -> None:
+async def test_an_error_before_a_save_prevents_it_hk_ckpt_9(train: Train, tmp_path: Path) -> None:
     class Failing(CheckpointSaverListener):
         async def before_save(self, session: Session, global_step_value: int) -> None:
             if global_step_value == 2:
@@ -191,7 +191,7 @@ async def test_hk_ckpt_9_an_error_before_a_save_prevents_it(train: Train, tmp_pa
     assert await saved(tmp_path) == [0]
 
 
-async def test_hk_ckpt_9_an_error_after_a_save_leaves_the_run(train: Train, tmp_path: Path) -> None:
+async def test_an_error_after_a_save_leaves_the_run_hk_ckpt_9(train: Train, tmp_path: Path) -> None:
     class Failing(CheckpointSaverListener):
         async def after_save(self, session: Session, global_step_value: int) -> None:
             if global_step_value == 2:
@@ -203,7 +203,7 @@ async def test_hk_ckpt_9_an_error_after_a_save_leaves_the_run(train: Train, tmp_
     assert await saved(tmp_path) == [0, 2]
 
 
-async def test_hk_ckpt_11_each_save_is_an_event_of_its_step_with_its_path(
+async def test_each_save_is_an_event_of_its_step_with_its_path_hk_ckpt_11(
     train: Train, tmp_path: Path
 ) -> None:
     """AX-11, and MT-19: the path is the whole prefix."""
@@ -217,7 +217,7 @@ async def test_hk_ckpt_11_each_save_is_an_event_of_its_step_with_its_path(
 
 
 @pytest.mark.parametrize("error", [None, KeyError("x"), asyncio.CancelledError()])
-async def test_hk_ckpt_15_one_event_file_begins_with_start_and_ends_with_stop(
+async def test_one_event_file_begins_with_start_and_ends_with_stop_hk_ckpt_15(
     train: Train, tmp_path: Path, error: BaseException | None
 ) -> None:
     """FW-9, MT-16 and MT-17, at a successful end, an error and a cancellation."""
@@ -249,7 +249,7 @@ class Gate(FileCalls):
         super().fsync(descriptor)
 
 
-async def test_steps_go_on_during_a_slow_save_and_further_ones_are_coalesced_ax_12(
+async def test_steps_continue_during_a_slow_save_and_further_ones_are_coalesced_ax_12(
     tmp_path: Path,
 ) -> None:
     gate, session = Gate(), ScriptedSession()
@@ -338,7 +338,7 @@ async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | 
         await sess.run("train")
 
 
-async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
+async def test_a_recovery_leaves_nothing_unsaid_of_a_save_under_way_hk_ckpt_11(
     tmp_path: Path, lines: Lines
 ) -> None:
     """HK-CKPT-7: its listeners are called too, with the session that took over."""
@@ -353,7 +353,7 @@ async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
     assert len(written) == 3
 
 
-async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(tmp_path: Path) -> None:
+async def test_a_listener_that_a_recovery_interrupts_is_not_called_again(tmp_path: Path) -> None:
     """Later saves are reported when the new session is there."""
     record: list[str] = []
 
@@ -463,7 +463,7 @@ async def test_a_save_whose_arrays_are_lost_with_their_process_is_a_warning(
     await lose_a_save(Preempted(lambda script: Elsewhere(script, ended)), tmp_path, lines)
 
 
-async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: Path) -> None:
+async def test_an_end_within_the_deadline_still_records_committed_saves(tmp_path: Path) -> None:
     """HK-CKPT-11: the session is closed by then, so that no listener is called."""
     record: list[str] = []
     gate, listener = Gate(), Listener("a", record, tmp_path)
@@ -511,7 +511,7 @@ async def test_a_save_that_failed_is_tried_again_at_the_end(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("moment", ["before_save", "after_save"])
 @pytest.mark.parametrize("period", [{"save_secs": 2}, {"save_steps": 2}])
-async def test_an_error_of_a_listener_is_not_the_last_save_where_told_so(
+async def test_an_error_of_a_listener_is_not_the_last_save_if_so_configured(
     train: Train, tmp_path: Path, period: dict[str, Any], moment: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Listener):
@@ -542,7 +542,7 @@ async def test_an_error_of_a_listener_is_not_the_last_save_where_told_so(
 
 
 @pytest.mark.parametrize("period", [{"save_secs": 2}, {"save_steps": 2}])
-async def test_a_save_that_failed_is_not_the_last_where_told_so(
+async def test_a_save_that_failed_is_not_the_last_if_so_configured(
     tmp_path: Path, period: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
@@ -562,7 +562,7 @@ async def test_a_save_that_failed_is_not_the_last_where_told_so(
     assert "No space left on device" in caplog.text
 
 
-async def test_a_hook_whose_listener_fails_is_taken_out_at_the_next_save_where_told_so(
+async def test_a_hook_whose_listener_fails_is_taken_out_at_the_next_save_if_so_configured(
     train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(CheckpointSaverListener):

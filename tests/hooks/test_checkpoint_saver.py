@@ -74,7 +74,7 @@ async def saved(folder: Path) -> list[int]:
         ({"save_steps": 1, "timeout_secs": -1}, "invalid timeout_secs=-1"),
     ],
 )
-async def test_hk_ckpt_1_wrong_arguments(tmp_path: Path, arguments: Any, message: str) -> None:
+async def test_wrong_arguments_hk_ckpt_1(tmp_path: Path, arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CheckpointSaverHook(tmp_path, **arguments)
 
@@ -95,7 +95,7 @@ async def test_a_hook_without_a_saver_makes_one_for_any_program(tmp_path: Path, 
     assert await saved(tmp_path / "functions") == [0, 5, 7]
 
 
-async def test_hk_ckpt_1_two_savers_in_the_collection_are_too_many(tmp_path: Path) -> None:
+async def test_two_savers_in_the_collection_are_too_many_hk_ckpt_1(tmp_path: Path) -> None:
     with g.Graph().as_default() as graph:
         g.create_global_step()
         for _ in range(2):
@@ -107,14 +107,14 @@ async def test_hk_ckpt_1_two_savers_in_the_collection_are_too_many(tmp_path: Pat
         await hook.cleanup(None)
 
 
-async def test_hk_ckpt_2_a_fresh_session_is_saved_at_once(tmp_path: Path) -> None:
+async def test_a_fresh_session_is_saved_at_once_hk_ckpt_2(tmp_path: Path) -> None:
     hook = hook_for(tmp_path, save_steps=10)
     async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]):
         assert await saved(tmp_path) == [0]
 
 
 @pytest.mark.parametrize("own_saver", [False, True])
-async def test_hk_ckpt_2_what_was_just_restored_is_not_saved_again(
+async def test_what_was_just_restored_is_not_saved_again_hk_ckpt_2(
     tmp_path: Path, own_saver: bool
 ) -> None:
     """Also MT-20 and KC-7; whichever saver has restored it."""
@@ -131,7 +131,7 @@ async def test_hk_ckpt_2_what_was_just_restored_is_not_saved_again(
         assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-async def test_a_second_process_that_restores_is_told_at_once_kc_7(tmp_path: Path) -> None:
+async def test_a_second_process_that_restores_is_warned_at_once_kc_7(tmp_path: Path) -> None:
     async def train() -> None:
         scaffold = Scaffold(saver=Saver())
         creator = ChiefSessionCreator(scaffold, program=ScriptedProgram(), checkpoint_dir=tmp_path)
@@ -150,7 +150,7 @@ async def test_a_second_process_that_restores_is_told_at_once_kc_7(tmp_path: Pat
     await train()
 
 
-async def test_hk_ckpt_2_after_a_recovery_likewise(tmp_path: Path) -> None:
+async def test_a_recovered_session_is_saved_at_once_if_not_restored_hk_ckpt_2(tmp_path: Path) -> None:
     scaffold = Scaffold(saver=Saver(max_to_keep=None))
     failing = iter([None, None, None, AbortedError("gone")])
 
@@ -171,7 +171,7 @@ async def test_hk_ckpt_2_after_a_recovery_likewise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("period", "stride", "steps"), [(2, 1, [0, 2, 4, 6]), (10, 7, [0, 14, 28, 42])]
 )
-async def test_hk_ckpt_3_by_steps(
+async def test_by_steps_hk_ckpt_3(
     train: Train, tmp_path: Path, period: int, stride: int, steps: list[int]
 ) -> None:
     await train(
@@ -187,13 +187,13 @@ async def test_a_hundred_steps_apart_however_quick_the_steps_mt_14(
     assert await saved(tmp_path) == [0, 100, 200, 250]
 
 
-async def test_hk_ckpt_3_by_seconds(train: Train, tmp_path: Path, lasting: Lasting) -> None:
+async def test_by_seconds_hk_ckpt_3(train: Train, tmp_path: Path, lasting: Lasting) -> None:
     """Steps of 4 s: when 10, 20 and 30 s have passed, steps 2, 4 (5 is just ending) and 7 are done."""
     await train(hook_for(tmp_path, save_secs=10), runs=9, session=ScriptedSession(lasting(4)))
     assert await saved(tmp_path) == [0, 2, 4, 7, 9]
 
 
-async def test_hk_ckpt_3_by_seconds_in_the_middle_of_a_long_step(
+async def test_by_seconds_in_the_middle_of_a_long_step_hk_ckpt_3(
     train: Train, tmp_path: Path, lasting: Lasting
 ) -> None:
     """AX-11: the state is that of the step before."""
@@ -210,7 +210,7 @@ async def test_hk_ckpt_3_by_seconds_in_the_middle_of_a_long_step(
     assert await saved(tmp_path) == [0, 1, 2]
 
 
-async def test_hk_ckpt_3_by_seconds_not_while_nothing_runs(tmp_path: Path) -> None:
+async def test_by_seconds_not_while_nothing_runs_hk_ckpt_3(tmp_path: Path) -> None:
     creator = ScriptedCreator(ScriptedSession())
     async with MonitoredSession(creator, [hook_for(tmp_path, save_secs=10)]) as sess:
         await asyncio.sleep(100)
@@ -245,7 +245,7 @@ async def test_by_seconds_a_run_costs_nothing(tmp_path: Path) -> None:
     assert not overrides(hook_for(tmp_path, save_steps=1), "background")
 
 
-async def test_hk_ckpt_4_the_end_saves_only_a_step_that_is_not_saved(
+async def test_the_end_saves_only_a_step_that_is_not_saved_hk_ckpt_4(
     train: Train, tmp_path: Path
 ) -> None:
     await train(hook_for(tmp_path / "a", save_steps=3), runs=6)
@@ -254,13 +254,13 @@ async def test_hk_ckpt_4_the_end_saves_only_a_step_that_is_not_saved(
     assert await saved(tmp_path / "b") == [0]
 
 
-async def test_hk_ckpt_4_an_error_saves_nothing(train: Train, tmp_path: Path) -> None:
+async def test_an_error_saves_nothing_hk_ckpt_4(train: Train, tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         await train(hook_for(tmp_path, save_steps=9), session=ScriptedSession([None, KeyError("x")]))
     assert await saved(tmp_path) == [0]
 
 
-async def test_a_cancellation_saves_when_told_to_ax_27(tmp_path: Path, lasting: Lasting) -> None:
+async def test_a_cancellation_saves_if_so_configured_ax_27(tmp_path: Path, lasting: Lasting) -> None:
     for folder, save_on_cancel, expected in (("a", True, [0, 3]), ("b", False, [0])):
         hook = hook_for(tmp_path / folder, save_steps=100, save_on_cancel=save_on_cancel)
 
@@ -278,7 +278,7 @@ async def test_a_cancellation_saves_when_told_to_ax_27(tmp_path: Path, lasting: 
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3)], ids=["stray", "exit"])
-async def test_hk_ckpt_4_the_last_state_is_saved_whatever_another_end_raises(
+async def test_the_last_state_is_saved_even_if_another_end_raises_hk_ckpt_4(
     train: Train, tmp_path: Path, error: BaseException
 ) -> None:
     with pytest.raises((RuntimeError, SystemExit)):
@@ -384,7 +384,7 @@ async def test_by_seconds_a_save_that_cannot_begin_ends_training(
         await train(hook_for(tmp_path, save_secs=10, metrics=metrics), session=session)
 
 
-async def test_hk_ckpt_12_directories_are_made_and_retention_is_the_savers(
+async def test_directories_are_made_and_retention_is_the_savers_hk_ckpt_12(
     train: Train, tmp_path: Path
 ) -> None:
     folder = tmp_path / "a" / "b"
@@ -393,7 +393,7 @@ async def test_hk_ckpt_12_directories_are_made_and_retention_is_the_savers(
     assert await latest_checkpoint(folder) == f"{folder}/model.ckpt-5"
 
 
-async def test_hk_ckpt_13_a_second_hook_for_a_directory_is_refused(
+async def test_a_second_hook_for_a_directory_is_refused_hk_ckpt_13(
     train: Train, tmp_path: Path
 ) -> None:
     hooks = hook_for(tmp_path, save_steps=3), hook_for(tmp_path / ".", save_steps=2)
@@ -420,7 +420,7 @@ async def test_hook_without_a_session_releases_its_directory(train: Train, tmp_p
     await train(hook_for(tmp_path, save_steps=3), runs=1)
 
 
-async def test_hk_ckpt_16_savers_come_last_in_every_phase(tmp_path: Path) -> None:
+async def test_savers_come_last_in_every_phase_hk_ckpt_16(tmp_path: Path) -> None:
     """KC-20: so a user's ``end`` comes before the final save."""
     hook, other = hook_for(tmp_path, save_steps=1), RecordingHook()
     assert check_hooks([hook, other]) == (other, hook)
@@ -461,7 +461,7 @@ async def test_by_seconds_failures_that_come_oftener_do_not_keep_saves_from_bein
     assert {102, 205}.issubset(await saved(tmp_path))
 
 
-async def test_the_session_knows_what_is_saved_and_how_long_the_last_save_takes(tmp_path: Path) -> None:
+async def test_the_session_has_the_saved_step_and_the_duration_of_the_last_save(tmp_path: Path) -> None:
     facts: list[Any] = []
 
     class Asks(SessionRunHook):
@@ -482,7 +482,7 @@ async def test_the_session_knows_what_is_saved_and_how_long_the_last_save_takes(
     assert facts == [(None, 0), (0, True), (0, True), (2, None)]
 
 
-async def test_a_save_that_is_asked_for_at_a_saved_step_writes_nothing(tmp_path: Path) -> None:
+async def test_a_save_that_is_requested_at_a_saved_step_writes_nothing(tmp_path: Path) -> None:
     began: list[int] = []
 
     class Noting(CheckpointSaverListener):
@@ -556,7 +556,7 @@ async def test_a_restored_checkpoint_that_is_not_the_newest_is_saved_again(tmp_p
 
 
 @pytest.mark.parametrize("when_busy", ["coalesce", "skip", "wait"])
-async def test_a_save_that_is_asked_for_follows_the_one_in_flight(
+async def test_a_save_that_is_requested_follows_the_one_in_flight(
     tmp_path: Path, when_busy: WhenBusy
 ) -> None:
     """With every policy, also where due saves are skipped or replaced."""

@@ -129,7 +129,7 @@ async def test_an_evaluation_that_is_not_among_the_hooks_is_missed() -> None:
         await sess.start()
 
 
-async def test_a_new_session_begins_anew() -> None:
+async def test_a_new_session_begins_again() -> None:
     """Where nothing is restored: neither the stop nor the best value of the first session counts."""
     evaluation = EvalHook("test", every_steps=1, concurrent=False)
     hooks = [evaluation, stop_if(evaluation, "score", no_decrease_in=2)]

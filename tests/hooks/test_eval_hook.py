@@ -102,7 +102,7 @@ class TestEvaluate:
         assert await evaluate(session, {"loss": "loss"}, load) == {"loss": 1.0}
         assert session.feeds == [{"n": 1}]
 
-    async def test_no_more_batches_are_asked_for_than_used_and_their_generator_is_closed(self) -> None:
+    async def test_no_more_batches_are_requested_than_used_and_their_generator_is_closed(self) -> None:
         asked, closed = [], []
 
         async def endless() -> AsyncIterator[dict[str, float]]:
@@ -136,7 +136,7 @@ class TestEvaluate:
             await evaluate(session, "loss", batches=0)
 
 
-async def test_hk_eval_1_a_long_evaluation_says_how_far_it_is(
+async def test_a_long_evaluation_says_how_far_it_is_hk_eval_1(
     lines: Callable[[str], list[str]],
 ) -> None:
     session = ScriptedSession(values={"loss": 1.0})
@@ -145,7 +145,7 @@ async def test_hk_eval_1_a_long_evaluation_says_how_far_it_is(
     assert lines("evaluation")[-1] == "Evaluation [25/25]"
 
 
-async def test_hk_eval_2_each_new_checkpoint_of_another_process(
+async def test_each_new_checkpoint_of_another_process_hk_eval_2(
     tmp_path: Path, lines: Callable[[str], list[str]]
 ) -> None:
     saver = CheckpointSaverHook(tmp_path, save_steps=2, saver=Saver())
@@ -297,7 +297,7 @@ async def test_metrics_are_written_and_logged(
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-async def test_a_failing_evaluation_ends_training_unless_told_otherwise(
+async def test_a_failing_evaluation_ends_training_by_default(
     concurrent: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def hook() -> EvalHook:
@@ -315,7 +315,7 @@ async def test_a_failing_evaluation_ends_training_unless_told_otherwise(
 @pytest.mark.parametrize(
     ("when", "expected"), [({"every_steps": 2}, [2, 4, 6]), ({"every_secs": 2.5}, [2, 4])]
 )
-async def test_a_failing_listener_keeps_nothing_from_going_on_where_told_so(
+async def test_training_continues_after_a_failing_listener_if_so_configured(
     when: dict[str, Any], expected: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     def asks(step: int, metrics: dict[str, float]) -> None:
@@ -330,7 +330,7 @@ async def test_a_failing_listener_keeps_nothing_from_going_on_where_told_so(
     assert caplog.text.count("KeyError: 'accuracy'") == 1, "the same error is logged once"
 
 
-async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_told_so(
+async def test_training_continues_if_metrics_cannot_be_written_and_so_configured(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Full(FileWriter):
@@ -345,7 +345,7 @@ async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_t
     assert "Evaluation 'eval' at step 4 failed." in caplog.text
 
 
-async def test_a_background_that_fails_is_started_again_where_told_so(
+async def test_a_background_that_fails_is_started_again_if_so_configured(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Brief(EvalHook):

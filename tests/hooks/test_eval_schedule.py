@@ -76,7 +76,9 @@ async def test_by_epochs_each_end_of_an_epoch_is_evaluated_once_over_restarts(
     assert seen == [[4, 6], [8, 12], [16, 20], []]
 
 
-async def test_by_epochs_every_second_one_and_not_the_last_state_if_told_so(tmp_path: Path) -> None:
+async def test_by_epochs_every_second_one_and_not_the_last_state_if_so_configured(
+    tmp_path: Path,
+) -> None:
     seen = [
         await steps_of(tmp_path, EvalHook("test", every_epochs=2, at_end=False), last_step, 5)
         for last_step in (10, 99)

@@ -127,7 +127,7 @@ async def test_an_error_leaves_the_run(train: Train) -> None:
         await train(fail)
 
 
-async def test_by_seconds_an_error_is_not_the_last_call_where_told_so(
+async def test_by_seconds_an_error_is_not_the_last_call_if_so_configured(
     train: Train, lasting: Callable[..., Iterable[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[float] = []

@@ -28,7 +28,7 @@ async def advance(session: ScriptedSession, steps: int, secs: float) -> None:
         session.state["global_step"] = np.asarray(session.global_step + 1)
 
 
-async def test_hk_wait_1_the_first_run_waits_for_the_step() -> None:
+async def test_the_first_run_waits_for_the_step_hk_wait_1() -> None:
     session = ScriptedSession()
     async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(5)]) as sess:
         others = asyncio.create_task(advance(session, 5, 1.2))
@@ -40,7 +40,7 @@ async def test_hk_wait_1_the_first_run_waits_for_the_step() -> None:
         await others
 
 
-async def test_hk_wait_1_it_says_what_it_waits_for(lines: Callable[[str], list[str]]) -> None:
+async def test_it_says_what_it_waits_for_hk_wait_1(lines: Callable[[str], list[str]]) -> None:
     session = ScriptedSession()
     async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(2500)]) as sess:
         others = asyncio.create_task(advance(session, 2500, 0.01))
@@ -51,7 +51,7 @@ async def test_hk_wait_1_it_says_what_it_waits_for(lines: Callable[[str], list[s
     assert said[1:] == [f"{said[0]} Current step is {step}." for step in (1049, 2099)]
 
 
-async def test_a_new_session_waits_anew() -> None:
+async def test_a_new_session_waits_again() -> None:
     hook = GlobalStepWaiterHook(2)
     for _ in range(2):
         session = ScriptedSession()
@@ -63,13 +63,13 @@ async def test_a_new_session_waits_anew() -> None:
 
 
 @pytest.mark.parametrize("step", [0, -3])
-async def test_hk_wait_1_no_step_is_not_waited_for(train: Train, step: int) -> None:
+async def test_no_step_is_not_waited_for_hk_wait_1(train: Train, step: int) -> None:
     session = await train(GlobalStepWaiterHook(step), runs=1)
     assert session.global_step == 1
     assert clock.monotonic() == 0
 
 
-async def test_hk_wait_1_other_tasks_go_on_meanwhile() -> None:
+async def test_other_tasks_continue_while_it_waits_hk_wait_1() -> None:
     session = ScriptedSession()
     async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(1)]) as sess:
         run = asyncio.create_task(sess.run("train"))
@@ -79,7 +79,7 @@ async def test_hk_wait_1_other_tasks_go_on_meanwhile() -> None:
         await run
 
 
-async def test_hk_wait_2_a_stop_ends_the_wait_at_once_and_cleanly() -> None:
+async def test_a_stop_ends_the_wait_at_once_and_cleanly_hk_wait_2() -> None:
     session, recorder = ScriptedSession(), RecordingHook()
     async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(5), recorder]) as sess:
         asyncio.get_running_loop().call_later(7.3, sess.request_stop)
@@ -89,7 +89,7 @@ async def test_hk_wait_2_a_stop_ends_the_wait_at_once_and_cleanly() -> None:
     assert "end" in recorder.moments()
 
 
-async def test_hk_wait_2_it_can_be_cancelled() -> None:
+async def test_it_can_be_cancelled_hk_wait_2() -> None:
     session = ScriptedSession()
     async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(5)]) as sess:
         with pytest.raises(TimeoutError):

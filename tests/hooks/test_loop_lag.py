@@ -57,7 +57,7 @@ async def test_percentiles_are_logged_and_written(
     assert written == pytest.approx({f"loop_lag/{key}": secs for key, secs in hook.percentiles.items()})
 
 
-async def test_an_error_is_not_the_last_report_where_told_so(
+async def test_an_error_is_not_the_last_report_if_so_configured(
     train: Train,
     lasting: Callable[..., Iterable[Any]],
     lines: Callable[[str], list[str]],
@@ -90,7 +90,7 @@ class Holding(SessionRunHook):
         self.seen.wait(10)
 
 
-async def test_who_holds_the_loop_is_named_with_task_hook_and_line(
+async def test_code_that_holds_the_loop_is_named_with_task_hook_and_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     holding = Holding()

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 NAN = float("nan")
 
 
-async def test_hk_nan_1_nan_fails_the_run_and_end_is_not_called(
+async def test_nan_fails_the_run_and_end_is_not_called_hk_nan_1(
     train: Train, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder, session = RecordingHook(), ScriptedSession([{"loss": 1.0}, {"loss": NAN}, None])
@@ -42,7 +42,7 @@ async def test_hk_nan_1_nan_fails_the_run_and_end_is_not_called(
     assert line.getMessage() == "Model diverged with loss = NaN."
 
 
-async def test_hk_nan_2_without_failing_a_stop_is_requested(
+async def test_without_failing_a_stop_is_requested_hk_nan_2(
     train: Train, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder, session = RecordingHook(), ScriptedSession([{"loss": 1.0}, {"loss": NAN}, None])
@@ -59,13 +59,13 @@ async def test_hk_nan_2_without_failing_a_stop_is_requested(
     "loss",
     [NAN, np.float32(NAN), np.array(NAN), np.array([1.0, NAN]), np.array([[0, NAN]], np.float16)],
 )
-async def test_hk_nan_3_one_nan_is_enough(train: Train, loss: Any) -> None:
+async def test_one_nan_is_enough_hk_nan_3(train: Train, loss: Any) -> None:
     with pytest.raises(NanLossDuringTrainingError):
         await train(NanTensorHook("loss"), session=ScriptedSession([{"loss": loss}]))
 
 
 @pytest.mark.parametrize("loss", [float("inf"), np.float32("-inf"), np.array([1.0, np.inf])])
-async def test_hk_nan_3_infinity_is_an_option(
+async def test_infinity_is_an_option_hk_nan_3(
     train: Train, loss: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await train(NanTensorHook("loss"), runs=1, session=ScriptedSession([{"loss": loss}]))

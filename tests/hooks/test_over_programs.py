@@ -111,7 +111,7 @@ async def test_a_training_with_everything(
     assert [float(value) for value in final.final_ops_values] == [8 / 2**6]
 
 
-async def test_a_restart_goes_on_where_it_ended(model: Model, tmp_path: Path) -> None:
+async def test_a_restart_continues_where_it_ended(model: Model, tmp_path: Path) -> None:
     for last_step in (3, 5):
         scaffold = Scaffold(program=model.program)
         hooks = [
@@ -223,7 +223,7 @@ async def test_hk_a_global_step_is_needed(make: Callable[[Path], Any], tmp_path:
 async def _nothing() -> None: ...
 
 
-async def test_hk_step_3_the_tag_has_the_name_of_the_global_step(tmp_path: Path) -> None:
+async def test_the_tag_has_the_name_of_the_global_step_hk_step_3(tmp_path: Path) -> None:
     graph = g.Graph()
     with graph.as_default(), g.name_scope("outer"):
         step = g.assign_add(g.create_global_step(), 1)
@@ -245,7 +245,7 @@ async def test_hk_step_3_the_tag_has_the_name_of_the_global_step(tmp_path: Path)
         ("foreign", ValueError, "should have graph attribute that is equal to current graph"),
     ],
 )
-async def test_hk_log_9_wrong_tensors_are_named_before_anything_runs(
+async def test_wrong_tensors_are_named_before_anything_runs_hk_log_9(
     name: str, error: type[Exception], message: str
 ) -> None:
     model = graph_model()
@@ -260,7 +260,7 @@ async def test_hk_log_9_wrong_tensors_are_named_before_anything_runs(
         await MonitoredSession(ChiefSessionCreator(program=model.program), [hook]).start()
 
 
-async def test_hk_log_9_names_are_those_of_tensors(lines: Callable[[str], list[str]]) -> None:
+async def test_names_are_those_of_tensors_hk_log_9(lines: Callable[[str], list[str]]) -> None:
     model = graph_model()
     hook = h.LoggingTensorHook(["loss", model.loss, "w:0"], every_n_iter=1)
     async with MonitoredSession(ChiefSessionCreator(program=model.program), [hook]) as sess:
@@ -268,7 +268,7 @@ async def test_hk_log_9_names_are_those_of_tensors(lines: Callable[[str], list[s
     assert lines("logging_tensor") == ["loss = 64.0, loss:0 = 64.0, w:0 = 4.0"]
 
 
-async def test_names_are_looked_up_anew_in_the_graph_of_each_session(
+async def test_names_are_looked_up_again_in_the_graph_of_each_session(
     lines: Callable[[str], list[str]],
 ) -> None:
     hook = h.LoggingTensorHook(["x"], every_n_iter=2)
@@ -281,7 +281,7 @@ async def test_names_are_looked_up_anew_in_the_graph_of_each_session(
     assert lines("logging_tensor") == ["x = 1.0", "x = 2.0"]
 
 
-async def test_hk_log_7_at_end_the_values_of_the_end(
+async def test_at_end_the_values_of_the_end_hk_log_7(
     model: Model, lines: Callable[[str], list[str]]
 ) -> None:
     """A graph computes the loss again; of functions it is that of the last step."""

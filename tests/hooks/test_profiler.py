@@ -54,7 +54,7 @@ def timelines(folder: Path) -> list[int]:
     return sorted(int(name.removeprefix("timeline-").removesuffix(".json")) for name in names)
 
 
-async def test_hk_prof_1_by_steps_but_not_the_first(
+async def test_by_steps_but_not_the_first_hk_prof_1(
     train: Train, tmp_path: Path, lines: Callable[[str], list[str]]
 ) -> None:
     session = Traced()
@@ -63,14 +63,14 @@ async def test_hk_prof_1_by_steps_but_not_the_first(
     assert lines("profiler")[0] == f"Saving timeline for 3 into '{tmp_path}/timeline-3.json'."
 
 
-async def test_hk_prof_1_a_restart_counts_from_its_step(train: Train, tmp_path: Path) -> None:
+async def test_a_restart_counts_from_its_step_hk_prof_1(train: Train, tmp_path: Path) -> None:
     session = Traced(state={"global_step": 250})
     await train(ProfilerHook(save_steps=100, output_dir=tmp_path), runs=120, session=session)
     assert session.traced == [350]
 
 
 @pytest.mark.parametrize("back_at", [14, 15])
-async def test_from_a_step_that_goes_back_they_are_counted_anew_tm_4(
+async def test_from_a_step_that_goes_back_they_are_counted_again_tm_4(
     train: Train, tmp_path: Path, back_at: int
 ) -> None:
     """Whether the run that goes back was due or not."""
@@ -80,7 +80,7 @@ async def test_from_a_step_that_goes_back_they_are_counted_anew_tm_4(
     assert session.traced == [5, 10, *([] if back_at == 14 else [2]), 7, 12]
 
 
-async def test_hk_prof_1_by_seconds(
+async def test_by_seconds_hk_prof_1(
     train: Train, tmp_path: Path, lasting: Callable[..., Iterable[Any]]
 ) -> None:
     """Runs of 4 s: the first ends at 4; due at 14 (the run from 16 to 20), then at 30 (from 32)."""
@@ -89,7 +89,7 @@ async def test_hk_prof_1_by_seconds(
     assert session.traced == [5, 9]
 
 
-async def test_hk_prof_1_the_event_of_a_trace(train: Train, tmp_path: Path) -> None:
+async def test_the_event_of_a_trace_hk_prof_1(train: Train, tmp_path: Path) -> None:
     await train(ProfilerHook(save_steps=2, output_dir=tmp_path), runs=4, session=Traced())
     [name] = [name for name in os.listdir(tmp_path) if "tfevents" in name]
     tags = [
@@ -140,7 +140,7 @@ async def test_a_step_that_is_repeated_is_traced_again(tmp_path: Path) -> None:
     assert sessions[0].traced == sessions[1].traced == [2]
 
 
-async def test_hk_prof_2_nothing_is_made_at_construction(
+async def test_nothing_is_made_at_construction_hk_prof_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Train
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -159,12 +159,12 @@ async def test_hk_prof_2_nothing_is_made_at_construction(
         ({"save_secs": 0}, "invalid save_secs=0"),
     ],
 )
-async def test_hk_prof_2_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+async def test_wrong_arguments_hk_prof_2(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ProfilerHook(**arguments)
 
 
-async def test_a_program_that_tells_nothing_is_one_slice(train: Train, tmp_path: Path) -> None:
+async def test_a_program_without_spans_is_one_slice(train: Train, tmp_path: Path) -> None:
     await train(ProfilerHook(save_steps=1, output_dir=tmp_path), runs=2)
     trace = json.loads((tmp_path / "timeline-2.json").read_text())
     [piece] = [event for event in trace["traceEvents"] if event["ph"] == "X"]

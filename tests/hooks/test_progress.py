@@ -95,7 +95,7 @@ async def test_a_bar_is_drawn_on_a_terminal_and_taken_away(train: Train, lasting
     assert printed(console).endswith("\x1b[?25h"), "the cursor is back"
 
 
-async def test_a_bar_shows_tags_as_they_are_and_begins_anew_in_a_new_session(
+async def test_a_bar_shows_tags_as_they_are_and_begins_again_in_a_new_session(
     train: Train, lasting: Lasting
 ) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120, legacy_windows=False)
@@ -115,7 +115,7 @@ async def test_the_terminal_is_given_back_at_an_error(train: Train, lasting: Las
     assert printed(console).endswith("\x1b[?25h")
 
 
-async def test_an_error_is_not_the_last_line_where_told_so(train: Train, lasting: Lasting) -> None:
+async def test_an_error_is_not_the_last_line_if_so_configured(train: Train, lasting: Lasting) -> None:
     class Broken(io.StringIO):
         fails = 1
 

@@ -42,13 +42,13 @@ async def rates(folder: Path) -> list[tuple[int, float]]:
 @pytest.mark.parametrize(
     "arguments", [{"every_n_steps": 5, "every_n_secs": 5}, {"every_n_steps": None}]
 )
-async def test_hk_step_1_exactly_one_period(arguments: dict[str, Any]) -> None:
+async def test_exactly_one_period_hk_step_1(arguments: dict[str, Any]) -> None:
     message = "exactly one of every_n_steps and every_n_secs should be provided."
     with pytest.raises(ValueError, match=message):
         StepCounterHook(**arguments)
 
 
-async def test_hk_step_1_seconds_alone_override_the_default() -> None:
+async def test_seconds_alone_override_the_default_hk_step_1() -> None:
     hook = StepCounterHook(every_n_secs=3)
     assert overrides(hook, "background")
     assert not overrides(hook, "after_run")
@@ -64,7 +64,7 @@ async def test_a_period_is_positive(arguments: dict[str, Any]) -> None:
         StepCounterHook(**arguments)
 
 
-async def test_by_seconds_an_error_is_not_the_last_report_where_told_so(
+async def test_by_seconds_an_error_is_not_the_last_report_if_so_configured(
     train: Train,
     lasting: Lasting,
     lines: Lines,
@@ -84,7 +84,7 @@ async def test_by_seconds_an_error_is_not_the_last_report_where_told_so(
 
 
 @pytest.mark.parametrize(("period", "steps"), [(10, [11, 21]), (4, [5, 9, 13, 17, 21, 25])])
-async def test_hk_step_2_the_first_run_only_sets_the_mark(
+async def test_the_first_run_only_sets_the_mark_hk_step_2(
     train: Train, lasting: Lasting, tmp_path: Path, period: int, steps: list[int]
 ) -> None:
     hook = StepCounterHook(every_n_steps=period, output_dir=tmp_path)
@@ -92,7 +92,7 @@ async def test_hk_step_2_the_first_run_only_sets_the_mark(
     assert await rates(tmp_path) == [(step, 2.0) for step in steps]
 
 
-async def test_hk_step_2_by_seconds_from_the_first_run_on(
+async def test_by_seconds_from_the_first_run_on_hk_step_2(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
     """The mark is set at 0.4 s, step 1; then a report each second, at 1.4, 2.4 and 3.4 s."""
@@ -101,12 +101,12 @@ async def test_hk_step_2_by_seconds_from_the_first_run_on(
     assert await rates(tmp_path) == [(3, 2.0), (5, 2.0), (8, 3.0)]
 
 
-async def test_hk_step_3_the_line(train: Train, lasting: Lasting, lines: Lines) -> None:
+async def test_the_line_hk_step_3(train: Train, lasting: Lasting, lines: Lines) -> None:
     await train(StepCounterHook(every_n_steps=2), runs=5, session=ScriptedSession(lasting(0.3)))
     assert lines("progress") == ["global_step/sec: 3.33333"] * 2
 
 
-async def test_hk_step_4_a_step_that_stands_still_is_warned_of_once(train: Train, lines: Lines) -> None:
+async def test_a_step_that_stands_still_is_warned_of_once_hk_step_4(train: Train, lines: Lines) -> None:
     session = ScriptedSession(steps_per_run=0)
     await train(StepCounterHook(), StepCounterHook(), runs=9, session=session)
     warnings = lines("progress")
@@ -116,7 +116,7 @@ async def test_hk_step_4_a_step_that_stands_still_is_warned_of_once(train: Train
     )
 
 
-async def test_hk_step_4_by_seconds_too(train: Train, lasting: Lasting, lines: Lines) -> None:
+async def test_by_seconds_too_hk_step_4(train: Train, lasting: Lasting, lines: Lines) -> None:
     session = ScriptedSession(lasting(1), steps_per_run=0)
     await train(StepCounterHook(every_n_secs=2), runs=20, session=session)
     assert len(lines("progress")) == 1
@@ -135,12 +135,12 @@ async def test_by_seconds_an_interval_without_a_run_is_no_warning(
     assert lines("progress") == ["global_step/sec: 0.05", "global_step/sec: 1"]
 
 
-async def test_hk_step_5_no_time_gives_no_rate(train: Train, lines: Lines) -> None:
+async def test_no_time_gives_no_rate_hk_step_5(train: Train, lines: Lines) -> None:
     await train(StepCounterHook(every_n_steps=1), runs=5)
     assert lines("progress") == []
 
 
-async def test_hk_step_6_a_given_writer_wins_and_stays_open(
+async def test_a_given_writer_wins_and_stays_open_hk_step_6(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
     async with FileWriter(tmp_path / "given") as writer:
@@ -151,7 +151,7 @@ async def test_hk_step_6_a_given_writer_wins_and_stays_open(
     assert not (tmp_path / "other").exists()
 
 
-async def test_hk_step_6_the_file_of_a_directory_is_shared(
+async def test_the_file_of_a_directory_is_shared_hk_step_6(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
     other = FileWriter(tmp_path)
@@ -163,7 +163,7 @@ async def test_hk_step_6_the_file_of_a_directory_is_shared(
     assert await rates(tmp_path) == [(2, 1.0)]
 
 
-async def test_hk_step_7_a_recovery_begins_anew(lasting: Lasting, tmp_path: Path) -> None:
+async def test_a_recovery_begins_again_hk_step_7(lasting: Lasting, tmp_path: Path) -> None:
     """WR-15: rate timers are reset."""
     first = ScriptedSession(lasting(1, [None] * 12 + [AbortedError("gone")]))
     second = ScriptedSession(lasting(0.5), state={"global_step": 10})
@@ -174,7 +174,7 @@ async def test_hk_step_7_a_recovery_begins_anew(lasting: Lasting, tmp_path: Path
     assert await rates(tmp_path) == [(6, 1.0), (11, 1.0), (16, 2.0)]
 
 
-async def test_by_seconds_a_step_that_goes_back_begins_anew(
+async def test_by_seconds_a_step_that_goes_back_begins_again(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
     outcomes = [None, None, {"global_step": 100}, {"global_step": 5}, *[None] * 6]
@@ -186,7 +186,7 @@ async def test_by_seconds_a_step_that_goes_back_begins_anew(
     ]
 
 
-async def test_a_step_that_goes_back_begins_anew(
+async def test_a_step_that_goes_back_begins_again(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
     outcomes = [None, None, {"global_step": 100}, {"global_step": 5}, None, None]
@@ -195,7 +195,7 @@ async def test_a_step_that_goes_back_begins_anew(
     assert await rates(tmp_path) == [(100, 49.5), (7, 1.0)]
 
 
-async def test_a_step_that_goes_back_behind_the_last_report_begins_anew(
+async def test_a_step_that_goes_back_behind_the_last_report_begins_again(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
     outcomes = [None, {"global_step": 12}, {"global_step": 5}, *[None] * 10]

@@ -25,25 +25,25 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
         ({"num_steps": 1, "last_step": 1}, "Only one of num_steps or last_step can be specified."),
     ],
 )
-async def test_hk_stop_1_one_of_the_two_is_needed(arguments: dict[str, int], message: str) -> None:
+async def test_one_of_the_two_is_needed_hk_stop_1(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         StopAtStepHook(**arguments)
 
 
 @pytest.mark.parametrize("value", [2.5, "3", None, [1]])
-async def test_hk_stop_1_a_step_is_a_whole_number(value: Any) -> None:
+async def test_a_step_is_a_whole_number_hk_stop_1(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         StopAtStepHook(num_steps=value)
 
 
-async def test_hk_stop_1_a_global_step_is_needed() -> None:
+async def test_a_global_step_is_needed_hk_stop_1() -> None:
     with g.Graph().as_default(), pytest.raises(RuntimeError) as caught:
         await StopAtStepHook(1).begin()
     assert str(caught.value) == "Global step should be created to use StopAtStepHook."
     assert "am.get_or_create_global_step()" in caught.value.__notes__[0]
 
 
-async def test_hk_stop_2_the_run_that_reaches_the_step_completes_and_is_the_last(train: Train) -> None:
+async def test_the_run_that_reaches_the_step_completes_and_is_the_last_hk_stop_2(train: Train) -> None:
     recorder = RecordingHook()
     session = await train(StopAtStepHook(last_step=5), recorder)
     assert session.global_step == 5
@@ -51,14 +51,14 @@ async def test_hk_stop_2_the_run_that_reaches_the_step_completes_and_is_the_last
     assert recorder.moments()[-2:] == ["end", "cleanup"]
 
 
-async def test_hk_stop_3_num_steps_counts_from_the_first_step(train: Train) -> None:
+async def test_num_steps_counts_from_the_first_step_hk_stop_3(train: Train) -> None:
     session = await train(
         StopAtStepHook(num_steps=10), session=ScriptedSession(state={"global_step": 250})
     )
     assert session.global_step == 260
 
 
-async def test_hk_stop_3_a_recovery_does_not_count_anew() -> None:
+async def test_a_recovery_does_not_count_from_zero_hk_stop_3() -> None:
     """WR-15: the target keeps; the steps are 1, 2, 1, 2, 3, 4."""
     recorder = RecordingHook()
     creator = ScriptedCreator(ScriptedSession([None, None, AbortedError("gone")]), ScriptedSession())
@@ -78,26 +78,26 @@ async def test_no_step_is_done_with_num_steps_of_zero_or_less_hk_stop_5(
     assert session.global_step == 250
 
 
-async def test_num_steps_counts_anew_in_a_second_session(train: Train) -> None:
+async def test_num_steps_counts_from_zero_in_a_second_session(train: Train) -> None:
     hook = StopAtStepHook(num_steps=5)
     for first in (0, 5, 10):
         session = await train(hook, session=ScriptedSession(state={"global_step": first}))
         assert session.global_step == first + 5
 
 
-async def test_hk_stop_4_runs_that_jump_stop_beyond_the_step(train: Train) -> None:
+async def test_runs_that_jump_stop_beyond_the_step_hk_stop_4(train: Train) -> None:
     session = await train(StopAtStepHook(last_step=10), session=ScriptedSession(steps_per_run=7))
     assert session.global_step == 14
 
 
-async def test_hk_stop_4_runs_that_do_no_step_do_not_stop(train: Train) -> None:
+async def test_runs_that_do_no_step_do_not_stop_hk_stop_4(train: Train) -> None:
     script = [None, {"global_step": 1}, {"global_step": 1}, None]
     session = await train(StopAtStepHook(last_step=2), session=ScriptedSession(script))
     assert len(session.runs) == 4
 
 
 @pytest.mark.parametrize("arguments", [{"last_step": 250}, {"last_step": 9}, {"num_steps": 0}])
-async def test_hk_stop_5_nothing_is_run_when_the_step_is_reached_already(
+async def test_nothing_is_run_when_the_step_is_reached_already_hk_stop_5(
     train: Train, arguments: dict[str, int]
 ) -> None:
     """Also MT-21: a restart at the last step does no further step."""
@@ -108,7 +108,7 @@ async def test_hk_stop_5_nothing_is_run_when_the_step_is_reached_already(
     assert recorder.moments() == ["begin", "after_create_session", "end", "cleanup"]
 
 
-async def test_hk_stop_6_the_earliest_of_two_wins(train: Train) -> None:
+async def test_the_earliest_of_two_wins_hk_stop_6(train: Train) -> None:
     session = await train(StopAtStepHook(last_step=7), StopAtStepHook(last_step=3))
     assert session.global_step == 3
 

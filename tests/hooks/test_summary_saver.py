@@ -87,7 +87,7 @@ def hook_for(folder: Path, **arguments: Any) -> SummarySaverHook:
         ({"summary_op": "x", "save_steps": 1}, "nowhere to write"),
     ],
 )
-async def test_hk_sum_1_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+async def test_wrong_arguments_hk_sum_1(arguments: dict[str, Any], message: str) -> None:
     """HK-SUM-5, last case, and TM-1, too."""
     with pytest.raises(ValueError, match=message):
         SummarySaverHook(**arguments)
@@ -97,20 +97,20 @@ async def test_hk_sum_1_wrong_arguments(arguments: dict[str, Any], message: str)
     ("period", "runs", "expected"),
     [(8, 30, [1, 9, 17, 25]), (100, 250, [1, 101, 201]), (1, 3, [1, 2, 3])],
 )
-async def test_hk_sum_2_the_first_run_and_then_every_n_steps(
+async def test_the_first_run_and_then_every_n_steps_hk_sum_2(
     train: Train, tmp_path: Path, period: int, runs: int, expected: list[int]
 ) -> None:
     await train(hook_for(tmp_path, save_steps=period), runs=runs, session=Summarised())
     assert await steps(tmp_path) == expected
 
 
-async def test_hk_sum_2_steps_that_jump(train: Train, tmp_path: Path) -> None:
+async def test_steps_that_jump_hk_sum_2(train: Train, tmp_path: Path) -> None:
     """HK-SUM-3: a run is expected to advance by one. One jumps from 14 past 17; the next is asked."""
     await train(hook_for(tmp_path, save_steps=10), runs=6, session=Summarised(steps_per_run=7))
     assert await steps(tmp_path) == [7, 28]
 
 
-async def test_hk_sum_2_a_run_that_was_expected_to_jump_further_is_not_written(
+async def test_a_run_that_was_expected_to_jump_further_is_not_written_hk_sum_2(
     train: Train, tmp_path: Path
 ) -> None:
     """After 7 steps at once the run from 7 on might reach 12, and does not."""
@@ -119,7 +119,7 @@ async def test_hk_sum_2_a_run_that_was_expected_to_jump_further_is_not_written(
     assert await steps(tmp_path) == [7, 12]
 
 
-async def test_hk_sum_2_start_comes_first_with_the_step_the_session_begins_at(
+async def test_start_comes_first_with_the_step_the_session_begins_at_hk_sum_2(
     train: Train, tmp_path: Path
 ) -> None:
     """FW-9 and MT-20: a restart at 250 begins with step 251."""
@@ -130,19 +130,19 @@ async def test_hk_sum_2_start_comes_first_with_the_step_the_session_begins_at(
     assert await steps(tmp_path) == [251]
 
 
-async def test_hk_sum_2_by_seconds(train: Train, tmp_path: Path, lasting: Lasting) -> None:
+async def test_by_seconds_hk_sum_2(train: Train, tmp_path: Path, lasting: Lasting) -> None:
     """Runs of 3.7 s: the first, and the first that begin after 13.7, 23.7 and 33.7 s."""
     await train(hook_for(tmp_path, save_secs=10), runs=11, session=Summarised(lasting(3.7)))
     assert await steps(tmp_path) == [1, 5, 8, 11]
 
 
-async def test_hk_sum_2_by_seconds_a_run_costs_nothing(tmp_path: Path) -> None:
+async def test_by_seconds_a_run_costs_nothing_hk_sum_2(tmp_path: Path) -> None:
     hook = hook_for(tmp_path, save_secs=10)
     assert not overrides(hook, "before_run")
     assert not overrides(hook, "after_run")
 
 
-async def test_hk_sum_3_the_summary_is_fetched_only_in_runs_that_are_due(
+async def test_the_summary_is_fetched_only_in_runs_that_are_due_hk_sum_3(
     train: Train, tmp_path: Path
 ) -> None:
     session = await train(hook_for(tmp_path, save_steps=3), runs=6, session=Summarised())
@@ -150,7 +150,7 @@ async def test_hk_sum_3_the_summary_is_fetched_only_in_runs_that_are_due(
 
 
 @pytest.mark.parametrize("error", [None, KeyError("x")])
-async def test_hk_sum_4_everything_is_on_disk_at_any_end(
+async def test_everything_is_on_disk_at_any_end_hk_sum_4(
     train: Train, tmp_path: Path, error: Exception | None
 ) -> None:
     script = [None, None, *([error] if error else [])]
@@ -162,14 +162,14 @@ async def test_hk_sum_4_everything_is_on_disk_at_any_end(
     assert (await events(tmp_path))[-1].session_log.status == SessionLog.STOP
 
 
-async def test_hk_sum_5_several_summaries_of_several_kinds(train: Train, tmp_path: Path) -> None:
+async def test_several_summaries_of_several_kinds_hk_sum_5(train: Train, tmp_path: Path) -> None:
     hook = hook_for(tmp_path, save_steps=2, summary_op=["summary", "other", "missing"])
     await train(hook, runs=3, session=Summarised())
     assert await steps(tmp_path) == [1, 3]
     assert await steps(tmp_path, "b") == [1, 3]
 
 
-async def test_hk_sum_5_a_scaffold_without_summaries_writes_only_start(
+async def test_a_scaffold_without_summaries_writes_only_start_hk_sum_5(
     train: Train, tmp_path: Path
 ) -> None:
     for number, period in enumerate(({"save_steps": 1}, {"save_secs": 1})):
@@ -182,7 +182,7 @@ async def test_hk_sum_5_a_scaffold_without_summaries_writes_only_start(
 
 
 @pytest.mark.parametrize(("failing_run", "before"), [(11, [1]), (15, [1, 11])])
-async def test_hk_sum_6_a_recovery_begins_anew(
+async def test_a_recovery_begins_again_hk_sum_6(
     tmp_path: Path, failing_run: int, before: list[int]
 ) -> None:
     """Whether the run that failed was due or not."""
@@ -197,7 +197,7 @@ async def test_hk_sum_6_a_recovery_begins_anew(
 
 
 @pytest.mark.parametrize("back_at", [14, 11])
-async def test_a_step_that_goes_back_begins_anew_tm_4(
+async def test_a_step_that_goes_back_begins_again_tm_4(
     train: Train, tmp_path: Path, back_at: int
 ) -> None:
     """Whether the run that goes back was due or not; and FW-9: what undone steps wrote is forgotten."""
@@ -225,7 +225,7 @@ async def test_runs_that_do_no_step_are_not_written(train: Train, tmp_path: Path
 
 
 @pytest.mark.parametrize("period", [{"save_steps": 2}, {"save_secs": 1.5}])
-async def test_hk_sum_7_a_failing_summary_fails_the_run_unless_told_otherwise(
+async def test_a_failing_summary_fails_the_run_by_default_hk_sum_7(
     train: Train, tmp_path: Path, period: Any, lasting: Lasting, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MT-25."""

@@ -130,7 +130,7 @@ async def test_five_losses_at_one_step_are_a_failure(store: Store, start: Any) -
     assert row["error"] == "Its process died 5 times at step 7 (its process died)."
 
 
-async def test_progress_begins_the_count_anew(store: Store, start: Any) -> None:
+async def test_progress_begins_the_count_from_zero(store: Store, start: Any) -> None:
     await submit(store, "a")
     for number in range(20):
         process = start(f"p{number}")

@@ -97,7 +97,7 @@ async def test_a_child_ignores_ctrl_c_and_takes_sigterm_for_a_shutdown(root: Pat
 
 
 @pytest.mark.asyncio
-async def test_a_child_that_hears_no_stop_is_killed_after_the_grace_period(root: Path) -> None:
+async def test_a_child_that_ignores_the_stop_is_killed_after_the_grace_period(root: Path) -> None:
     async with queue_of(root, "spin", grace=0.2) as queue:
         job = await queue.submit("spin", {"secs": 1_000}, name="x")
         await job.wait("opening")

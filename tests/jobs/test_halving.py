@@ -44,7 +44,7 @@ def verdicts(outcomes: list[am.jobs.Outcome]) -> list[tuple[str, int | None, lis
     return [(one.state, one.step, sorted(one.rungs)) for one in outcomes]
 
 
-async def test_the_best_third_goes_on_at_each_rung_and_the_rest_are_cancelled(root: Path) -> None:
+async def test_the_best_third_continues_at_each_rung_and_the_rest_are_cancelled(root: Path) -> None:
     steps: list[tuple[str, int]] = []
     async with queue_of(root, steps) as queue:
         outcomes = await sweep(queue, [9, 8, 7, 6, 5, 1, 2, 3, 4])
@@ -108,7 +108,7 @@ async def test_an_interrupted_sweep_decides_the_same(root: Path) -> None:
     assert sorted(outcomes[1].rungs) == RUNGS
 
 
-async def test_a_rung_that_only_the_checkpoint_knows_is_judged_after_a_kill(root: Path) -> None:
+async def test_a_rung_in_the_checkpoint_only_is_judged_after_a_kill(root: Path) -> None:
     """Killed between the save at the rung and its record in the table."""
     steps: list[tuple[str, int]] = []
     async with queue_of(root, steps) as queue:

@@ -182,7 +182,7 @@ async def test_a_running_job_is_cancelled_and_a_cancel_outranks_a_pause(
 
 
 @pytest.mark.virtual_time
-async def test_a_request_of_another_process_is_noticed(root: Path, steered: Steered) -> None:
+async def test_a_request_of_another_process_is_received(root: Path, steered: Steered) -> None:
     async with queue_of(root, steered) as queue:
         job = await queue.submit("steered")
         await job.wait("opening")
@@ -193,7 +193,7 @@ async def test_a_request_of_another_process_is_noticed(root: Path, steered: Stee
 
 
 @pytest.mark.virtual_time
-async def test_a_close_preempts_and_the_next_opening_goes_on(root: Path, steered: Steered) -> None:
+async def test_a_close_preempts_and_the_next_opening_continues(root: Path, steered: Steered) -> None:
     async with queue_of(root, steered) as queue:
         job = await queue.submit("steered", name="x")
         await steered.wait_started("x")

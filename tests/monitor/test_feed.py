@@ -170,7 +170,7 @@ async def test_many_runs_with_many_points_are_one_reset() -> None:
     assert len([event for event in viewer.events if event[0] == "reset"]) <= 1
 
 
-async def test_a_slow_reader_is_reset_and_the_others_go_on() -> None:
+async def test_a_slow_reader_is_reset_and_the_others_continue() -> None:
     run = ScriptedRun()
     app = am.monitor.create_app(run)
     async with viewing(app) as slow, viewing(app) as quick:
@@ -254,7 +254,7 @@ async def test_runs_that_come_and_go_and_log_lines_are_events(caplog: pytest.Log
         assert [(line["level"], line["text"]) for line in data["lines"]] == [("WARNING", "a line")]
 
 
-async def test_nothing_runs_while_nobody_looks() -> None:
+async def test_nothing_runs_while_no_page_is_open() -> None:
     run = ScriptedRun()
     app = am.monitor.create_app(run)
     async with assert_nothing_left_behind():

@@ -112,7 +112,7 @@ async def test_the_rate_and_the_time_left() -> None:
         assert (status.paused, status.rate, status.eta_secs) == (True, None, None)
 
 
-async def test_hooks_are_timed_while_somebody_looks() -> None:
+async def test_hooks_are_timed_while_the_page_is_open() -> None:
     async with scripted(Slow(), RecordingHook("Other")) as sess:
         run = LiveRun("digits", sess)
         await sess.run("a")

@@ -32,7 +32,7 @@ def test_the_last_lines_are_kept_and_numbered() -> None:
     assert lines.next == 6
 
 
-def test_other_loggers_are_shown_where_asked_for() -> None:
+def test_other_loggers_are_shown_where_requested() -> None:
     lines = LogLines(["asyncmon", "mine"])
     logging.getLogger("mine").error("here")
     logging.getLogger("other").error("not here")

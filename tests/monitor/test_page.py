@@ -240,7 +240,7 @@ def test_the_keyboard_is_enough(page: Page, url: str) -> None:
     page.wait_until("!document.querySelector('#enlarged').open")
 
 
-def test_a_zoom_asks_for_its_stretch_and_is_undone(page: Page, url: str) -> None:
+def test_a_zoom_requests_its_stretch_and_is_undone(page: Page, url: str) -> None:
     open_charts(page, url)
     box = page.box(CARD.format(tag="loss") + ".querySelector('.u-over')")
     y = box[1] + box[3] / 2
@@ -271,7 +271,7 @@ def test_cursors_are_at_one_place_in_all_charts(page: Page, url: str) -> None:
     assert len(set(steps)) == 1
 
 
-def test_a_token_is_asked_for(page: Page, logdir: Path) -> None:
+def test_a_token_is_required(page: Page, logdir: Path) -> None:
     with served(logdir, token=TOKEN) as url:
         bare = url.partition("#")[0]
         page.open(bare)

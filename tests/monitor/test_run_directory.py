@@ -124,7 +124,7 @@ async def test_a_damaged_file_is_read_up_to_the_damage(
     assert steps(run)[-1] == 7
 
 
-async def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
+async def test_a_file_that_is_written_again_is_read_again(tmp_path: Path) -> None:
     await write(tmp_path, *range(20))
     run = RunDirectory(tmp_path)
     await run.refresh()

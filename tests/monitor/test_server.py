@@ -103,7 +103,7 @@ async def test_a_stream_of_a_mounted_monitor_ends_with_its_server() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_reader_that_reads_nothing_is_bounded_and_disturbs_nobody() -> None:
+async def test_a_reader_that_reads_nothing_is_bounded_and_delays_no_other() -> None:
     run = ScriptedRun()
     app = am.monitor.create_app(run)
     loop = asyncio.get_running_loop()

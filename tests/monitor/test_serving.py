@@ -118,7 +118,7 @@ async def test_a_token_is_needed_beyond_this_machine(
 
 
 @pytest.mark.asyncio
-async def test_a_taken_port_is_an_error_only_if_it_was_asked_for(tmp_path: Path) -> None:
+async def test_a_taken_port_is_an_error_only_if_it_was_requested(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="in use"):
         await am.monitor.serve(tmp_path, port=other.getsockname()[1])
     async with am.monitor.serve(tmp_path) as first, am.monitor.serve(tmp_path) as second:

@@ -187,7 +187,7 @@ async def test_what_goes_with_get_state_is_checked() -> None:
         FunctionProgram(get_state=state, set_state=print)
 
 
-async def test_hooks_fetch_of_whatever_step_is_running(tmp_path: Path) -> None:
+async def test_hooks_fetch_from_any_running_step(tmp_path: Path) -> None:
     program = FunctionProgram(
         steps={"a": lambda: {"loss": 1.0}, "b": lambda: {"score": 2.0}}, read_only=["b"]
     )

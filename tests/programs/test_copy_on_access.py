@@ -46,7 +46,7 @@ WAYS: dict[str, Callable[[CopyOnAccess], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_asked_for_may_be_changed_and_the_state_stays(way: str) -> None:
+def test_what_is_requested_may_be_changed_and_the_state_stays(way: str) -> None:
     before = state()
     got = WAYS[way](CopyOnAccess(before))
     got["w"] += 1
@@ -63,7 +63,7 @@ def test_what_is_asked_for_may_be_changed_and_the_state_stays(way: str) -> None:
     assert list(before["nested"]) == ["b", "list"]
 
 
-def test_an_entry_is_copied_once_and_one_not_asked_for_never() -> None:
+def test_an_entry_is_copied_once_and_one_not_requested_never() -> None:
     before = state()
     borrowed = CopyOnAccess(before)
     assert borrowed["w"] is borrowed["w"] is not before["w"]
@@ -92,7 +92,7 @@ def test_what_was_put_there_is_got_back() -> None:
 
 
 @pytest.mark.asyncio
-async def test_entries_that_no_step_asks_for_stay_the_same_arrays() -> None:
+async def test_entries_that_no_step_requests_stay_the_same_arrays() -> None:
     def step(state: dict[str, Any]) -> None:
         state["n"] += 1
 

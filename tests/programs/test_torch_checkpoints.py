@@ -389,7 +389,7 @@ SCHEDULES = torch.optim.lr_scheduler
         ),
     ],
 )
-async def test_a_scheduler_goes_on_by_the_chosen_learning_rate(tmp_path: Path, schedule: Any) -> None:
+async def test_a_scheduler_continues_by_the_chosen_learning_rate(tmp_path: Path, schedule: Any) -> None:
     def scheduled(make: Any = torch.optim.SGD, rate: float = 0.1, **how: Any) -> TorchProgram:
         model = torch.nn.Linear(3, 1)
         optimizer = make(model.parameters(), lr=rate)

@@ -150,7 +150,7 @@ async def test_arrays_swapped_by_a_step_are_swapped() -> None:
         assert (await session.run("a")).tolist() == [expected] * 2
 
 
-async def test_who_shares_an_array_is_found_out() -> None:
+async def test_sharers_of_an_array_are_found() -> None:
     state = {name: np.zeros(2) for name in ("alone", "view", "kept", "nowhere")}
     borrowed = CopyOnAccess({**state, "deep": {"alone": [np.zeros(1)], "kept": [np.zeros(1)]}})
     others = [borrowed["view"][:1], borrowed["kept"], borrowed["deep"]["kept"][0]]
@@ -229,7 +229,7 @@ async def test_to_initialise_waits_for_the_step_under_way() -> None:
         await session.run([program.init_op(), "train"])
 
 
-async def test_a_session_closed_meanwhile_loads_nothing() -> None:
+async def test_a_session_closed_during_a_load_loads_nothing() -> None:
     go = asyncio.Event()
 
     async def wait(state: dict[str, Any]) -> None:

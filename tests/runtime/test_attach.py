@@ -172,7 +172,7 @@ async def test_sample_joins_the_next_run(world: World) -> None:
         assert [list(values) for values in await asyncio.gather(*asked)] == [["w"]] * 2
 
 
-async def test_a_sample_that_no_run_answers_is_told_of_the_end(world: World) -> None:
+async def test_a_sample_that_no_run_answers_raises_at_the_end(world: World) -> None:
     async with world.session() as sess:
         asked = asyncio.create_task(sess.sample(world.weight))
         await wait_all_tasks_blocked()
@@ -180,7 +180,7 @@ async def test_a_sample_that_no_run_answers_is_told_of_the_end(world: World) -> 
         await asked
 
 
-async def test_a_failed_run_keeps_the_sample_and_names_who_asked(world: World) -> None:
+async def test_a_failed_run_keeps_the_sample_and_names_its_caller(world: World) -> None:
     async with world.session() as sess:
         asked = asyncio.create_task(sess.sample(world.weight), name="the asker")
         await wait_all_tasks_blocked()
@@ -191,7 +191,7 @@ async def test_a_failed_run_keeps_the_sample_and_names_who_asked(world: World) -
         await asked
 
 
-async def test_a_sample_of_what_is_not_in_the_graph_costs_nobody_a_run() -> None:
+async def test_a_sample_of_a_name_outside_the_graph_fails_no_run() -> None:
     world = graph_world()
     async with world.session() as sess:
         asked = asyncio.create_task(sess.sample(["weight", "los:0"]))
@@ -243,7 +243,7 @@ async def test_a_hook_whose_attaching_hangs_is_given_up_after_a_stop() -> None:
         assert await sess.run("a") == 1
 
 
-async def test_a_cancelled_attaching_cleans_up_whatever_else_comes() -> None:
+async def test_a_cancelled_attach_cleans_up_beside_other_errors() -> None:
     class Slow(RecordingHook):
         async def begin(self) -> None:
             await asyncio.sleep(100)

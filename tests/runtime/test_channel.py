@@ -22,7 +22,7 @@ from asyncmon.testing import (
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
-async def test_items_come_in_order_and_a_full_channel_makes_who_sends_wait() -> None:
+async def test_items_come_in_order_and_a_full_channel_makes_senders_wait() -> None:
     channel: Channel[int] = Channel(2)
     await channel.send(1)
     await channel.send(2)
@@ -143,7 +143,7 @@ async def test_at_the_stop_what_was_sent_goes_all_the_way_through() -> None:
     assert len(got) >= 10
 
 
-async def test_who_sends_ends_when_nobody_receives_any_more() -> None:
+async def test_a_sender_ends_without_receivers() -> None:
     """KC-2, KC-4: stop while all parties are blocked; none waits for the grace period."""
     coord = Coordinator(())
     first, second = coord.channel(1), coord.channel(1)

@@ -57,7 +57,7 @@ async def count_all(sess: Any, channel: Any) -> None:
 
 
 @pytest.mark.parametrize("iterates", [True, False])
-async def test_what_nobody_has_received_at_a_stop_is_received_by_the_next_session(
+async def test_items_not_received_at_a_stop_are_received_by_the_next_session(
     tmp_path: Path, iterates: bool
 ) -> None:
     async with Failing().session(tmp_path) as sess:

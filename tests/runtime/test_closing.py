@@ -105,7 +105,7 @@ async def live(sess: MonitoredSession) -> None:
 
 
 @pytest.mark.parametrize("moment", ["end", "cleanup"])
-async def test_a_cancellation_nobody_asked_for_is_the_error_of_its_hook_hp_13(moment: str) -> None:
+async def test_an_unrequested_cancellation_is_the_error_of_its_hook_hp_13(moment: str) -> None:
     hooks = [first := RecordingHook("first"), WaitsForACancelledTask(moment), last := RecordingHook()]
     sess = scripted(*hooks)
     async with assert_nothing_left_behind():
@@ -129,7 +129,7 @@ async def test_on_error_holds_for_such_a_cancellation_too(
     assert hooks[0].moments().count("cleanup") == 1
 
 
-async def test_a_detached_hook_cannot_cancel_who_detaches_it() -> None:
+async def test_a_detached_hook_cannot_cancel_its_detaching_task() -> None:
     async with scripted() as sess:
         handle = await sess.attach(hook := WaitsForACancelledTask("end"))
         with pytest.raises(RuntimeError, match=r"slip\.end raised a CancelledError"):
@@ -204,7 +204,7 @@ class SlowEnd(RecordingHook):
         await super().end(session)
 
 
-async def test_an_exit_leaves_also_where_the_caller_was_cancelled_meanwhile() -> None:
+async def test_an_exit_leaves_also_if_the_caller_was_cancelled_before() -> None:
     sess = scripted(SlowEnd(5), fail_in("end", SystemExit(3)), last := RecordingHook())
     with pytest.raises(SystemExit):
         async with asyncio.timeout(1):
@@ -230,7 +230,7 @@ async def test_a_cancellation_cuts_short_each_end_that_hangs_and_no_other(
     assert isinstance(last.error, asyncio.CancelledError)
 
 
-async def test_a_slip_after_a_cancellation_is_still_told_from_it() -> None:
+async def test_a_slip_after_a_cancellation_is_still_distinguished_from_it() -> None:
     sess = scripted(SlowEnd(1000), slip := WaitsForACancelledTask("end"), stop_grace_period_secs=10)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(100):
@@ -244,7 +244,7 @@ class EndsOnCancel(SlowEnd):
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt(), ValueError("boom")])
-async def test_end_is_called_on_a_cancellation_where_a_hook_wants_it_ax_27(
+async def test_end_is_called_on_a_cancellation_for_hooks_that_save_then_ax_27(
     error: BaseException,
 ) -> None:
     other, saver = RecordingHook("other"), EndsOnCancel(5)

@@ -164,7 +164,7 @@ async def test_a_closed_session_should_stop_and_closes_again_wr_13_ax_14(world: 
     assert sess.should_stop() is True
 
 
-async def test_a_stop_wakes_all_who_wait_and_should_stop_never_raises_ax_14(world: World) -> None:
+async def test_a_stop_wakes_all_waiters_and_should_stop_never_raises_ax_14(world: World) -> None:
     sess = await world.session().start()
     waiting = [asyncio.create_task(sess.coord.wait_for_stop()) for _ in range(5)]
     await asyncio.sleep(0)

@@ -37,7 +37,7 @@ async def ignore_cancellation(until: asyncio.Event) -> None:
             continue
 
 
-async def test_a_stop_is_seen_at_once_and_wakes_everybody_co_1() -> None:
+async def test_a_stop_is_seen_at_once_and_wakes_all_waiters_co_1() -> None:
     coord = Coordinator()
     assert not coord.should_stop()
     assert not coord.joined
@@ -206,7 +206,7 @@ async def test_an_error_is_raised_in_preference_to_stragglers_co_10() -> None:
     await task
 
 
-async def test_who_is_being_waited_for_is_said_after_a_second_kc_2(
+async def test_the_holder_of_a_lock_is_logged_after_a_second_kc_2(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     coord = Coordinator()
@@ -252,7 +252,7 @@ async def test_wait_for_stop_with_a_timeout_co_14() -> None:
     assert now() == 2
 
 
-async def test_stop_on_exception_reports_and_goes_on_co_15() -> None:
+async def test_stop_on_exception_reports_and_continues_co_15() -> None:
     coord = Coordinator()
     with coord.stop_on_exception():
         raise ValueError("reported")

@@ -70,7 +70,7 @@ def test_a_second_loop_beside_the_first_is_refused() -> None:
                 second.run(waiting)
 
 
-def test_a_stop_when_the_loop_is_closed_is_remembered() -> None:
+def test_a_stop_when_the_loop_is_closed_is_kept() -> None:
     coord = Coordinator()
     run(coord.wait_for_stop(1))
     coord.request_stop(reason="between two loops")

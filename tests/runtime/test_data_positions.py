@@ -169,7 +169,7 @@ async def test_names_are_stable_and_may_be_given(bench: Bench) -> None:
         assert {"data", "data_1", "validation"} <= set(await reader.states())
 
 
-async def test_a_position_that_nobody_asked_for_yet_is_saved_again(bench: Bench) -> None:
+async def test_an_unclaimed_position_is_saved_again(bench: Bench) -> None:
     async with bench.session() as sess:
         for _ in range(3):
             number = await anext(sess.iterate(source := numbers()))

@@ -44,7 +44,7 @@ async def test_join_returns_without_a_stop_when_all_threads_have_ended() -> None
     assert sorted(done) == [0, 1, 2]
 
 
-async def test_a_thread_that_goes_on_is_named_after_the_grace_period(
+async def test_a_running_thread_is_named_after_the_grace_period(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     coord, release = Coordinator(), threading.Event()

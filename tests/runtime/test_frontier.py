@@ -314,7 +314,7 @@ async def passes(sess: Any, make: Callable[[], Any] = made_anew) -> list[list[An
 
 
 @pytest.mark.parametrize("stop", [2, 6, 7, 14])
-async def test_dataset_made_anew_for_each_pass_continues_its_pass(bench: Bench, stop: int) -> None:
+async def test_dataset_made_again_for_each_pass_continues_its_pass(bench: Bench, stop: int) -> None:
     whole = [x async for x in made_anew()] * 4
     for last in (stop, 24):
         async with bench.session(last, save_steps=5) as sess:
@@ -323,7 +323,7 @@ async def test_dataset_made_anew_for_each_pass_continues_its_pass(bench: Bench, 
     assert bench.used == whole
 
 
-async def test_dataset_made_anew_is_not_kept(bench: Bench) -> None:
+async def test_dataset_made_again_is_not_kept(bench: Bench) -> None:
     alive = weakref.WeakSet[Dataset]()
 
     def make() -> Dataset:
@@ -396,7 +396,7 @@ async def test_changed_dataset_is_refused_with_the_ways_out(bench: Bench, name: 
         assert len([x async for x in sess.iterate(data(2), name=name)]) == 4
 
 
-async def test_name_keeps_the_place_of_a_dataset_made_anew(bench: Bench) -> None:
+async def test_name_keeps_the_place_of_a_dataset_made_again(bench: Bench) -> None:
     for last in (8, 18):
         async with bench.session(last) as sess:
             while not sess.should_stop():

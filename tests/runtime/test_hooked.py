@@ -88,7 +88,7 @@ async def test_a_hook_without_a_hash_may_fetch_hp_19(world: World) -> None:
     assert type(hooks[1].values[0].results) is list
 
 
-async def test_an_error_in_before_run_leaves_and_the_session_goes_on_hp_9(world: World) -> None:
+async def test_an_error_in_before_run_leaves_and_the_session_continues_hp_9(world: World) -> None:
     record: list[Recorded] = []
     fault = fail_in("before_run", ValueError("no"))
     hooks = [RecordingHook("A", record=record), fault, RecordingHook("B", record=record)]
@@ -152,7 +152,7 @@ async def test_the_step_in_after_run_is_that_after_the_commit_hp_25_gs_9(world: 
     assert hook.steps("after_run") == [n for n in range(1, 51) for n in (n, n)]
 
 
-async def test_results_have_the_structure_asked_for_ra_1(world: World) -> None:
+async def test_results_have_the_structure_requested_ra_1(world: World) -> None:
     Pair = namedtuple("Pair", "first second")
     hooks = [
         Asking(SessionRunArgs({"w": world.weight, "more": [world.weight]})),
@@ -348,7 +348,7 @@ async def test_a_deadline_ends_a_hook_that_hangs(world: World) -> None:
         assert asyncio.get_running_loop().time() == 2
 
 
-async def test_on_error_log_goes_on_without_the_hook(
+async def test_on_error_log_continues_without_the_hook(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     hooks = [fail_in("before_run", ValueError("logged")), Hanging()]

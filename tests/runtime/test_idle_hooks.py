@@ -99,7 +99,7 @@ async def test_the_others_idle_beside_a_hook_that_every_run_calls() -> None:
     assert session.runs[1] == ("y", "x", "y")
 
 
-async def test_a_run_that_wakes_hooks_beside_others_tells_all_of_them_in_their_order() -> None:
+async def test_a_run_that_wakes_hooks_beside_others_calls_all_in_their_order() -> None:
     always, both, after = Always(), Both(10), AfterOnly(10)
     await run_all(reaching(7, 14, 21, 22, 28, 35), after, always, both, runs=6)
     assert after.told == [(14, None), (21, None), (35, None)]
@@ -114,7 +114,7 @@ async def test_a_run_that_advances_further_than_by_one_delays_only_hooks_with_a_
     assert both.steps == [21]
 
 
-async def test_a_stop_comes_at_the_very_step_whatever_the_strides() -> None:
+async def test_a_stop_comes_at_the_exact_step_for_all_strides() -> None:
     session = reaching(1, 2, 12, 13)
     async with MonitoredSession(ScriptedCreator(session), [StopAtStepHook(last_step=10)]) as sess:
         while not sess.should_stop():
@@ -122,13 +122,13 @@ async def test_a_stop_comes_at_the_very_step_whatever_the_strides() -> None:
     assert session.global_step == 12
 
 
-async def test_a_run_that_does_not_advance_wakes_everybody_for_the_next() -> None:
+async def test_a_run_that_does_not_advance_wakes_all_hooks_for_the_next() -> None:
     both, after = Both(10), AfterOnly(10)
     await run_all(reaching(1, 1, 2, 3), both, after, runs=4)
     assert both.steps == after.steps == [2]
 
 
-async def test_a_step_that_goes_back_wakes_at_once_who_is_told_afterwards() -> None:
+async def test_a_step_that_goes_back_wakes_hooks_with_an_after_run_at_once() -> None:
     both, after = Both(1000), AfterOnly(1000)
     await run_all(reaching(51, 52, 20, 21, 22), both, after, runs=5)
     assert after.steps == [20, 21]
@@ -136,7 +136,7 @@ async def test_a_step_that_goes_back_wakes_at_once_who_is_told_afterwards() -> N
 
 
 @pytest.mark.parametrize("beside", [(), (SessionRunHook(),)])
-async def test_a_step_that_went_back_between_runs_wakes_everybody(beside: Any) -> None:
+async def test_a_step_that_went_back_between_runs_wakes_all_hooks(beside: Any) -> None:
     both, after, session = Both(1000), AfterOnly(1000), reaching(51, 52, 20, 21, 22)
     async with MonitoredSession(ScriptedCreator(session), [both, after, *beside]) as sess:
         for i in range(5):
@@ -144,7 +144,7 @@ async def test_a_step_that_went_back_between_runs_wakes_everybody(beside: Any) -
     assert both.steps == after.steps == [21]
 
 
-async def test_options_and_samples_ride_along_as_ever() -> None:
+async def test_options_and_samples_join_a_run_with_idle_hooks() -> None:
     both = Both(100)
     session = ScriptedSession(values={"x": 1, "y": 2, "s": 3})
     metadata = am.graph.RunMetadata()
@@ -167,7 +167,7 @@ async def test_infinity_is_a_step_that_never_comes() -> None:
     assert never.steps == []
 
 
-async def test_a_hook_that_gives_up_idling_is_called_in_each_run() -> None:
+async def test_a_hook_that_stops_idling_is_called_in_each_run() -> None:
     class Waking(AfterOnly):
         async def after_run(self, run_context: SessionRunContext, values: SessionRunValues) -> None:
             await super().after_run(run_context, values)
@@ -189,7 +189,7 @@ async def test_a_subclass_that_overrides_a_moment_of_a_step_is_called_in_each_ru
     assert steps == [1, 2, 3]
 
 
-async def test_a_program_without_steps_calls_everybody() -> None:
+async def test_a_program_without_steps_calls_all_hooks() -> None:
     class Uncounted(ScriptedSession):
         @property
         def global_step(self) -> Any:
@@ -203,7 +203,7 @@ async def test_a_program_without_steps_calls_everybody() -> None:
     assert after.steps == [None, None]
 
 
-async def test_a_raw_session_without_a_global_step_calls_everybody() -> None:
+async def test_a_raw_session_without_a_global_step_calls_all_hooks() -> None:
     class Bare:
         graph = None
 

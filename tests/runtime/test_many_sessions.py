@@ -82,7 +82,7 @@ async def test_sessions_with_equal_steps_have_equal_shares(shares: Shares) -> No
         assert max(alike) < 1.05 * min(alike)
 
 
-async def test_a_turn_is_as_long_whatever_a_step_costs_but_for_the_last_one(shares: Shares) -> None:
+async def test_a_turn_is_as_long_for_any_cost_of_a_step_but_the_last(shares: Shares) -> None:
     await train_all(shares, 2.0)
     turns = Counter(shares.turns)
     for number, cost in enumerate(COSTS):

@@ -505,7 +505,7 @@ async def test_a_run_without_hooks(world: World) -> None:
     assert "before_run" not in hook.moments()
 
 
-async def test_signals_takes_only_what_it_knows(world: World) -> None:
+async def test_signals_accepts_only_its_documented_values(world: World) -> None:
     with pytest.raises(ValueError, match="signals must be 'auto' or None"):
         world.session(signals="yes")
 

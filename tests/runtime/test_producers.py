@@ -43,7 +43,7 @@ class Producer:
 @pytest.mark.parametrize("after", PHASES.values(), ids=PHASES)
 @pytest.mark.parametrize("event", ["fails", "hangs", "ends early", "is cancelled"])
 @pytest.mark.parametrize("consumer", ["waits", "is slow"])
-async def test_the_consumer_learns_what_became_of_its_producers(
+async def test_the_consumer_receives_errors_of_its_producers(
     event: str, after: int, producers: int, consumer: str
 ) -> None:
     with g.Graph().as_default() as graph:

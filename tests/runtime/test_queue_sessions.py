@@ -58,7 +58,7 @@ async def consume(sess: MonitoredSession, feed: Feed) -> list[int]:
     return got
 
 
-async def test_runners_of_the_collection_are_started_before_the_hooks_are_told_ms_19() -> None:
+async def test_runners_of_the_collection_start_before_after_create_session_ms_19() -> None:
     seen: list[set[str]] = []
 
     class Look(SessionRunHook):
@@ -75,7 +75,7 @@ async def test_runners_of_the_collection_are_started_before_the_hooks_are_told_m
     assert any(name.startswith("QueueRunnerTask-q-") for name in seen[0])
 
 
-async def test_who_consumes_gets_the_error_of_who_produces_ms_20() -> None:
+async def test_a_consumer_gets_the_error_of_its_producer_ms_20() -> None:
     feed, hook = Feed(3, InvalidArgumentError("a bad record")), RecordingHook()
     with pytest.raises(InvalidArgumentError, match="a bad record"):
         async with assert_nothing_left_behind(), feed.session(hook) as sess:

@@ -260,7 +260,7 @@ async def test_each_element_of_each_epoch_is_consumed_once(tmp_path: Path, seed:
 
 
 @pytest.mark.campaign("data", short=4)
-async def test_dataset_made_anew_for_each_pass_resumes_at_its_element(
+async def test_dataset_made_again_for_each_pass_resumes_at_its_element(
     tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)

@@ -129,7 +129,7 @@ async def test_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said_wr_4
     assert "training continues from step 4; 1 steps up to step 5 were lost" in caplog.text
 
 
-async def test_the_loss_is_said_of_own_steps_where_other_sessions_train_meanwhile(
+async def test_only_own_steps_are_logged_as_lost_where_other_sessions_train(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Others(SessionRunHook):
@@ -248,7 +248,7 @@ async def test_an_ordinary_error_beside_explains_a_preemption_of_the_run_wr_12()
 
 
 @pytest.mark.parametrize("error", [OutOfRangeError("end"), ValueError("bad"), KeyError("bad")])
-async def test_any_other_error_leaves_run_and_the_session_goes_on_wr_11(error: Exception) -> None:
+async def test_any_other_error_leaves_run_and_the_session_continues_wr_11(error: Exception) -> None:
     hook = RecordingHook()
     async with scripted([error, 1], hooks=[hook]) as sess:
         with pytest.raises(type(error)) as caught:
@@ -367,7 +367,7 @@ async def test_a_cancellation_ends_a_pause_at_once_ax_25() -> None:
         assert now() == 10
 
 
-async def test_a_run_after_a_cancelled_recovery_tries_anew() -> None:
+async def test_a_run_after_a_cancelled_recovery_tries_again() -> None:
     """AX-7: a timeout around a run leaves a session that can be used."""
     policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
     sess = scripted([AbortedError("x")], UnavailableError("not yet"), [7], recovery=policy)
@@ -424,7 +424,7 @@ async def test_a_sample_waits_over_a_recovery() -> None:
         assert await sample == 2
 
 
-async def test_a_run_without_hooks_recovers_and_one_beside_it_goes_on() -> None:
+async def test_a_run_without_hooks_recovers_and_one_beside_it_continues() -> None:
     raws = [ScriptedSession([AbortedError("x"), AbortedError("y")]), ScriptedSession(values={"a": 5})]
     async with MonitoredSession(ScriptedCreator(*raws)) as sess:
         runs = [sess.run("a", hooks=False) for _ in range(3)]

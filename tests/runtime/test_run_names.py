@@ -293,7 +293,7 @@ async def test_a_handler_gets_the_records_of_one_run_alone() -> None:
     assert handler not in logging.getLogger().handlers
 
 
-async def test_a_handler_of_a_run_hears_it_when_the_other_runs_have_ended() -> None:
+async def test_a_signal_handler_of_a_run_is_called_after_other_runs_have_ended() -> None:
     handler, stream = formatted()
     with am.logging_handler("a", handler):
         async with session("a") as sess:
@@ -321,6 +321,6 @@ async def test_a_handler_follows_the_name_that_the_opening_gives() -> None:
     ("run", "handler", "problem"),
     [(3, logging.NullHandler(), "run must be"), ("a", print, "handler must be")],
 )
-async def test_a_handler_of_something_else_is_refused(run: Any, handler: Any, problem: str) -> None:
+async def test_a_handler_of_another_signal_is_refused(run: Any, handler: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         am.logging_handler(run, handler)

@@ -216,7 +216,7 @@ async def test_what_begin_adds_is_covered_and_hp_6_later_additions_are_refused_s
             await sess.run(hook.variable)
 
 
-def test_a_finalized_graph_that_has_everything_is_fine_and_else_is_refused_sc_13() -> None:
+def test_a_complete_finalized_graph_is_accepted_and_an_incomplete_one_refused_sc_13() -> None:
     variables(graph := Graph())
     Scaffold(program=graph).finalize()
     Scaffold(program=graph).finalize()

@@ -178,7 +178,7 @@ async def test_what_was_about_to_be_deleted_goes_after_a_restore_sm_12_sa_4(
     assert _steps_in(tmp_path) == [3]
 
 
-async def test_the_hours_since_one_was_kept_for_good_go_on_after_a_restore_sm_12_sa_5(
+async def test_the_hours_since_one_was_kept_for_good_continue_after_a_restore_sm_12_sa_5(
     world: World, tmp_path: Path
 ) -> None:
     for step in range(1, 7):
@@ -192,7 +192,7 @@ async def test_the_hours_since_one_was_kept_for_good_go_on_after_a_restore_sm_12
     assert _steps_in(tmp_path) == [4, 6]  # as test_the_mark_survives_a_restart_sa_5 has it
 
 
-async def test_savers_of_other_kinds_are_told_the_list_sm_12(world: World, tmp_path: Path) -> None:
+async def test_savers_of_other_kinds_receive_the_list_sm_12(world: World, tmp_path: Path) -> None:
     class Other:
         def __init__(self) -> None:
             self.told: list[str] = []
@@ -262,7 +262,7 @@ async def test_a_damaged_checkpoint_falls_back_to_the_one_before_sm_8(
     assert "model.ckpt-2" in caplog.text
 
 
-async def test_with_nothing_to_fall_back_to_training_does_not_begin_anew_sm_8(
+async def test_with_nothing_to_fall_back_to_training_does_not_begin_again_sm_8(
     world: World, tmp_path: Path
 ) -> None:
     await _two_checkpoints(world, tmp_path)

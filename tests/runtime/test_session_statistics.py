@@ -77,7 +77,7 @@ async def test_step_functions_wait_and_bare_runs_do_not() -> None:
         assert await call == 3
 
 
-async def test_waiting_runs_go_on_in_their_order() -> None:
+async def test_waiting_runs_continue_in_their_order() -> None:
     done: list[int] = []
 
     async def run(number: int) -> None:
@@ -197,7 +197,7 @@ async def test_a_session_that_is_not_open_cannot_be_paused() -> None:
         scripted().pause()
 
 
-async def test_saves_by_time_go_on_in_a_pause(tmp_path: Path, world: World) -> None:
+async def test_saves_by_time_continue_in_a_pause(tmp_path: Path, world: World) -> None:
     saved = asyncio.Event()
 
     class Listener(CheckpointSaverListener):

@@ -167,7 +167,7 @@ async def test_the_end_of_the_data_is_a_normal_end_sv_5(model: Model) -> None:
     assert sv.should_stop()
 
 
-async def test_a_last_checkpoint_is_saved_if_that_is_asked_sv_6(model: Model, tmp_path: Path) -> None:
+async def test_a_last_checkpoint_is_saved_on_request_sv_6(model: Model, tmp_path: Path) -> None:
     for asked, expected in ((False, None), (True, str(tmp_path / "True" / "model.ckpt-3"))):
         sv = Supervisor(logdir=tmp_path / str(asked), save_model_secs=0, save_at_end=asked)
         async with sv.managed_session() as sess:
@@ -431,7 +431,7 @@ async def test_what_is_logged_sv_17(
         assert line in caplog.messages
 
 
-async def test_a_checkpoint_is_of_one_moment_while_steps_go_on_sv_18(
+async def test_a_checkpoint_is_of_one_moment_while_steps_continue_sv_18(
     model: Model, tmp_path: Path
 ) -> None:
     """AX-11: the event has the step of the files, and all variables are of that step."""

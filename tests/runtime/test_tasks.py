@@ -73,7 +73,7 @@ async def test_a_task_that_is_cancelled_by_others_is_no_error(
 
 
 @pytest.mark.parametrize("how", ["create_task", "register_task", "register a done one"])
-async def test_a_task_that_ends_with_a_cancellation_nobody_asked_for_is_named(
+async def test_a_task_that_ends_with_an_unrequested_cancellation_is_named(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def wait_for_a_cancelled_task() -> None:
@@ -109,7 +109,7 @@ async def test_what_is_no_function_is_refused_at_once() -> None:
         Coordinator().create_task(5)  # type: ignore[arg-type]  # the mistake under test
 
 
-async def test_a_plain_function_is_told_what_to_write() -> None:
+async def test_an_error_for_a_plain_function_has_the_right_signature() -> None:
     coord = Coordinator()
     coord.create_task(lambda: 3)  # type: ignore[arg-type, return-value]  # the mistake under test
     with pytest.raises(TypeError, match=r"returned 3, which cannot be awaited\. Write `async def`, or"):

@@ -127,7 +127,7 @@ async def test_a_wait_that_is_given_up_loses_no_tick(immediately: bool) -> None:
     assert seen == ([(0, 0), (1, 10), (2, 20)] if immediately else [(1, 10), (2, 20), (3, 30)])
 
 
-async def test_a_clock_that_jumps_skips_ticks_and_goes_on(virtual_time: VirtualTime) -> None:
+async def test_a_clock_that_jumps_skips_ticks_and_continues(virtual_time: VirtualTime) -> None:
     """AX-13: the process was suspended, or other code held the loop: one tick, not a burst."""
     coord, seen = Coordinator(), []
     async for tick in coord.every(1):

@@ -55,7 +55,7 @@ async def test_reader_gets_all_values_of_each_step_until_the_stop() -> None:
     assert found[0].values["loss"] == 1.0
 
 
-async def test_slow_reader_is_told_what_was_dropped() -> None:
+async def test_slow_reader_receives_the_number_of_dropped_steps() -> None:
     async with session(Logs()) as sess:
         stream = sess.values(most=4)
         for _ in range(10):

@@ -42,7 +42,7 @@ class Slow:
 # -- died
 
 
-async def test_a_training_task_that_died_is_noticed_once(caplog: Any) -> None:
+async def test_a_training_task_that_died_is_logged_once(caplog: Any) -> None:
     async def train(sess: am.MonitoredSession) -> None:
         await sess.run("train")
         await sess.run("fail")
@@ -64,7 +64,7 @@ async def test_a_training_task_that_died_is_noticed_once(caplog: Any) -> None:
     assert sess.statistics().last_error is None
 
 
-async def test_what_goes_on_has_not_died(caplog: Any) -> None:
+async def test_a_running_process_has_not_died(caplog: Any) -> None:
     async with Slow().session() as sess:
         for _ in range(3):
             with pytest.raises(ValueError, match="bad data"):

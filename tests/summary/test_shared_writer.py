@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
-async def test_all_who_write_into_a_directory_share_a_file_fw_8(
+async def test_all_writers_of_a_directory_share_a_file_fw_8(
     tmp_path: Path, event_files: Callable[[], list[Path]], events: Callable[[], list[Event]]
 ) -> None:
     """FW-8: by its real path; the last one that records the session writes STOP."""
@@ -56,7 +56,7 @@ async def test_get_gives_the_same_writer_fw_8(
     await FileWriterCache.clear()
 
 
-async def test_what_was_cleared_is_on_the_disk_while_a_session_goes_on(
+async def test_what_was_cleared_is_on_the_disk_while_a_session_continues(
     tmp_path: Path, events: Callable[[], list[Event]]
 ) -> None:
     hook = SharedWriter(tmp_path / "logs", None)

@@ -40,7 +40,7 @@ async def test_a_file_begins_with_its_version_fw_1(
     assert first == Event(wall_time=1_700_000_000, file_version="brain.Event:2")
 
 
-async def test_construction_only_remembers(tmp_path: Path) -> None:
+async def test_construction_only_stores_its_arguments(tmp_path: Path) -> None:
     writer = FileWriter(tmp_path / "logs", graph_def=b"")
     assert not (tmp_path / "logs").exists()
     assert writer.get_logdir() == str(tmp_path / "logs")

@@ -31,7 +31,7 @@ async def hang(writer: FileWriter, disk: Any) -> None:
     await asyncio.wait([flushing])
 
 
-async def test_a_hung_disk_does_not_block_who_adds(
+async def test_a_hung_disk_does_not_block_a_caller_that_adds(
     tmp_path: Path, hung_disk: Any, scalars: Callable[[], Scalars]
 ) -> None:
     writer = FileWriter(tmp_path, calls=hung_disk)

@@ -48,7 +48,7 @@ def test_few_elements_do_not_matter() -> None:
     assert learnt((0.0005, 1)).is_short(LIMIT, fed=4000)
 
 
-def test_what_repeats_as_often_as_its_inputs_say_is_never_short() -> None:
+def test_an_op_that_repeats_by_its_inputs_is_never_short() -> None:
     cost = CostModel(weight=inf)
     assert not cost.is_short(LIMIT)
     cost.observe(1e-6, LIMIT)

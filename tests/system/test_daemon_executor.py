@@ -119,7 +119,7 @@ async def test_an_error_keeps_nothing_alive() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_loop_that_is_closed_meanwhile_harms_no_thread() -> None:
+async def test_a_loop_that_is_closed_during_a_call_harms_no_thread() -> None:
     executor, inside, go_on = DaemonExecutor("one"), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -139,7 +139,7 @@ async def test_a_loop_that_is_closed_meanwhile_harms_no_thread() -> None:
     executor.shutdown()
 
 
-def test_no_job_is_taken_that_nobody_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_is_taken_without_a_worker_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     executor = DaemonExecutor("one")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", _no_thread)

@@ -21,7 +21,7 @@ async def test_turns_come_in_order() -> None:
     assert not lock.held
 
 
-async def test_who_withdraws_is_passed_over() -> None:
+async def test_a_withdrawn_request_is_passed_over() -> None:
     lock = FairLock()
     lock.ask()
     second, third = lock.ask(), lock.ask()
@@ -31,7 +31,7 @@ async def test_who_withdraws_is_passed_over() -> None:
     assert lock.held
 
 
-async def test_who_withdraws_with_the_lock_hands_it_on() -> None:
+async def test_a_withdrawal_with_the_lock_passes_it_on() -> None:
     lock = FairLock()
     lock.ask()
     second, third = lock.ask(), lock.ask()
@@ -42,7 +42,7 @@ async def test_who_withdraws_with_the_lock_hands_it_on() -> None:
     assert not lock.held
 
 
-async def test_who_waits_and_is_cancelled_is_passed_over() -> None:
+async def test_a_cancelled_waiter_is_passed_over() -> None:
     lock = FairLock()
     await lock.wait()
     waiting = [asyncio.create_task(lock.wait()) for _ in range(3)]
@@ -57,7 +57,7 @@ async def test_who_waits_and_is_cancelled_is_passed_over() -> None:
     assert not lock.held
 
 
-async def test_a_place_that_was_asked_for_is_awaited_and_the_block_releases() -> None:
+async def test_a_place_that_was_requested_is_awaited_and_the_block_releases() -> None:
     lock = FairLock()
     async with lock:
         first, second = lock.ask(), lock.ask()

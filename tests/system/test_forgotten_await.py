@@ -144,7 +144,7 @@ async def test_loops_that_let_the_event_loop_run_are_left_alone(
     assert caplog.records == []
 
 
-async def test_a_thread_may_ask_as_often_as_it_likes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_thread_may_request_a_stop_repeatedly(caplog: pytest.LogCaptureFixture) -> None:
     coord = am.Coordinator()
 
     def ask() -> None:

@@ -29,7 +29,7 @@ async def other_budget() -> LoopBudget:
     return LoopBudget.of_running_loop()
 
 
-async def test_nothing_is_spent_at_first_and_time_goes_on_until_the_loop_goes_round() -> None:
+async def test_nothing_is_spent_at_first_and_time_continues_until_the_loop_goes_round() -> None:
     budget = LoopBudget(asyncio.get_running_loop(), 0)
     assert not budget.spent()
     assert budget.spent()
@@ -38,12 +38,12 @@ async def test_nothing_is_spent_at_first_and_time_goes_on_until_the_loop_goes_ro
     assert not budget.spent()
 
 
-async def test_within_its_time_nobody_waits() -> None:
+async def test_no_task_pauses_within_its_time() -> None:
     budget = LoopBudget(asyncio.get_running_loop(), 3600)
     assert not any(budget.spent() for _ in range(1000))
 
 
-async def test_those_who_work_come_in_turns_one_in_each_round() -> None:
+async def test_working_tasks_take_turns_one_in_each_round() -> None:
     budget, done, over = LoopBudget(asyncio.get_running_loop(), 0), [], asyncio.Event()
     tasks = [asyncio.create_task(work(budget, done, n, over)) for n in range(5)]
     while len(done) < 101:
@@ -55,7 +55,7 @@ async def test_those_who_work_come_in_turns_one_in_each_round() -> None:
     assert done[:101] == [0, *[0, 1, 2, 3, 4] * 20]  # the first one found a loop that had just begun
 
 
-async def test_one_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
+async def test_cancelled_waiter_does_not_delay_others() -> None:
     budget, done, over = LoopBudget(asyncio.get_running_loop(), 0), [], asyncio.Event()
     tasks = [asyncio.create_task(work(budget, done, n, over)) for n in range(4)]
     for _ in range(20):
@@ -72,7 +72,7 @@ async def test_one_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_whoever_comes_back_has_time_for_something() -> None:
+async def test_a_resumed_task_has_time_for_a_step() -> None:
     budget = LoopBudget(asyncio.get_running_loop(), 3600)
     budget.seconds = -1.0  # as if everything else took long
     assert not budget.spent()

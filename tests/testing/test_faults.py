@@ -45,7 +45,7 @@ async def test_the_step_is_done_when_its_run_fails_after() -> None:
 
 
 @pytest.mark.parametrize("moment", ["begin", "after_create_session", "end", "cleanup"])
-async def test_a_moment_fails_as_often_as_told(moment: Any) -> None:
+async def test_a_moment_fails_as_often_as_configured(moment: Any) -> None:
     hook = fail_in(moment, KeyError("x"), times=2)
     arguments = {"begin": [], "after_create_session": [None, None]}.get(moment, [None])
     for _ in range(2):

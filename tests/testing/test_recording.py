@@ -55,7 +55,7 @@ async def test_hooks_share_a_record() -> None:
     assert [entry.hook for entry in record] == ["A", "B"] * 5 + ["B", "A"]
 
 
-async def test_it_asks_for_fetches_only_when_told_to() -> None:
+async def test_it_requests_fetches_only_if_so_configured() -> None:
     context = SessionRunContext(SessionRunArgs("train"), ScriptedSession())
     assert await RecordingHook().before_run(context) is None
     asking = RecordingHook(fetches="loss", feed_dict={"x": 1})

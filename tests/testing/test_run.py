@@ -39,7 +39,7 @@ def test_a_deadlock_lets_finally_blocks_run() -> None:
     assert cleaned == [True]
 
 
-def test_patience_ends() -> None:
+def test_a_wait_ends_after_its_timeout() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)

@@ -72,7 +72,7 @@ def test_one_list_of_a_feature_drops_the_other() -> None:
     assert Feature(int64_list=tf.train.Int64List()).WhichOneof("kind") == "int64_list"
 
 
-def test_a_part_that_is_switched_to_and_back_starts_anew() -> None:
+def test_a_part_that_is_switched_to_and_back_starts_again() -> None:
     feature = Feature()
     feature.int64_list.value.append(1)
     feature.float_list.value.append(0.5)

@@ -41,7 +41,7 @@ async def test_strings_come_in_order_or_shuffled_in_each_epoch() -> None:
     assert epochs[0] != epochs[1] != epochs[2]
 
 
-async def test_without_epochs_it_goes_on_for_ever() -> None:
+async def test_without_epochs_it_continues_for_ever() -> None:
     queue = tf.train.range_input_producer(3, shuffle=False)
     assert await produced(queue.dequeue(), 8) == [0, 1, 2, 0, 1, 2, 0, 1]
 
@@ -60,7 +60,7 @@ async def test_rows_of_a_tensor() -> None:
     assert [one.tolist() for one in await produced(queue.dequeue())] == [[1, 2], [3, 4]]
 
 
-async def test_more_elements_than_the_queue_holds_let_the_training_go_on() -> None:
+async def test_more_elements_than_the_queue_holds_let_the_training_continue() -> None:
     """The producer of an epoch waits for room without the lock that each training step takes."""
     step = tf.train.create_global_step()
     index = tf.train.range_input_producer(300, num_epochs=2, shuffle=False, capacity=4).dequeue()

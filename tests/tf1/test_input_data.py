@@ -46,7 +46,7 @@ def test_the_three_parts(folder: Path) -> None:
     assert raw.test.labels.tolist() == [i % 10 for i in range(12)]
 
 
-def test_batches_go_on_in_the_next_epoch_and_keep_images_with_their_labels(folder: Path) -> None:
+def test_batches_continue_in_the_next_epoch_and_keep_images_with_their_labels(folder: Path) -> None:
     train = input_data.read_data_sets(folder, dtype="uint8", validation_size=0, seed=1).train
     seen = []
     for _ in range(4):

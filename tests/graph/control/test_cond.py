@@ -299,7 +299,7 @@ async def test_gradients_flow_through_reads_of_a_variable() -> None:
     assert await run([y, first, second], {p: False}) == [4, 4, 2]
 
 
-async def test_gradients_of_a_branch_that_asks_whether_a_variable_has_a_value() -> None:
+async def test_gradients_of_a_branch_on_whether_a_variable_has_a_value() -> None:
     w = tf.Variable(2.0)
     y = tf.cond(tf.is_variable_initialized(w), lambda: w * 3.0, lambda: w * 1.0)
     z = tf.cond(w > 0, lambda: tf.where(tf.is_variable_initialized(w), w * y, w), lambda: w)

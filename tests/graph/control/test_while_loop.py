@@ -422,7 +422,7 @@ async def test_gradients_of_what_is_looked_up_in_the_body_are_slices() -> None:
     assert dense[:, 0].tolist() == [1, 3, 6, 0, 0, 2]
 
 
-async def test_a_plan_from_before_gradients_were_asked_for_stays_right() -> None:
+async def test_a_plan_from_before_gradients_were_requested_stays_right() -> None:
     x = tf.placeholder(tf.float32, [])
     i, y = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * x), [0, x])
     async with tf.Session() as sess:

@@ -22,7 +22,7 @@ def test_default_dtypes(value: Any, dtype: tf.DType, shape: tuple[int, ...]) -> 
     assert (tensor.dtype, tensor.shape) == (dtype, shape)
 
 
-def test_a_dtype_can_be_asked_for() -> None:
+def test_a_dtype_can_be_requested() -> None:
     assert tf.convert_to_tensor(1, tf.float64).dtype is tf.float64
     assert tf.convert_to_tensor(np.zeros(2), "float32").dtype is tf.float32
     assert tf.convert_to_tensor(1, preferred_dtype=tf.float32).dtype is tf.float32
@@ -97,7 +97,7 @@ def test_constants_made_for_an_op_are_named_below_it() -> None:
     assert tf.constant(1).op.name == "Const"
 
 
-def test_a_list_with_tensors_takes_the_dtype_that_is_asked_for(ops: Any) -> None:
+def test_a_list_with_tensors_takes_the_dtype_that_is_requested(ops: Any) -> None:
     tensor = tf.convert_to_tensor([tf.constant(1), 2], tf.float64)
     assert tensor.dtype is tf.float64
     assert ops.evaluate(tensor).tolist() == [1.0, 2.0]

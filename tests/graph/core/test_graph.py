@@ -237,13 +237,13 @@ def test_reprs() -> None:
     assert repr(tf.get_default_graph()).startswith("<Graph with")
 
 
-def test_a_graph_knows_its_name_scope(graph: tf.Graph) -> None:
+def test_a_graph_returns_its_name_scope(graph: tf.Graph) -> None:
     assert graph.get_name_scope() == ""
     with tf.name_scope("a"), tf.name_scope("b"):
         assert graph.get_name_scope() == "a/b"
 
 
-def test_a_node_knows_the_line_that_created_it(graph: tf.Graph) -> None:
+def test_a_node_has_the_line_that_created_it(graph: tf.Graph) -> None:
     line = sys._getframe().f_lineno + 1
     nodes = [tf.constant(1.0) + 2.0, tf.layers.dense(tf.zeros([1, 2]), 3)]
     assert {tensor.op.created_at for tensor in nodes} == {f"{__file__}:{line}"}

@@ -174,7 +174,7 @@ def test_operations() -> None:
         c.op.get_attr("nonsense")
 
 
-def test_a_tensor_knows_what_consumes_it() -> None:
+def test_a_tensor_lists_its_consumers() -> None:
     x = tf.placeholder(tf.float32, [2])
     y, z = x + 1.0, x * x
     assert x.consumers() == [y.op, z.op]

@@ -64,7 +64,7 @@ def test_what_can_be_a_shape() -> None:
         as_shape([-1, 10])
 
 
-def test_dimensions_are_ints_that_know_their_value() -> None:
+def test_dimensions_are_ints_with_their_value() -> None:
     shape = TensorShape([None, 3])
     assert shape[1] == 3
     assert shape[1].value == 3

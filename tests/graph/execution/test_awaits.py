@@ -69,7 +69,7 @@ async def test_a_node_that_does_not_suspend_needs_no_task(kernel: Kernel) -> Non
     assert kernel.ran == [(asyncio.current_task(), "caller")]
 
 
-async def test_a_node_that_suspends_goes_on_in_one_task_and_is_called_once(kernel: Kernel) -> None:
+async def test_a_node_that_suspends_continues_in_one_task_and_is_called_once(kernel: Kernel) -> None:
     NAME.set("caller")
     kernel.go = asyncio.Event()
     async with tf.Session() as sess:

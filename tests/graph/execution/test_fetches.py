@@ -105,7 +105,7 @@ async def test_names_and_variables_can_be_fetched(elements: Any) -> None:
         assert await sess.run(["a:0", "op", v, "v:0"]) == [1, None, 3, 3]
 
 
-async def test_a_tensor_asked_for_twice_is_computed_once() -> None:
+async def test_a_tensor_requested_twice_is_computed_once() -> None:
     calls = []
     x = tf.py_func(lambda: calls.append(1) or np.float32(1), [], tf.float32)
     assert await run([x, {"again": x}]) == [1, {"again": 1}]

@@ -213,7 +213,7 @@ def test_what_is_fetched_or_stored_lies_nowhere() -> None:
     assert plan.for_shapes([floats(3, 3)]).layout is None
 
 
-def test_a_plan_remembers_a_number_of_shapes() -> None:
+def test_a_plan_keeps_a_number_of_shapes() -> None:
     x = tf.placeholder(tf.float32, [None])
     plan = plan_of([tf.reduce_sum(tf.exp(x))], [x])
     programs = [plan.for_shapes([floats(n)]) for n in range(1, 300)]

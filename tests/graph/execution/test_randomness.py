@@ -41,7 +41,7 @@ async def test_each_op_is_counted_by_itself() -> None:
     assert STATE.tolist() == [1, 5]
 
 
-async def test_an_op_draws_the_same_whatever_ran_before() -> None:
+async def test_an_op_draws_the_same_after_other_ops() -> None:
     x, other, p = tf.random_uniform([3], seed=1), tf.random_normal([5]), tf.placeholder(tf.bool, [])
     twin = tf.random_uniform([3], seed=1)
     branch = tf.cond(p, lambda: tf.random_uniform([3], seed=1), lambda: tf.zeros([3]))

@@ -273,7 +273,7 @@ async def test_sizes_in_loops_and_branches_follow_what_is_fed(config: Any) -> No
             found[1][:] = 5
 
 
-async def test_a_size_that_only_values_tell_is_computed_in_the_run() -> None:
+async def test_a_size_that_depends_on_values_is_computed_in_the_run() -> None:
     x = tf.placeholder(tf.float32, [None])
     count = tf.size(tf.boolean_mask(x, x > 0))
     async with tf.Session() as sess:

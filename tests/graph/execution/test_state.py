@@ -135,7 +135,7 @@ async def test_memory_comes_back_when_snapshots_stop(wait: Any) -> None:
         await counters.check(5)
 
 
-async def test_memory_comes_back_when_steps_stop_and_snapshots_go_on(wait: Any) -> None:
+async def test_memory_comes_back_when_steps_stop_and_snapshots_continue(wait: Any) -> None:
     async with Counters() as counters:
         for _ in range(3):
             counters.store.note_read(counters.slots)

@@ -95,7 +95,7 @@ async def test_together_is_what_it_is_alone(make: Any) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_snapshot_does_not_change_while_steps_go_on() -> None:
+async def test_a_snapshot_does_not_change_while_steps_continue() -> None:
     made = variables()
     op = train_op(tf.train.AdamOptimizer(), made)
     async with tf.Session() as sess:
@@ -347,7 +347,7 @@ class Update:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_every_element_is_written_once_whoever_helps() -> None:
+def test_every_element_is_written_once_with_any_helper() -> None:
     def add(array: Any, value: Any) -> None:
         array += value
 

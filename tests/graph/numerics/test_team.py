@@ -86,7 +86,7 @@ def test_an_error_in_any_thread_is_raised_in_the_calling_one(failing: str) -> No
     team.close()
 
 
-def test_a_team_goes_on_after_an_error() -> None:
+def test_a_team_continues_after_an_error() -> None:
     team = Team(1, "on")
     for _ in range(20):
         with pytest.raises(ZeroDivisionError):

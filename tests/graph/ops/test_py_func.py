@@ -77,7 +77,7 @@ async def test_independent_functions_wait_together() -> None:
     assert await run(tf.add_n([*parts, chained])) == 3
 
 
-async def test_a_chain_goes_on_while_another_function_waits() -> None:
+async def test_a_chain_continues_while_another_function_waits() -> None:
     arrived = asyncio.Event()
 
     async def first() -> Any:

@@ -350,7 +350,7 @@ async def test_what_waits_to_be_put_in_parts_is_put_after_the_close_too() -> Non
     await putting
 
 
-async def test_room_asked_for_ahead_is_not_waited_for_where_the_run_would_wait_for_itself() -> None:
+async def test_room_requested_ahead_is_not_awaited_where_the_run_would_wait_for_itself() -> None:
     core, run = queue(1), object()
     first = await core.reserve(run, 1)
     second = await core.reserve(run, 1)

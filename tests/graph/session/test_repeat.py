@@ -48,7 +48,7 @@ async def test_it_moves_elements_from_queue_to_queue_until_the_end_of_the_data(
     assert found.tolist() == list(range(0, 2000, 2))
 
 
-async def test_it_ends_when_it_is_told_to(sess: tf.Session) -> None:
+async def test_it_ends_on_request(sess: tf.Session) -> None:
     step = tf.Variable(0)
     await sess.run(step.initializer)
     await sess.repeat(tf.assign_add(step, 1), times(10))
@@ -114,7 +114,7 @@ async def test_runs_that_draw_give_the_numbers_of_a_loop_of_runs() -> None:
     assert len(set(found)) == 21
 
 
-async def test_steps_that_take_the_lock_go_on_beside_it(sess: tf.Session) -> None:
+async def test_steps_that_take_the_lock_continue_beside_it(sess: tf.Session) -> None:
     count = tf.Variable(0)
     await sess.run(count.initializer)
     target = tf.RandomShuffleQueue(100, 10, tf.float32, shapes=[[]], seed=1)

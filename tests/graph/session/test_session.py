@@ -180,7 +180,7 @@ async def test_an_error_names_its_node_and_leaves_the_session_usable(inline_ms: 
         assert await sess.run(v) == 1
 
 
-async def test_fetch_structures_built_anew_find_their_plan() -> None:
+async def test_fetch_structures_built_again_find_their_plan() -> None:
     a, b = tf.constant(1), tf.constant(2)
     async with tf.Session() as sess:
         for _ in range(5):
@@ -279,7 +279,7 @@ async def test_without_a_trace_level_metadata_stays_empty() -> None:
     assert metadata.nodes == []
 
 
-async def test_each_traced_run_fills_the_metadata_anew() -> None:
+async def test_each_traced_run_fills_the_metadata_again() -> None:
     metadata = tf.RunMetadata()
     options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
     x = tf.placeholder(tf.float32, [2])

@@ -36,7 +36,7 @@ async def test_a_snapshot_holds_the_global_variables_and_the_step() -> None:
                 snapshot["w"][0] = 5
 
 
-async def test_a_snapshot_keeps_its_version_while_steps_go_on() -> None:
+async def test_a_snapshot_keeps_its_version_while_steps_continue() -> None:
     v = tf.Variable(np.zeros(10_000), name="v")
     step = v.assign_add(tf.ones([10_000], tf.float64)).op
     async with tf.Session() as sess:

@@ -167,7 +167,7 @@ def test_the_loss_of_a_regularizer_is_computed_where_the_variable_is() -> None:
 
 
 @pytest.mark.parametrize("colocate", [False, True])
-def test_gradients_are_beside_the_ops_if_asked_for(colocate: bool) -> None:
+def test_gradients_are_beside_the_ops_on_request_for(colocate: bool) -> None:
     with tf.device("/job:ps"):
         v, w = tf.get_variable("v", [3, 3]), tf.get_variable("w", [3, 3])
     with tf.device("/job:a"):

@@ -68,7 +68,7 @@ def test_two_of_them_are_an_error_in_the_log_gs_5(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.asyncio
-async def test_it_can_be_asked_of_a_session_gs_6() -> None:
+async def test_it_is_read_from_a_session_gs_6() -> None:
     """GS-6."""
     step = tf.create_global_step()
     async with tf.Session() as sess:

@@ -91,7 +91,7 @@ def test_a_scope_is_a_name_or_a_scope() -> None:
         tf.variable_scope(3).__enter__()  # type: ignore[arg-type]  # what a user may pass
 
 
-def test_what_an_initializer_makes_has_the_shape_and_dtype_that_were_asked_for() -> None:
+def test_what_an_initializer_makes_has_the_shape_and_dtype_that_were_requested() -> None:
     with pytest.raises(ValueError, match=r"initial value has shape \(\), expected \[2\]"):
         tf.get_variable("scalar", [2], initializer=lambda *_args, **_kwargs: 1.0)
     with pytest.raises((TypeError, ValueError), match="int32"):
@@ -141,7 +141,7 @@ def test_local_variables() -> None:
     assert tf.trainable_variables() == tf.global_variables() == []
 
 
-def test_a_scope_entered_again_numbers_its_layers_anew() -> None:
+def test_a_scope_entered_again_numbers_its_layers_again() -> None:
     """So a model that is built twice under AUTO_REUSE has one set of weights."""
     x = tf.placeholder(tf.float32, [None, 4])
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_a_scope_entered_as_an_object_leaves_the_count_as_it_was() -> None:
         assert inner.name == "a/b"
 
 
-def test_a_scope_remembers_what_was_set_on_it() -> None:
+def test_a_scope_keeps_what_was_set_on_it() -> None:
     with tf.variable_scope("a") as scope:
         v = tf.get_variable("v", [1])
         scope.reuse_variables()

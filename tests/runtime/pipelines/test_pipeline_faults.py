@@ -192,7 +192,7 @@ async def test_stop_before_the_first_request_is_seen(bench: Bench) -> None:
 
 
 # SkyRL#1446: saves on the loop stall generation
-async def test_calls_go_on_beside_a_save(bench: Bench) -> None:
+async def test_calls_continue_beside_a_save(bench: Bench) -> None:
     finished, progress = list[int](), list[int]()
 
     class Listener(am.CheckpointSaverListener):
@@ -333,7 +333,7 @@ async def test_started_group_ends_before_a_released_one_begins_again(bench: Benc
         single.cancel()
 
 
-async def test_fetch_that_waits_goes_on_after_a_recovery(bench: Bench) -> None:
+async def test_fetch_that_waits_continues_after_a_recovery(bench: Bench) -> None:
     async with bench.session(1000, Fail(2), save_steps=None) as sess:
         batches = sess.produce(range(20), bench.make, max_age=0).batches(4)
         batch = await anext(batches, None)

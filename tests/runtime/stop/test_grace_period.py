@@ -109,7 +109,7 @@ async def test_a_run_in_time_completes_with_its_hooks_ra_16() -> None:
     assert now() == 10
 
 
-async def test_a_run_whose_hook_asked_for_the_stop_takes_its_time_ra_16() -> None:
+async def test_a_run_whose_hook_requested_the_stop_has_no_time_limit_ra_16() -> None:
     async with scripted(SlowAfter(500, stop=True)) as sess:
         assert await sess.run("x") == 1
         assert sess.should_stop()
@@ -203,7 +203,7 @@ async def test_a_run_that_begins_after_the_stop_has_a_period_of_its_own(hanging:
         assert 60 <= now() <= 61
 
 
-async def test_short_runs_after_a_stop_go_on_for_ever(hanging: Hanging) -> None:
+async def test_short_runs_after_a_stop_continue_for_ever(hanging: Hanging) -> None:
     async with hanging.session(grace=2) as sess:
         sess.request_stop()
         for _ in range(100):
@@ -236,7 +236,7 @@ async def test_a_run_without_hooks_is_ended_too(hanging: Hanging) -> None:
 
 @pytest.mark.parametrize("in_thread", [False, True])
 @pytest.mark.parametrize("hooks", [[], [RecordingHook()]])
-async def test_a_step_that_itself_asks_for_the_stop_takes_its_time(
+async def test_a_step_that_itself_requests_the_stop_has_no_time_limit(
     in_thread: bool, hooks: list[Any]
 ) -> None:
     async def last_step() -> int:
@@ -254,7 +254,7 @@ async def test_a_step_that_itself_asks_for_the_stop_takes_its_time(
     assert sess.stop_reason == "converged"
 
 
-async def test_a_stop_from_outside_holds_for_the_run_that_asked_for_one_before() -> None:
+async def test_a_stop_from_outside_limits_the_run_that_requested_one_before() -> None:
     sess = scripted(SlowAfter(math.inf, stop=True))
     asyncio.get_running_loop().call_later(300, sess.request_stop, "signal X")
     with pytest.raises(DeadlineExceededError, match=r"SlowAfter .* a stop \(enough\)"):
@@ -383,7 +383,7 @@ async def test_what_failed_beside_explains_more_than_the_grace_period() -> None:
         await sess.close()
 
 
-async def test_closing_ends_who_waits_for_data_in_another_task() -> None:
+async def test_closing_ends_waits_for_data_in_another_task() -> None:
     async def consume() -> None:
         async for _ in sess.iterate(never()):
             pass

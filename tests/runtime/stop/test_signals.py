@@ -86,7 +86,7 @@ async def test_all_sessions_are_stopped(world: World) -> None:
 
 
 @asynchronous
-async def test_somebody_elses_handlers_are_left_alone(world: World) -> None:
+async def test_handlers_of_other_code_are_kept(world: World) -> None:
     seen: list[int] = []
     mine = [lambda number, frame: seen.append(number) for _ in BOTH]
     for number, handler in zip(BOTH, mine, strict=True):
@@ -99,7 +99,7 @@ async def test_somebody_elses_handlers_are_left_alone(world: World) -> None:
 
 
 @asynchronous
-async def test_a_handler_taken_over_meanwhile_is_not_touched(world: World) -> None:
+async def test_a_handler_that_other_code_has_replaced_is_kept(world: World) -> None:
     def mine(number: int, frame: Any) -> None: ...
 
     async with world.session(signals="auto"):
@@ -139,7 +139,7 @@ def test_ctrl_c_under_asyncio_run_without_signals_ax_4(world: World) -> None:
     assert hook.moments() == ["begin", "after_create_session", "cleanup"]
 
 
-def test_under_asyncio_run_the_runners_handler_counts_as_nobodys(world: World) -> None:
+def test_the_handler_of_asyncio_run_counts_as_a_default_one(world: World) -> None:
     async def main() -> str | None:
         async with world.session(signals="auto") as sess:
             os.kill(os.getpid(), signal.SIGINT)

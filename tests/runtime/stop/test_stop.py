@@ -89,7 +89,7 @@ async def test_many_threads_ask_at_once_and_the_first_reason_stays() -> None:
     assert coord.stop_reason in reasons
 
 
-async def test_each_callback_is_called_whatever_becomes_of_the_others() -> None:
+async def test_each_callback_is_called_even_if_others_fail() -> None:
     stop, called = StopEvent(), []
     unhandled: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))

@@ -33,7 +33,7 @@ def test_hessians_refuse_an_unknown_shape() -> None:
 
 
 @pytest.mark.parametrize("colocate", [False, True])
-def test_rows_are_beside_the_ops_if_asked_for(colocate: bool) -> None:
+def test_rows_are_beside_the_ops_on_request_for(colocate: bool) -> None:
     with tf.device("/job:a"):
         p = tf.get_variable("p", [2, 2])
     with tf.device("/job:b"):
