@@ -21,27 +21,14 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 from charts import draw_curves, draw_headlines, ratios_of, ratios_on  # noqa: E402  # no package
 from harness import Row, cells, show  # noqa: E402
-from reasons import REASONS  # noqa: E402
-
-SCRIPTS = {
-    "step_overhead": ["none", "fetching", "default", "function"],
-    "engine": ["scalar", "mlp-small", "mlp-784-128", "conv", "peek"],
-    "mechanisms": ["arena", "groups", "no-task"],
-    "queues": ["round-trip", "shuffle_batch"],
-    "jobs": ["submit", "list"],
-    "checkpoint": ["checkpoint"],
-    "checkpoint_steps": ["checkpoint_steps"],
-    "replay": ["200MB"],
-    "rollouts": ["environments", "groups"],
-    "programs": ["function"],
-    "service": [],
-    "scale": ["hooks", "nodes", "variables"],
-}
-"""Each script, and the rows of it that a quick run measures."""
+from rows import ROWS  # noqa: E402
 
 PEERS = {
     "tensorflow": (["tensorflow-cpu", "tf_keras"], "ASYNCMON_PEER_PYTHON"),
-    "torch": (["torch==2.13.0", "jax", "optax", "ml-dtypes"], "ASYNCMON_TORCH_PYTHON"),
+    "torch": (
+        ["torch==2.13.0", "jax", "optax", "ml-dtypes", "pytorch-ignite", "lightning"],
+        "ASYNCMON_TORCH_PYTHON",
+    ),
 }
 """The peers' environments: packages, and the variable that names their interpreter."""
 
@@ -102,11 +89,13 @@ def peer_versions() -> list[str]:
     return [f"Peers: {', '.join(found)}."] if found else []
 
 
-def write_page(rows: list[Row], secs: float) -> None:
+def write_page(found: list[tuple[str, Row]], secs: float) -> None:
     """Write ``docs/benchmarks.md``, and its charts."""
-    images = ROOT / "docs" / "images"
+    images, rows = ROOT / "docs" / "images", [row for _, row in found]
     draw_headlines(ratios_of(rows), images / "benchmarks.png")
     draw_curves(rows, images / "costs.png")
+    table = [(script, row) for script, row in found if not row.points]
+    curves = [(script, row) for script, row in found if row.points]
     met = [row.met for row in rows if row.met is not None]
     on = machine()
     lines = [
@@ -120,23 +109,39 @@ def write_page(rows: list[Row], secs: float) -> None:
         f"{sum(met)} of {len(met)} rows with a limit are met. A ratio is our time over the peer's in "
         "the same run, in turns: below 1 is faster.",
         "Other machines give other times; the ratios vary by 10 %, and by more where a step is some "
-        "microseconds.",
+        "microseconds. `python tests/benchmarks/engine.py scalar` measures one row by itself.",
         "",
         "![Bars: our time over the peer's time](images/benchmarks.png)",
         "",
+        "| what | measured | ratio | wanted | | guards | row |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for script, row in table:
+        guard = ROWS[script][row.name]
+        work, said, ratio, wanted, verdict = cells(row)
+        missed = f": {guard.why}" if row.met is False and guard.why else ""
+        lines.append(
+            f"| {work} | {said} | {ratio} | {wanted.strip('()')} | {verdict.lower()}{missed} | "
+            f"{guard.decision} | `{script}.py {row.name}` |"
+        )
+    lines += [
+        "",
+        "## Costs by size",
+        "",
+        "`python tests/benchmarks/scale.py` measures the costs at several sizes, and fits a power of "
+        "the size through them.",
+        "",
         "![Costs by size](images/costs.png)",
         "",
-        "| what | measured | ratio | wanted | |",
+        "| what | measured | wanted | | row |",
         "|---|---|---|---|---|",
     ]
-    for row in rows:
-        work, said, ratio, wanted, verdict = cells(row)
-        line = f"| {work} | {said} | {ratio} | {wanted.strip('()')} | {verdict.lower()} |"
+    for script, row in curves:
+        work, said, _, wanted, verdict = cells(row)
+        line = (
+            f"| {work} | {said} | {wanted.strip('()')} | {verdict.lower()} | `{script}.py {row.name}` |"
+        )
         lines.append(line.replace("**", "^"))
-    missed = [row.work for row in rows if row.met is False]
-    whys = [(name, why) for name, why in REASONS.items() if any(x.startswith(name) for x in missed)]
-    if whys:
-        lines += ["", "## Why rows are not met", "", *[f"- **{name}**: {why}" for name, why in whys]]
     (ROOT / "docs" / "benchmarks.md").write_text("\n".join(lines) + "\n")
 
 
@@ -162,23 +167,23 @@ def main() -> int:
     if options.quick:
         os.environ["ASYNCMON_QUICK"] = "1"
     work = {
-        name: rows if options.quick else []
-        for name, rows in SCRIPTS.items()
-        if rows or not options.quick
+        script: names
+        for script, rows in ROWS.items()
+        if (names := [name for name, guard in rows.items() if guard.quick or not options.quick])
     }
     if options.only:
         work = {}
         for name, _, row in (one.partition(":") for one in options.only):
-            if name not in SCRIPTS:
-                parser.error(f"no script is called {name!r}; there are {', '.join(SCRIPTS)}")
+            if name not in ROWS:
+                parser.error(f"no script is called {name!r}; there are {', '.join(ROWS)}")
             work.setdefault(name, []).extend([row] if row else [])
-    everything: list[Row] = []
+    everything: list[tuple[str, Row]] = []
     start = time.monotonic()
     for script, rows in work.items():
         found = measured(script, rows, 3600)
         show(f"{script} ({time.monotonic() - start:.0f} s)", found)
-        everything += found
-    met = [row.met for row in everything if row.met is not None]
+        everything += [(script, row) for row in found]
+    met = [row.met for _, row in everything if row.met is not None]
     print(f"\n{sum(met)} of {len(met)} rows met, {time.monotonic() - start:.0f} s")
     if options.docs:
         write_page(everything, time.monotonic() - start)

@@ -17,13 +17,13 @@ HEADLINES = {
     ("scalar", "TF1"): "a run of a scalar / TensorFlow 1",
     ("queue: enqueue op", "TF1"): "enqueue and dequeue / TensorFlow 1",
     ("mlp-784-128", "TF1"): "an MLP step of 1 ms / TensorFlow 1",
-    ("mlp-1024-2048", "TF1"): "an MLP step of 40 ms / TensorFlow 1",
-    ("conv", "TF1"): "a convolution step / TensorFlow 1",
-    ("torch MLP of 384", "bare loop"): "a PyTorch step of 5 ms / a bare loop",
-    ("torch MLP of 1024", "bare loop"): "a PyTorch step of 42 ms / a bare loop",
+    ("torch-conv", "TF1"): "a convolution step / TensorFlow 1",
+    ("torch-1ms", "bare loop"): "a PyTorch step of 1 ms / a bare loop",
+    ("torch-1ms", "lightning"): "a PyTorch step of 1 ms / Lightning",
+    ("torch-1ms", "ignite"): "a PyTorch step of 1 ms / Ignite",
     ("save, checksummed", "safetensors"): "a save with checksums / safetensors",
     ("restore, checksummed", "safetensors"): "a restore with checksums / safetensors",
-    ("a service, 200 requests/s", "p99 by hand"): "p99 of a service beside training / by hand",
+    ("a service that learns", "p99 by hand"): "p99 of a service beside training / by hand",
 }
 """The start of a row's name and the peer, and what the README calls the ratio. At most 12."""
 

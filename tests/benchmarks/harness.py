@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class Row:
 
     points: Sequence[tuple[float, float]] = ()
     """Of a scale curve: each size, and the quantity measured there."""
+
+    name: str = ""
+    """The name of the row on the command line."""
 
 
 def seconds(fn: Callable[[], object], repeats: int) -> float:
@@ -212,7 +215,8 @@ def command(title: str, rows: Mapping[str, Measure]) -> int:
         measured: Any = rows[name]()
         if inspect.isawaitable(measured):
             measured = asyncio.run(_result_of(measured))
-        found += [measured] if isinstance(measured, Row) else measured
+        several = [measured] if isinstance(measured, Row) else measured
+        found += [replace(row, name=name) for row in several]
         gc.collect()
         print(f"{name} is measured", file=sys.stderr, flush=True)
     met = show(title, found)

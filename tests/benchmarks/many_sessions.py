@@ -1,8 +1,8 @@
 """A thousand monitored sessions in one loop, in a process of its own: prints the figures as JSON.
 
-Each session has a program of its own (a graph, or with ``functions`` a function program) and two
-hooks that are called by seconds, those of more than a thousand sessions together as often as those of
-a thousand: a call takes some 50 us. All sessions step as fast as they can for some seconds.
+Each session has a graph of its own and two hooks that are called by seconds, those of more than a
+thousand sessions together as often as those of a thousand: a call takes some 50 us. All sessions step
+as fast as they can for some seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 
 import asyncmon as am
-from asyncmon.programs import FunctionProgram
 
 SECONDS = 4.0
 
@@ -45,14 +44,6 @@ def graph_session(count: int) -> tuple[Any, Any]:
     with graph.as_default():
         train = am.graph.assign_add(am.get_or_create_global_step(), 1)
     return am.MonitoredSession(am.ChiefSessionCreator(program=graph), timer_hooks(count)), train
-
-
-def function_session(count: int) -> tuple[Any, Any]:
-    async def train() -> float:
-        return 0.5
-
-    program = FunctionProgram(steps={"train": train})
-    return am.MonitoredSession(am.ChiefSessionCreator(program=program), timer_hooks(count)), "train"
 
 
 async def measure(make: Any, count: int) -> dict[str, float]:
@@ -108,9 +99,8 @@ async def measure(make: Any, count: int) -> dict[str, float]:
     }
 
 
-def main(kind: str, count: str = "1000") -> None:
-    make = {"graphs": graph_session, "functions": function_session}[kind]
-    print(json.dumps(asyncio.run(measure(make, int(count)))))
+def main(count: str = "1000") -> None:
+    print(json.dumps(asyncio.run(measure(graph_session, int(count)))))
 
 
 main(*sys.argv[1:])

@@ -82,11 +82,6 @@ def trained(build: Callable[[], models.Model], shape: list[int], steps: int) -> 
     return lambda: session(steps)
 
 
-def many_variables() -> models.Model:
-    """Fifty layers of few units: a hundred small variables with Adam."""
-    return models.mlp(g, [16] * 50 + [10])
-
-
 def arena() -> list[Row]:
     """The values of smaller layers cost nothing to allocate; of larger ones the products take the step.
 
@@ -103,19 +98,11 @@ def groups() -> list[Row]:
     def small() -> models.Model:
         return models.mlp(g, [64, 32, 10])
 
-    return [
-        compared("update groups: mlp-small", NO_GROUPS, lambda: trained(small, [32, 64], 1000)),
-        compared(
-            "update groups: 100 variables", NO_GROUPS, lambda: trained(many_variables, [32, 16], 200)
-        ),
-    ]
+    return [compared("update groups: mlp-small", NO_GROUPS, lambda: trained(small, [32, 64], 1000))]
 
 
 def no_task() -> list[Row]:
-    return [
-        compared("no task: enqueue op + dequeue op", WITH_TASKS, lambda: queues.Trips().seconds),
-        compared("no task: shuffle_batch, an example", WITH_TASKS, lambda: queues.shuffled),
-    ]
+    return [compared("no task: shuffle_batch, an example", WITH_TASKS, lambda: queues.shuffled)]
 
 
 if __name__ == "__main__":

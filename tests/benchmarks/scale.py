@@ -13,20 +13,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import models
 import numpy as np
 import psutil
+from cluster import grpc_server
 from harness import QUICK, Row, command, quiet_environment
 
 import asyncmon as am
 from asyncmon import graph as g
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 HERE = Path(__file__).parent
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -83,7 +84,7 @@ def sessions() -> list[Row]:
     found: list[tuple[int, Mapping[str, float]]] = []
     for count in sizes(1, 10, 100, 1000, 5000):
         done = subprocess.run(
-            [sys.executable, str(HERE / "many_sessions.py"), "graphs", str(count)],
+            [sys.executable, str(HERE / "many_sessions.py"), str(count)],
             capture_output=True, text=True, check=True, env=quiet_environment(),
         )  # fmt: skip
         found.append((count, json.loads(done.stdout.splitlines()[-1])))
@@ -158,19 +159,6 @@ async def state() -> list[Row]:
             await session.close()
             await saver.close()
     return [curve("n MB of state: save", "ms", saved), curve("n MB of state: restore", "ms", restored)]
-
-
-@contextmanager
-def grpc_server() -> Iterator[tuple[str, Any]]:
-    """Start a parameter server; yield its target and the process."""
-    command = [sys.executable, "-m", "asyncmon", "server", "--cluster", '{"ps": ["localhost:0"]}']
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert server.stdout is not None, "PIPE"
-    try:
-        yield server.stdout.readline().strip(), server
-    finally:
-        server.kill()
-        server.wait()
 
 
 async def workers() -> list[Row]:
