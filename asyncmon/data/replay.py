@@ -18,7 +18,7 @@ from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import FixedArray
 
 _SEGMENT_BYTES = 4 << 20
-_MOST_SEGMENTS = 1024
+_MOST_SEGMENTS = 256
 _INLINE_BYTES = 256 << 10  # a larger batch is gathered in a thread
 _FORMAT = 1
 
@@ -108,7 +108,7 @@ class ReplayBuffer:
         self._added = 0
         # Segments of rows are saved one by one. The id of a segment changes with its content.
         self._parts: dict[int, str] = {}
-        self._saved: dict[int, weakref.WeakSet[_Rows]] = {}
+        self._saved: dict[int, list[weakref.ref[_Rows]]] = {}
         self._lock = threading.RLock()
         self._waiting: dict[asyncio.Event, tuple[asyncio.AbstractEventLoop, int]] = {}
         self._batches: dict[tuple[int, int], Batches] = {}
@@ -256,13 +256,17 @@ class ReplayBuffer:
         The parts of the items are :class:`~asyncmon.system.snapshot.FixedArray`.
         """
         with self._lock:
+            segments = [self._segment(n) for n in range(-(-len(self) // self._rows))]
             return {
                 "format": _FORMAT,
                 "capacity": self.capacity,
                 "rows": self._rows,
                 "added": self._added,
                 "structure": self._structure,
-                "segments": [self._segment(n) for n in range(-(-len(self) // self._rows))],
+                "segments": (
+                    segments := [self._segment(n) for n in range(-(-len(self) // self._rows))]
+                ),
+                "parts": " ".join(self._parts[n] for n in range(len(segments))),
                 "priorities": self._priorities[: len(self)].copy() if self._tree is not None else None,
                 "highest": self._highest,
                 "generator": self._generator.bit_generator.state,
@@ -281,7 +285,7 @@ class ReplayBuffer:
             )
         if (state["priorities"] is None) != (self._tree is None):
             raise ValueError("This is the state of a replay buffer with another kind of sampling.")
-        segments = [[np.asarray(one) for one in each["columns"]] for each in state["segments"]]
+        segments = [[np.asarray(one) for one in each] for each in state["segments"]]
         with self._lock:
             for number in list(self._saved):
                 self._changes(number)
@@ -294,7 +298,7 @@ class ReplayBuffer:
             for number, arrays in enumerate(segments):
                 for column, array in zip(self._columns, arrays, strict=True):
                     column[number * self._rows :][: len(array)] = array
-            self._parts = {n: each["part"] for n, each in enumerate(state["segments"])}
+            self._parts = dict(enumerate(state["parts"].split()))
             self._highest = state["highest"]
             self._generator.bit_generator.state = state["generator"]
             if self._tree is not None:
@@ -307,23 +311,26 @@ class ReplayBuffer:
         for event, (loop, _) in ready:
             loop.call_soon_threadsafe(event.set)
 
-    def _segment(self, number: int) -> dict[str, Any]:
+    def _segment(self, number: int) -> list[FixedArray]:
         first = number * self._rows
         end = min(first + self._rows, len(self))
-        part = self._parts.setdefault(number, uuid.uuid4().hex)
-        saved = self._saved.setdefault(number, weakref.WeakSet())
-        arrays = []
-        for column in self._columns:
-            rows = _Rows(self._lock, column[first:end])
-            saved.add(rows)
-            arrays.append(FixedArray(part, column.dtype, (end - first, *column.shape[1:]), rows.read))
-        return {"part": part, "columns": arrays}
+        part = self._parts.get(number)
+        if part is None:
+            part = self._parts[number] = uuid.uuid4().hex
+        rows = _Rows(self._lock, [column[first:end] for column in self._columns])
+        saved = [one for one in self._saved.get(number, ()) if one() is not None]
+        self._saved[number] = [*saved, weakref.ref(rows)]
+        return [
+            FixedArray(part, column.dtype, column.shape, partial(rows.read, n))
+            for n, column in enumerate(rows.columns)
+        ]
 
     def _changes(self, segment: int) -> None:
         """Prepare the change of a segment: returned arrays keep their content."""
         self._parts.pop(segment, None)
-        for rows in self._saved.pop(segment, ()):
-            rows.keep()
+        for one in self._saved.pop(segment, ()):
+            if (rows := one()) is not None:
+                rows.keep()
 
     # -- items
 
@@ -423,19 +430,20 @@ class Batches:
 
 
 class _Rows:
-    """Rows of a column as they are now: read where they are, and copied before they change."""
+    """Rows of all columns as they are now: read where they are, and copied before they change."""
 
-    def __init__(self, lock: Any, rows: NDArray[Any]) -> None:
+    def __init__(self, lock: Any, columns: list[NDArray[Any]]) -> None:
         self._lock = lock
-        self._rows = rows
+        self.columns = columns
         self._is_own = False
 
     def keep(self) -> None:
-        self._rows, self._is_own = self._rows.copy(), True
+        self.columns, self._is_own = [column.copy() for column in self.columns], True
 
-    def read(self) -> NDArray[Any]:
+    def read(self, number: int) -> NDArray[Any]:
         with self._lock:
-            return self._rows if self._is_own else self._rows.copy()
+            column = self.columns[number]
+            return column if self._is_own else column.copy()
 
 
 def _check_size(size: int) -> None:

@@ -173,7 +173,7 @@ async def test_only_changed_segments_have_new_ids(monkeypatch: pytest.MonkeyPatc
     buffer = filled(10)
 
     def parts() -> list[str]:
-        return [segment["part"] for segment in buffer.state_dict()["segments"]]
+        return buffer.state_dict()["parts"].split()
 
     before = parts()
     assert len(before) == 10
