@@ -1,10 +1,12 @@
 """Change the package in one place at a time: ``python -m tests.mutants --sample 400 --seed 1``.
 
 The mutations are Cosmic Ray's (``pip install cosmic-ray``), at most one for each place of the source.
-The tests of a room run once with coverage. Each mutant then runs the tests of its statement, the
-fastest first; a failure or a time-out kills it. Where no test reaches the statement in this process (a
-constant, the code of a child), the tests of the function, class or file around it run. The results are
-appended to ``results.jsonl`` in ``--place``, and a second call continues there.
+The sample is of five rooms, or of each ``--path``, in proportion to the lines of their rooms.
+The tests of a room run once with coverage, which takes minutes; ``--tests "fast and not slow"`` leaves
+out those that start processes. Each mutant then runs the tests of its statement, the fastest first; a
+failure or a time-out kills it. Where no test reaches the statement in this process (a constant, the
+code of a child), the tests of the function, class or file around it run, or else all of the room. The
+results are appended to ``results.jsonl`` in ``--place``, and a second call continues there.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ except ImportError as error:
     raise SystemExit("python -m tests.mutants needs Cosmic Ray: pip install cosmic-ray") from error
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ["runtime", "checkpoint", "hooks", "data", "distributed"]
+PATHS = [f"asyncmon/{room}" for room in ["runtime", "checkpoint", "hooks", "data", "distributed"]]
 BINARY = {
     "Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "FloorDiv_Mul", "Mod_Mul", "Pow_Mul", "BitOr_BitAnd",
     "BitAnd_BitOr", "BitXor_BitAnd", "LShift_RShift", "RShift_LShift",
@@ -97,10 +99,21 @@ def operators() -> list[tuple[str, Any]]:
     return found
 
 
-def sample(room: str, count: int, seed: int) -> list[Mutant]:
-    """Return one mutant at each of a number of places of a room."""
+def files_by_room(paths: list[str]) -> dict[str, list[Path]]:
+    """Return the files of paths (files or folders of the package) by the room that tests them."""
+    rooms: dict[str, list[Path]] = {}
+    for path in map(ROOT.__truediv__, paths):
+        if not (found := [path] if path.is_file() else sorted(path.rglob("*.py"))):
+            raise SystemExit(f"--path {path} has no file")
+        files = rooms.setdefault(path.relative_to(ROOT / "asyncmon").parts[0], [])
+        files += [file for file in found if file not in files]
+    return rooms
+
+
+def sample(room: str, files: list[Path], count: int, seed: int) -> list[Mutant]:
+    """Return one mutant at each of a number of places in files of a room."""
     places: dict[tuple[str, int, int], list[Mutant]] = {}
-    for file in sorted((ROOT / "asyncmon" / room).rglob("*.py")):
+    for file in files:
         path, nodes = str(file.relative_to(ROOT)), list(ast_nodes(get_ast(file.read_text())))
         for name, operator in operators():
             positions = [one[0] for node in nodes for one in operator.mutation_positions(node)]
@@ -113,12 +126,14 @@ def sample(room: str, count: int, seed: int) -> list[Mutant]:
     return [mutant for mutant, _ in zip(changes, range(count), strict=False)]
 
 
-def measure(room: str, copy: Path, place: Path) -> tuple[coverage.CoverageData, Counter[str]]:
+def measure(
+    room: str, tests: str, copy: Path, place: Path
+) -> tuple[coverage.CoverageData, Counter[str]]:
     """Run the tests of a room with coverage, unless that was done; return it and their milliseconds."""
     data, log = place / f"{room}.coverage", place / f"{room}.log"
     if not log.exists():
         options = ["-n", "2", "-rA", "-vv", "--durations=0", "--durations-min=0", "--cov=asyncmon",
-                   "--cov-context=test", "--cov-report=", f"tests/{room}"]  # fmt: skip
+                   "--cov-context=test", "--cov-report=", "-m", tests, f"tests/{room}"]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(copy), "COVERAGE_FILE": str(data)}
         done = subprocess.run(
             [*PYTEST, *options], cwd=copy, env=environment, stdout=subprocess.PIPE, check=False
@@ -129,6 +144,8 @@ def measure(room: str, copy: Path, place: Path) -> tuple[coverage.CoverageData, 
     for secs, test in re.findall(r"^([\d.]+)s (?:call|setup|teardown) +(.+)$", text, re.MULTILINE):
         if test in took:
             took[test] += int(1000 * float(secs))
+    if not took:
+        raise SystemExit(f"no test of {room} has passed: {text[-2000:]}")
     read = coverage.CoverageData(str(data))
     read.read()
     return read, took
@@ -154,18 +171,16 @@ def tests_of(mutant: Mutant, copy: Path, data: coverage.CoverageData, took: Coun
             for test in tests
         }
         if found & took.keys():
-            tests = sorted(found & took.keys(), key=lambda test: (took[test], test))
-            ends = [sum(took[test] for test in tests[: n + 1]) for n in range(len(tests))]
-            return [test for test, end in zip(tests, ends, strict=True) if end <= 1000 * SECS] or tests[
-                :1
-            ]
-    return []
+            break
+    else:  # only children run the file
+        found = set(took)
+    tests = sorted(found & took.keys(), key=lambda test: (took[test], test))
+    ends = [sum(took[test] for test in tests[: n + 1]) for n in range(len(tests))]
+    return [test for test, end in zip(tests, ends, strict=True) if end <= 1000 * SECS] or tests[:1]
 
 
 def killer_of(mutant: Mutant, tests: list[str], copy: Path) -> str | None:
     """Return the first test that a mutant fails, or None."""
-    if not tests:
-        return None
     (copy / mutant.path).write_text(mutant.code())
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.NamedTemporaryFile("w") as names:
@@ -190,9 +205,10 @@ def killer_of(mutant: Mutant, tests: list[str], copy: Path) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--sample", type=int, default=400, help="mutants of all five rooms together")
+    parser.add_argument("--sample", type=int, default=400, help="mutants of all rooms together")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--room", action="append", choices=ROOMS, help="may be repeated")
+    parser.add_argument("--path", action="append", help="a file or folder; may be repeated")
+    parser.add_argument("--tests", default="not slow", help="the marker expression of pytest's -m")
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir(), "mutants"))
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
@@ -219,9 +235,12 @@ def main() -> None:
                 file.write(json.dumps({"mutant": asdict(mutant), "killer": known[key]}) + "\n")
         return known[key]
 
-    for room in options.room or ROOMS:
-        measured = measure(room, place / "copy0", place)
-        mutants = sample(room, options.sample // len(ROOMS), options.seed)
+    rooms = files_by_room(options.path or PATHS)
+    lines = {room: sum(len(file.read_text().splitlines()) for file in rooms[room]) for room in rooms}
+    for room, files in rooms.items():
+        measured = measure(room, options.tests, place / "copy0", place)
+        count = round(options.sample * lines[room] / sum(lines.values()))
+        mutants = sample(room, files, count, options.seed)
         with ThreadPoolExecutor(options.processes) as pool:
             killers = list(pool.map(judge, mutants, [measured] * len(mutants)))
         alive = [one for one, killer in zip(mutants, killers, strict=True) if killer is None]

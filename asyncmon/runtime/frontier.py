@@ -440,7 +440,7 @@ class Frontier:
         else:
             source.load_state_dict(position)
         taken, outstanding = state["taken"], [(first, end) for first, end in state["outstanding"]]
-        self._taken = max(self._cursor if not self._rewinds else 0, taken, *(n + 1 for n in marks), 0)
+        self._taken = max(self._cursor if not self._rewinds else 0, taken, *(n + 1 for n in marks))
         for batch in held:
             is_outstanding = any(
                 n >= taken or any(first <= n < end for first, end in outstanding)

@@ -201,6 +201,17 @@ async def test_batches_wait_for_items_of_any_thread() -> None:
     assert buffer._waiting == {}
 
 
+@pytest.mark.parametrize(("size", "is_in_thread"), [(32, False), (40_000, True)])
+async def test_only_a_large_batch_lets_other_tasks_run(
+    turns: list[None], size: int, is_in_thread: bool
+) -> None:
+    batches = filled(1).batches(size, least=1)
+    await asyncio.sleep(0)
+    before = len(turns)
+    await anext(batches)
+    assert (len(turns) > before) == is_in_thread
+
+
 async def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         ReplayBuffer(0)

@@ -43,7 +43,7 @@ PIPELINES: dict[str, Callable[[], Dataset]] = {
     "shuffle": lambda: from_iterable(lambda: iter(range(97))).shuffle(10, seed=3),
     "shuffle of numbers": lambda: from_iterable(range(97)).shuffle(10, seed=3),
     "large buffer": lambda: from_iterable(range(97)).shuffle(1000, seed=3).repeat(2),
-    "several segments": lambda: from_iterable(range(3000)).shuffle(7, seed=3).batch(100),
+    "several segments": lambda: from_iterable(range(3000)).shuffle(500, seed=3).batch(100),
     "batch": lambda: from_iterable(lambda: numbers(97)).batch(5),
     "all": lambda: from_iterable(lambda: numbers(40)).shuffle(16, 1).repeat(3).batch(7).prefetch(3),
     "map": lambda: from_iterable(range(97)).map(slowly, concurrency=4).prefetch(5).batch(3),

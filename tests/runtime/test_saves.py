@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,26 @@ async def test_a_commit_of_a_replaced_session_saves_no_state_of_the_new_one(tmp_
         await sess.run("a")
         await sess.run("a")
     assert facts == [None, 1, None, 1]
+
+
+class Events:
+    def add_session_log(self, session_log: Any, global_step: int | None) -> None:
+        pass
+
+
+async def test_expected_time_of_the_last_save_is_twice_the_longest(tmp_path: Path) -> None:
+    """It may wait for a previous one. Before the first commit its time is unknown."""
+    saver, took = am.Saver(), []
+    async with session() as sess:
+        assert sess.coord is not None
+        orders = sess.coord.saves.orders_of(sess, Events())
+        assert sess.coord.saves.secs() == math.inf
+        for step in range(3):
+            order = orders.order(saver, sess.raw_session(), str(tmp_path / "model.ckpt"), step)
+            await orders.finish(order)
+            took.append(order.handle.seconds or 0)
+        assert sess.coord.saves.secs() == 2 * max(took) > 0
+    await saver.close()
 
 
 class Counts(am.SessionRunHook):

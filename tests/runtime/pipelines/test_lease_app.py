@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.programs import FunctionProgram
-from asyncmon.testing import assert_nothing_left_behind
+from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
 from tests.runtime.pipelines.conftest import Fail
 
 if TYPE_CHECKING:
@@ -391,7 +392,22 @@ async def test_acknowledgement_ends_with_a_session_that_saves_no_more(bench: Ben
         acknowledged = asyncio.create_task(client.post(path, json=body))
         await asyncio.sleep(1)
         sess.request_stop()
-    assert (await acknowledged).status_code in (200, 410)
+    assert (await acknowledged).status_code == 410
+
+
+async def test_acknowledgement_that_no_request_waits_for_ends_without_a_log_line(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(bench, range(8), keep="results", save_steps=None) as (sess, _, client):
+        lease = await lease_of(client)
+        body = {"value": 0, "ack": "commit", "wait_secs": 0}
+        found = await client.post(f"/leases/{lease['lease']}/complete", json=body)
+        assert found.status_code == 202
+        sess.request_stop()
+    await wait_all_tasks_blocked()
+    del client
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 # -- recoveries

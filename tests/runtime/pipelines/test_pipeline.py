@@ -381,6 +381,31 @@ async def test_acknowledgement_waits_for_a_commit(bench: Bench) -> None:
         await made.wait_commit()
 
 
+async def test_stop_ends_an_acknowledgement_in_a_task_and_no_other(bench: Bench) -> None:
+    """The last save follows the end of tasks."""
+    ends: list[str] = []
+
+    async def wait(made: Any, who: str) -> None:
+        try:
+            await made.wait_commit()
+            ends.append(f"{who}: committed")
+        except CancelledError as error:
+            ends.append(f"{who}: {error}")
+
+    async with bench.session(save_steps=1000) as sess:
+        made = sess.produce(range(4), bench.make)
+        sess.coord.create_task(wait, made, "early")
+        await sess.run("use", {"batch": []})
+        await sess.save()
+        await sess.run("use", {"batch": []})
+        sess.request_stop()
+        in_body = asyncio.create_task(wait(made, "body"))
+        sess.coord.create_task(wait, made, "late")
+    await in_body
+    text = "The session stops, and waits for this task before its last checkpoint."
+    assert ends == ["early: committed", f"late: {text}", "body: committed"]
+
+
 async def test_recovery_without_loss_leaves_calls_alone(bench: Bench) -> None:
     cancelled: list[int] = []
 

@@ -13,6 +13,7 @@ from asyncmon.runtime import MonitoredSession
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.process import ProcessShutdown, process_shutdown
 from asyncmon.runtime.stop.stop import Cause, Stop
+from asyncmon.system.leavable import Leavable
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating.md"
@@ -75,6 +76,24 @@ async def test_a_second_signal_ends_the_period_for_good() -> None:
     shutdown.cut_short()
     assert shutdown.is_over(Stage.RUNS)
     assert not shutdown.extend(Stage.ENDS)
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("ends_in_time", [True, False])
+async def test_code_is_left_behind_only_after_the_end_of_its_own_stage(
+    ends_in_time: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The timer of an earlier deadline, or of a block that has ended, changes nothing."""
+    shutdown, caller = SessionShutdown(10, ProcessShutdown()), Leavable()
+    shutdown.start(0, 1)
+    async with shutdown.limit(Stage.EXIT, caller):
+        if not ends_in_time:
+            shutdown.start(5, 1)  # a later deadline
+            await asyncio.sleep(12)
+    await asyncio.sleep(20)
+    assert not caller.is_left
+    assert not caplog.records
 
 
 @pytest.mark.asyncio
