@@ -448,7 +448,7 @@ def _flatten(value: Any, where: str, leaves: list[tuple[str, NDArray[Any]]]) -> 
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError(f"The keys of {where} must be strings: {list(value)!r:.80}.")
-        # in one order, that of the columns, whatever the order of each item
+        # sorted, so that items with keys in another order fill the same columns
         return {key: _flatten(value[key], f"{where}[{key!r}]", leaves) for key in sorted(value)}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(_flatten(one, f"{where}[{n}]", leaves) for n, one in enumerate(value))

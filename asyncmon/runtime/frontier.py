@@ -124,7 +124,7 @@ class Frontier:
     def _steps(self) -> int | None:
         now = self._recoveries
         if now.current is None and self._moved_in_recovery and now.number == self._recovery:
-            return self._restored  # a recovery may save what it has restored
+            return self._restored  # a recovery may save the state that it has restored
         return self._step_of_data()
 
     # -- the source

@@ -225,7 +225,7 @@ class EventLog:
         return self.file.unwritten
 
     def write(self, records: list[Entry], sync: bool) -> None:
-        """Append entries to the file, and a count of those that were dropped. Blocking."""
+        """Append entries to the file, and the count of dropped ones. Blocking."""
         if self.sink.dropped != self._counted:
             if not self._counted:
                 logger.warning(

@@ -135,7 +135,7 @@ class Pipeline:
                         self._parts.stops.raise_pending()
                         raise StopAsyncIteration
                     self._raise_error()
-                    # The run of this batch follows those that the body makes with earlier ones.
+                    # The body makes the runs of earlier batches before the run of this one.
                     runners = frontier.runs_before(task, ahead)
                     at = self._versions.now + work.stride * len(runners)
                     work.asked_at = at if is_own else max(at, work.next_at)
@@ -365,7 +365,7 @@ class Pipeline:
         """Wait for the commit of a checkpoint that has the present state of the pipeline.
 
         Then an element of a source that is read once, and with ``keep="results"`` a result, survives a
-        kill. A service that acknowledges what it accepts does it after this.
+        kill. A service acknowledges an element after this.
 
         Raises:
             CancelledError: the session was closed before (``am.errors.CancelledError``); or it stops,
@@ -393,7 +393,7 @@ class Pipeline:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to a saved position, unless a recovery has lost no step: then calls go on."""
+        """Move to a saved position, unless a recovery has lost no step: then calls continue."""
         frontier, moves = self.frontier, self.frontier.moves
         if self._reads_once and state["taken"] and "elements" not in state:
             raise ValueError(

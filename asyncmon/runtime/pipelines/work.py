@@ -61,8 +61,8 @@ class Work:
         self._ready: list[tuple[int, int, Item]] = []  # a heap of finished ones, the oldest first
         self._making: dict[int, int] = {}  # by version: started elements that are not finished
         self._started = 0
-        # What the pace depends on: the size of a batch, the steps that the body makes with one, the
-        # version of the run that consumes the next one, and of that which a waiting body asks for.
+        # For the pace: the size of a batch, the steps that the body makes with one, and the versions of
+        # the runs that consume the next batch and the batch that a waiting body asks for.
         self.size = 1
         self.stride = 1
         self.next_at = 0
@@ -192,7 +192,7 @@ class Work:
         elif options.on_error == "item":
             self._set(lease, None, error)
         else:
-            item._failures.clear()  # the body may go on
+            item._failures.clear()  # the body may catch the error and continue
             self.queue.appendleft((item, lease.member))
             return error
         return None
@@ -238,7 +238,7 @@ class Work:
         self._drop(item.ordinal)
 
     def _revoke(self, item: Item) -> None:
-        """End the calls of an element, and those that are queued."""
+        """End the calls of an element, and drop its queued ones."""
         for lease in [lease for lease in self.leases if lease.item is item]:
             self._close(lease)
             if lease.task is not None:
