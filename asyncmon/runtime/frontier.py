@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from asyncmon.checkpoint.stateful import SourceMembers
 from asyncmon.data.stage import Mark
 from asyncmon.runtime.frontier_batch import NOT_BEGUN, Batch, Task
-from asyncmon.runtime.spans import Span, merged, without
+from asyncmon.runtime.intervals import Interval, merged, without
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Frontier:
         self._kept: list[Batch] = []  # what the body held when that recovery began
         self._taken = 0
         self._cursor = 0
-        self._again: deque[Span] = deque()
+        self._again: deque[Interval] = deque()
         self._held: list[Batch] = []
         self._fetching: Mark | None = None  # the position before the element that is being fetched
         self._asker: Task | None = None  # the task that asked last

@@ -18,7 +18,7 @@ from asyncmon.summary.event_file import EventFile, next_number, number_of
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.sink_thread import MOST_PENDING, SinkThread
 from asyncmon.system import clock, portable
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 logger = logging.getLogger(__name__)
 

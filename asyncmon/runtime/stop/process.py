@@ -24,7 +24,7 @@ from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import running_loop
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 from asyncmon.system.signals import SIGNALS, SignalHandlers, is_default
 
 T = TypeVar("T")
