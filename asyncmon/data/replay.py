@@ -104,9 +104,12 @@ class ReplayBuffer:
         self._highest = 1.0  # the priority of new items
         self._structure: Any = None
         self._columns: list[NDArray[Any]] = []
-        self._rows = 1  # of a segment
+        #   number    of an item: the buffer has the last capacity of the _added ones
+        #   slot      number % capacity: its row in each of _columns, its priority, its leaf in _tree
+        #   segment   slot // _rows: saved as a file of its own. _parts has its id until its content
+        #             changes; _saved has the arrays of states, which are copied before it does.
+        self._rows = 1
         self._added = 0
-        # Segments of rows are saved one by one. The id of a segment changes with its content.
         self._parts: dict[int, str] = {}
         self._saved: dict[int, weakref.WeakSet[_Rows]] = {}
         self._lock = threading.RLock()
