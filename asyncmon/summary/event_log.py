@@ -114,9 +114,12 @@ class EventLog:
         self._taps = self._tapped.get().get(path, ())
         self._writers: WeakSet[Any] = WeakSet()
         self._starters: WeakSet[Any] = WeakSet()  # the writers that record a session
+        #   events:  points before it | START | points of the session | STOP | points after it
+        #   step:          _kept_step |                    _last_step |                 _kept_step
+        #                             |<--------- _started ---------->|        the largest so far
         self._started = False
-        self._last_step = -1  # the largest one since the last START
-        self._kept_step = self._kept.get().pop(path, -1)  # the largest one outside a session
+        self._last_step = -1
+        self._kept_step = self._kept.get().pop(path, -1)
 
     @classmethod
     def join(cls, writer: Any, directory: str, make: Callable[[str], EventLog]) -> EventLog:
