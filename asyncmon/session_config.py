@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 logger = logging.getLogger(__name__)
 

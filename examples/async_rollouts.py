@@ -1,4 +1,4 @@
-"""Learn cart-pole (PPO) from 32 workers that play meanwhile. Kill it, run it again: it goes on."""
+"""Learn cart-pole (PPO) while 32 workers play. Kill it, run it again: it resumes."""
 
 import argparse
 import asyncio

@@ -21,7 +21,7 @@ def report(**values: Any) -> None:
 
 
 class Report(am.SessionRunHook):
-    """Tell the parent of the loss, and of each session after the first one."""
+    """Report the loss to the parent, and each session after the first one."""
 
     def __init__(self, task: int, loss: g.Tensor) -> None:
         self.task, self.loss, self.sessions = task, loss, 0

@@ -1,4 +1,4 @@
-"""Train a perceptron on the digits with JAX and optax. Stop it, kill it, run it again: it goes on."""
+"""Train a perceptron on the digits with JAX and optax. Stop it, kill it, run it again: it resumes."""
 
 import argparse
 import asyncio

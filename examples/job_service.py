@@ -4,7 +4,7 @@
     curl localhost:8000/jobs/ -H 'content-type: application/json' -d '{"kind": "digits", "params": {"rate": 0.5}}'
     curl localhost:8000/jobs/NAME/events -H 'accept: text/event-stream'
 
-SIGTERM saves and ends all jobs; the next start goes on. The page with their charts is /train/.
+SIGTERM saves and ends all jobs; the next start resumes them. The page with their charts is /train/.
 """  # noqa: E501
 
 import argparse

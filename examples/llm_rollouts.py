@@ -1,4 +1,4 @@
-"""Train a tiny language model (GRPO) to count on, by texts of an HTTP server, written meanwhile."""
+"""Train a tiny language model (GRPO) to count on, by texts that an HTTP server writes."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""Learn the digits batch by batch with scikit-learn. Kill it, run it again: it goes on."""
+"""Learn the digits batch by batch with scikit-learn. Kill it, run it again: it resumes."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""Train on a remote service, several steps under way. Kill it, run it again: it goes on exactly.
+"""Train on a remote service, several steps in flight. Kill it, run it again: it resumes exactly.
 
 The service here is a fake in this process: it keeps a model, trains in the order of the calls, and
 answers after a delay. Each call saves the model, and its answer has the name: so a checkpoint names the

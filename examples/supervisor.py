@@ -35,7 +35,7 @@ async def train(steps: int, logdir: Path) -> None:
     # No summary service: the summary needs feeds, so it is computed below, every 100 steps.
     sv = am.Supervisor(logdir=logdir, summary_op=None, save_model_secs=30, save_at_end=True)
     async with sv.managed_session() as sess:
-        # Call print_accuracy() every second, with the argument (sess,), while the steps go on.
+        # Call print_accuracy() every second, with the argument (sess,), beside the steps.
         sv.loop(1, print_accuracy, (sess,))
         last = sess.global_step + steps
         async for pixels, digits in batches:

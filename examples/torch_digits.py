@@ -1,4 +1,4 @@
-"""Train a conv net of PyTorch on real handwritten digits. Kill it, run it again: it goes on."""
+"""Train a conv net of PyTorch on real handwritten digits. Kill it, run it again: it resumes."""
 
 import argparse
 import asyncio

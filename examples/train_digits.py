@@ -1,4 +1,4 @@
-"""Train an MLP on 1,797 real handwritten digits. Stop it, kill it, run it again: it goes on."""
+"""Train an MLP on 1,797 real handwritten digits. Stop it, kill it, run it again: it resumes."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from asyncmon import graph as g
 
 
 class Validate(am.SessionRunHook):
-    """Measure the accuracy on the held-out digits every so many steps, and at the end."""
+    """Measure the accuracy on the held-out digits at an interval of steps, and at the end."""
 
     def __init__(self, accuracy: g.Tensor, feeds: dict[Any, Any], logdir: Path, every: int) -> None:
         self.accuracy, self.feeds, self.logdir, self.every = accuracy, feeds, logdir, every

@@ -32,10 +32,7 @@ _numbers = itertools.count(1)
 class CapturedState:
     """A snapshot of a session, and the states of its hooks, data sources and other objects.
 
-    Both are ordered by the constructor. If hooks have not seen the last step yet, their states are
-    taken at the end of its run. If a step is being applied, the snapshot has the state after that step,
-    but the stateful objects returned theirs from before it. In this case both are taken again until
-    their steps agree.
+    Both are ordered by the constructor, and belong to one step.
 
     Args:
         raw: the raw session.
@@ -107,6 +104,7 @@ class CapturedState:
 
     def _packed(self) -> asyncio.Future[None] | None:
         """Pack the states, now or at the end of the run whose step hooks have not seen."""
+        # Until then their states belong to no step.
         boundary = stateful_of(self.session).boundary
         if boundary is not None and boundary.hooks_lag():
             return boundary.call_after_run(self._pack)
@@ -130,6 +128,8 @@ class CapturedState:
                 or members_of(SnapshotMembers, snapshot).step in (None, self.step)
             ):
                 return snapshot
+            # A step was being applied. The snapshot has the state after it, and the objects returned
+            # theirs from before it.
             release(snapshot)
             ordered, packed = asyncio.ensure_future(order_snapshot(self.session)), self._packed()
 

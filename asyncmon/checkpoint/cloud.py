@@ -39,7 +39,7 @@ from asyncmon.checkpoint import throttle
 from asyncmon.checkpoint.store import Piece
 from asyncmon.system.daemon_executor import DaemonExecutor
 from asyncmon.system.files import beside, in_thread
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 _PART = 8 << 20  # bytes of a part in an upload; all stores accept 5 MiB or more
 _CHUNK = 1 << 20

@@ -36,7 +36,7 @@ from asyncmon.checkpoint.store import Store
 from asyncmon.errors import DataLossError, OpError
 from asyncmon.system import portable
 from asyncmon.system.files import FileCalls, in_thread, system_calls
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 from asyncmon.system.urls import is_url
 
 logger = logging.getLogger(__name__)

@@ -373,10 +373,7 @@ class StatefulObjects:
 
 
 class _ByIdentity:
-    """The stateful objects of sessions, which need neither be hashable nor support weak references.
-
-    An entry ends with its session. One without weak references stays until it is dropped.
-    """
+    """The stateful objects of sessions, which need neither be hashable nor support weak references."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[Callable[[], Any], StatefulObjects]] = {}
@@ -394,7 +391,7 @@ class _ByIdentity:
 
         try:
             entries[key] = weakref.ref(raw, forget), objects
-        except TypeError:
+        except TypeError:  # no weak references: the entry stays until it is dropped
             entries[key] = lambda: raw, objects
 
     def drop(self, objects: StatefulObjects) -> None:

@@ -197,8 +197,7 @@ class LocalFiles:
 class MappedFile:
     """A tensor file mapped into memory: arrays are views of the page cache, not copies.
 
-    While it is open, a shared ``flock`` prevents every process from deleting it. Arrays stay valid
-    after :meth:`close`.
+    Arrays stay valid after :meth:`close`.
 
     Raises:
         FileNotFoundError: there is no such file, or another process is deleting it.
@@ -236,6 +235,7 @@ class MappedFile:
         self.close()
 
     def _share(self) -> None:
+        # A shared flock prevents every process from deleting the open file.
         try:
             self._calls.lock(self._descriptor, shared=True)
         except BlockingIOError:

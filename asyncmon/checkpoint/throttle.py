@@ -15,6 +15,9 @@ from asyncmon.errors import CancelledError
 _INTERVAL = 1 << 20  # bytes between two pauses
 _AFTER_STOP_SECS = 0.5  # to remove the files of a stopped save
 _CONTENDED = 1.5  # ratio of elapsed time to processor time above which the processor is contended
+# The ratio of a pause to the processor time of the writer before it. Without contention only small
+# machines need pauses, as one writer uses much of the memory bandwidth: 4 with 2 processors, 1.5 with
+# 4, none with 10.
 _PAUSE_CONTENDED = 4.0
 _PAUSE_ALONE = max(0.0, min(_PAUSE_CONTENDED, 10 / (os.cpu_count() or 1) - 1))
 
@@ -79,11 +82,7 @@ current: ContextVar[Control | None] = ContextVar("current", default=None)
 class Pace:
     """Pauses a writer thread so that it does not slow down the steps.
 
-    After each megabyte, the elapsed time is compared with the processor time of the thread. If it is
-    much longer, the processor is contended, and the pause is four times the processor time. Without
-    contention, only small machines need pauses, as one writer uses much of the memory bandwidth: four
-    times the processor time with 2 processors, 1.5 times with 4, none with 10. Pauses are shortened if
-    the save would miss its due time.
+    Pauses are shortened if the save would miss its due time.
     """
 
     __slots__ = ("_bytes", "_control", "_processor", "_wall")

@@ -29,18 +29,15 @@ from asyncmon.system.daemon_executor import DaemonExecutor, no_stop_iteration
 from asyncmon.system.functions import is_coroutine_function
 
 _UNORDERED = "map(ordered=False)"
+# In order, positions are those of the input. Otherwise a position has the numbers of the returned
+# results, so that none is repeated or lost: `first`, the first element of the pass whose result is not
+# returned, and relative to it `left`, those returned before the position, and `order`, those after it.
 _START: State = {"first": 0, "left": [], "order": [], "from": None}
 _JOB_SECONDS = 0.001  # results done by then are returned before the rest
 
 
 class Map(Node):
-    """Results in the order of the input, or as they complete.
-
-    In order, positions are those of the input. Otherwise a position contains the numbers of the
-    returned results, so that none is repeated or lost: ``first``, the first element of the pass whose
-    result is not returned, and relative to it ``left``, those returned before the position, and
-    ``order``, those after it.
-    """
+    """Results in the order of the input, or as they complete."""
 
     def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int, ordered: bool) -> None:
         self.above = (above,)
@@ -91,27 +88,30 @@ class Map(Node):
 
 
 class MapStage(StageOver):
-    """Workers take elements in order and store results; subclasses choose the order of results.
+    """Workers take elements in order and store results; subclasses choose the order of results."""
 
-    Elements are numbered from 0. The number in flight is that of the pull or, with several workers, up
-    to twice the concurrency: a slow element does not stop the others at once.
-    """
+    #   number   0                  _passed                    _taken                _limit
+    #            | as many returned | _working, or in _results | _input, in reverse  | next pull
+    #
+    #   _marks has the positions of the chunks of the input, by the numbers at which they began.
+    #   An _error takes the place of the result of its number.
 
     def __init__(self, above: Stage, caller: Caller, concurrency: int) -> None:
         super().__init__(above)
         self._caller = caller
         self._concurrency = concurrency
+        # With several workers, a slow element does not stop the others at once.
         self._window = 2 * concurrency if concurrency > 1 else 0
         self._workers: list[asyncio.Task[None]] = []
         self._taking = asyncio.Lock()  # numbers follow the order of the input
-        self._input: list[Any] = []  # elements not taken by a worker, in reverse order
-        self._marks: deque[tuple[int, Mark]] = deque()  # the number at which each chunk began
+        self._input: list[Any] = []
+        self._marks: deque[tuple[int, Mark]] = deque()
         self._taken = 0
-        self._limit = 0  # elements from this number on wait for the next pull
-        self._passed = 0  # the number of returned results
+        self._limit = 0
+        self._passed = 0
         self._working = 0
         self._ended = False
-        self._error: tuple[int, BaseException] | None = None  # raised in place of a result
+        self._error: tuple[int, BaseException] | None = None
         self._results: dict[int, Any] = {}  # by number, in the order of completion
         self._room = Waiter()
         self._arrival = Waiter()

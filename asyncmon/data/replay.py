@@ -104,9 +104,12 @@ class ReplayBuffer:
         self._highest = 1.0  # the priority of new items
         self._structure: Any = None
         self._columns: list[NDArray[Any]] = []
-        self._rows = 1  # of a segment
+        #   number    of an item: the buffer has the last capacity of the _added ones
+        #   slot      number % capacity: its row in each of _columns, its priority, its leaf in _tree
+        #   segment   slot // _rows: saved as a file of its own. _parts has its id until its content
+        #             changes; _saved has the arrays of states, which are copied before it does.
+        self._rows = 1
         self._added = 0
-        # Segments of rows are saved one by one. The id of a segment changes with its content.
         self._parts: dict[int, str] = {}
         self._saved: dict[int, list[weakref.ref[_Rows]]] = {}
         self._lock = threading.RLock()
@@ -456,7 +459,7 @@ def _flatten(value: Any, where: str, leaves: list[tuple[str, NDArray[Any]]]) -> 
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError(f"The keys of {where} must be strings: {list(value)!r:.80}.")
-        # in one order, that of the columns, whatever the order of each item
+        # sorted, so that items with keys in another order fill the same columns
         return {key: _flatten(value[key], f"{where}[{key!r}]", leaves) for key in sorted(value)}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(_flatten(one, f"{where}[{n}]", leaves) for n, one in enumerate(value))

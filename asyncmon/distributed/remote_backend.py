@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
-from asyncmon.distributed.job import off_loop
 from asyncmon.distributed.remote_run import RemoteRun
+from asyncmon.distributed.service_job import off_loop
 from asyncmon.distributed.targets import start_server_of
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError

@@ -21,7 +21,7 @@ from asyncmon.distributed import request_fields
 from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.error_data import error_of, failure
 from asyncmon.distributed.graph_codec import GraphReader
-from asyncmon.distributed.job import MANY, Job, current_job, off_loop
+from asyncmon.distributed.service_job import MANY, ServiceJob, current_job, off_loop
 from asyncmon.distributed.wire import VERSION, Decoder, Message, encode
 from asyncmon.errors import (
     AbortedError,
@@ -98,7 +98,7 @@ class _Served:
         self.reader = GraphReader(self._call)
         self.backend = backend_of(self.reader.graph)
         self.plans: dict[int, Any] = {}
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, ServiceJob] = {}
         self.answered = 0  # jobs below were answered, and are forgotten
         self.closed = False
         self.attended = 0  # requests of the client that stay pending while it is connected
@@ -246,7 +246,7 @@ class SessionService:
         if job is None:
             if sequence < served.answered:
                 raise AbortedError(f"Request {sequence} was answered already; it is not done again.")
-            job = served.jobs[sequence] = Job()
+            job = served.jobs[sequence] = ServiceJob()
             try:
                 work = self._work(served, kind, decoder, job)
             except Exception as error:
@@ -337,7 +337,7 @@ class SessionService:
         self._sessions[number] = self._sessions.pop(number)  # the last one used
         return served
 
-    def _work(self, served: _Served, kind: str, decoder: Decoder, job: Job) -> Work | None:
+    def _work(self, served: _Served, kind: str, decoder: Decoder, job: ServiceJob) -> Work | None:
         """Return what a job awaits; None where it is done already."""
         content, backend = decoder.content, served.backend
         if kind in self._jobs:
@@ -382,7 +382,7 @@ class SessionService:
 
         return run
 
-    async def _planned(self, served: _Served, kind: str, decoder: Decoder, job: Job) -> Message:
+    async def _planned(self, served: _Served, kind: str, decoder: Decoder, job: ServiceJob) -> Message:
         """Do a run whose plan is long in the making."""
         await asyncio.to_thread(self._plan, served, decoder.content)
         work = self._work(served, kind, decoder, job)
@@ -408,7 +408,7 @@ class SessionService:
             plan = served.plans[number] = served.backend.prepare(fetched, fed, done)
         return plan
 
-    async def _run(self, served: _Served, work: Work, job: Job) -> None:
+    async def _run(self, served: _Served, work: Work, job: ServiceJob) -> None:
         current_job.set(job)
         try:
             job.finish(await work())
@@ -418,7 +418,7 @@ class SessionService:
         except Exception as error:
             job.finish(failure(error))
 
-    async def _wait(self, sequence: int, job: Job, secs: float) -> Message:
+    async def _wait(self, sequence: int, job: ServiceJob, secs: float) -> Message:
         await job.wait(min(secs, MAX_WAIT))
         if job.answer is None:
             if job.task is not None and not job.task.done():

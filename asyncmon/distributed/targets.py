@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.session.backend import Backend, register_session_factory
 from asyncmon.session_config import SessionConfig
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 _MODULES = {
     "grpc": "asyncmon.distributed.transport",

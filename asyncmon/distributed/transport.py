@@ -10,7 +10,7 @@ from asyncmon.distributed.wire import Message
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.graph import Graph
 from asyncmon.session_config import RPCOptions, SessionConfig
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 Answer = Callable[[Message], Awaitable[Message]]
 

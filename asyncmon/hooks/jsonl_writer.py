@@ -21,7 +21,7 @@ from asyncmon.system import clock, files
 from asyncmon.system.diagnostics import free_space
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import FileCalls
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 _MOST_PENDING = 100_000  # lines, while the disk fails
 _BATCH = 1000  # lines that are written at once

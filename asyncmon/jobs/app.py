@@ -177,10 +177,7 @@ class _Api:
 
 
 async def _chunks(job: Job, after: int) -> AsyncGenerator[bytes]:
-    """Yield events as they are sent, until the job ends or the server stops.
-
-    After some seconds without an event there is a comment.
-    """
+    """Yield events as they are sent, until the job ends or the server stops."""
     events = job.events(after, ends=server_is_stopping)
     coming: asyncio.Task[Event | None] | None = None
     yield b"retry: 1000\n\n"
@@ -189,7 +186,7 @@ async def _chunks(job: Job, after: int) -> AsyncGenerator[bytes]:
             coming = coming or asyncio.create_task(_next(events), name="events of a job")
             await asyncio.wait([coming], timeout=HEARTBEAT_SECS)
             if not coming.done():
-                yield b":\n\n"
+                yield b":\n\n"  # the heartbeat, a comment of the stream
                 continue
             event, coming = coming.result(), None
             if event is None:

@@ -117,7 +117,12 @@ class Execution:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._thread = 0  # of the loop
-        self._lock = threading.Lock()  # values are logged in any thread
+        #   in any thread    note()  --> _values, at _step; _is_due: _flush is scheduled
+        #   in the loop      saved() --> step, and _saved until _flush
+        #                    _flush() every FLUSH_SECS: emits the newest value of each
+        #                    stop()  --> request, the sessions at once; _timer cancels _task after the
+        #                                grace period
+        self._lock = threading.Lock()  # of the values
         self._values: dict[str, float] = {}
         self._step: int | None = None
         self._saved: int | None = None

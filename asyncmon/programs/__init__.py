@@ -19,7 +19,7 @@ imported by its own name only. ``docs/programs.md`` shows them all.
 # fmt: off
 # isort: off
 from asyncmon.programs.export import export
-from asyncmon.programs.fetches import optional
+from asyncmon.programs.named_fetches import optional
 from asyncmon.programs.function import FunctionProgram
 from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.models import load_model

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, final, overload
 
 import numpy as np
 
-from asyncmon.programs.fetches import GLOBAL_STEP
 from asyncmon.programs.function_session import FunctionSession
+from asyncmon.programs.named_fetches import GLOBAL_STEP
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import Tree, declare, flatten

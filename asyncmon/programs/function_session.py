@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.programs.fetches import GLOBAL_STEP
+from asyncmon.programs.named_fetches import GLOBAL_STEP
 from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import (
     Arrays,

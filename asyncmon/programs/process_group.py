@@ -19,7 +19,7 @@ from asyncmon.checkpoint.stateful import (
     unpack,
 )
 from asyncmon.errors import FailedPreconditionError, OutOfRangeError
-from asyncmon.programs.fetches import leaves
+from asyncmon.programs.named_fetches import leaves
 from asyncmon.runtime import GUARD, SAVER, SessionRunContext, SessionRunHook
 from asyncmon.runtime.session_coordinator import SessionCoordinator
 from asyncmon.runtime.stop.control import NO_REASON

@@ -18,7 +18,7 @@ from asyncmon.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
+from asyncmon.programs.named_fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
 from asyncmon.programs.state_tree import misfit
 from asyncmon.programs.steps import Step
 from asyncmon.programs.workers import Workers

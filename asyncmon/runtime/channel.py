@@ -110,13 +110,19 @@ class Channel(Generic[T]):
         """The number of the next item."""
         self.keeper: Keeper | None = None
         """Has the items in checkpoints, for a channel of a monitored session."""
-        self._items: deque[Sent] = deque()
+        #   send(): _pending wait ---> _items: at most _capacity ---> receive()
+        #           _sending: one waits for _room          _receiving: one waits for _arrival
+        #
+        #   closed: no new send. The _pending ones continue, unless they are _refused. The channel ends
+        #   once there is neither an item nor a pending send.
+        #
         # The first waiter of each kind waits for a change, the others for its lock. Items and room are
         # taken when a waiter resumes and not handed over, so that a cancellation cannot lose them.
+        self._items: deque[Sent] = deque()
         self._sending, self._receiving = FairLock(), FairLock()
         self._room, self._arrival = asyncio.Event(), asyncio.Event()
-        self._pending = 0  # sends that wait for room
-        self._refused = False  # whether these are cancelled
+        self._pending = 0
+        self._refused = False
         self._receivers: WeakSet[_Task] = WeakSet()
         self._sent = self._received = self._dropped = self._stale = 0
 
@@ -320,11 +326,7 @@ class Channel(Generic[T]):
 
 
 class Channels:
-    """The channels of a coordinator. A stop closes them in the order in which they were made.
-
-    A channel is closed when the tasks that receive from the previous one have ended, so that items sent
-    before the stop pass through all channels.
-    """
+    """The channels of a coordinator. A stop closes them in the order in which they were made."""
 
     def __init__(self, stop: StopEvent, running: Set[_Task], register: Callable[[_Task], None]) -> None:
         self.is_stop: Callable[[], bool] = lambda: True
@@ -402,6 +404,8 @@ class Channels:
         try:
             for channel in self._channels:
                 channel.close()
+                # Its receivers may still send to the next one: items sent before the stop pass through
+                # all channels.
                 while receivers := channel.receivers() & self._running:
                     await asyncio.wait(receivers)
                 self._cancel_sends(channel)

@@ -35,8 +35,10 @@ class ChannelState:
         self.channel = channel
         self._parts = parts
         self._source = ReadOnce(_SentItems(channel))
+        # Two numbers of an item: Sent.number orders the items for ever, also in later sessions. The
+        # frontier counts those that the body receives, from 0 in each session. _out maps the latter.
         self._frontier: Frontier | None = None  # once it is iterated
-        self._out: dict[int, Sent] = {}  # with the body, by the numbers of the frontier
+        self._out: dict[int, Sent] = {}
         self._most_out = 16
         self._commits = Commits(parts.on_committed, parts.stops.event)
         self._is_warned = False

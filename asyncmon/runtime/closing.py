@@ -54,8 +54,7 @@ class Closing:
     """The ordered close of a session. An error in one part does not skip the next ones.
 
     Args:
-        gate: of the session. The lock is taken for ever: runs of other tasks finish first, or are
-            interrupted after the grace period.
+        gate: of the session.
         hooks: their ``end`` is called when the body ended successfully, their ``cleanup`` always.
         sessions: have the raw session, None during a recovery.
         stops: of the session, with the grace period of runs and tasks.
@@ -296,10 +295,7 @@ class Closing:
         return min(shutdown.grace, shutdown.until(Stage.TASKS) - asyncio.get_running_loop().time())
 
     async def _take_lock(self, grace: float) -> None:
-        """Wait for the runs of other tasks, and interrupt them after the grace period.
-
-        The lock is never released: there are no more runs.
-        """
+        """Wait for the runs of other tasks, and interrupt them after the grace period."""
         shutdown = self._stops.shutdown
         try:
             async with asyncio.timeout(max(grace, 0)), shutdown.limit(Stage.RUNS):
@@ -322,10 +318,7 @@ class Closing:
         self._stops.interrupt_firmly(error, *RUNS)
 
     async def _part(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await a part of the closing and log its errors, so that the next part follows.
-
-        An exit or a keyboard interrupt is raised at the end.
-        """
+        """Await a part of the closing and log its errors, so that the next part follows."""
         try:
             return await work
         except (asyncio.CancelledError, TimeoutError):
@@ -334,7 +327,7 @@ class Closing:
             raise
         except Exception:
             logger.exception("%s failed.", what)
-        except BaseException as error:
+        except BaseException as error:  # an exit or a keyboard interrupt, raised at the end
             logger.warning("%s raised %s; closing the session first.", what, phrase(error))
             self._errors.append(error)
         return None

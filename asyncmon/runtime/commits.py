@@ -27,6 +27,8 @@ class Commits:
     """
 
     def __init__(self, listeners: list[Callable[[int | None], None]], stop: StopEvent) -> None:
+        #   captured(): _captures counts ---> _of_steps, or _without_step --- _commit() ---> _committed
+        #   wait():     _waiters, each for the capture of a number, or for a later one
         self._stop = stop
         self._captures = 0
         self._of_steps: dict[int, _Captured] = {}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from asyncmon.checkpoint.stateful import SourceMembers
 from asyncmon.data.stage import Mark
 from asyncmon.runtime.frontier_batch import NOT_BEGUN, Batch, Task
-from asyncmon.runtime.spans import Span, merged, without
+from asyncmon.runtime.intervals import Interval, merged, without
 from asyncmon.system.members import members_of
 
 logger = logging.getLogger(__name__)
@@ -34,30 +34,9 @@ class Recoveries(Protocol):
 class Frontier:
     """The elements of one source that committed steps have consumed, as each checkpoint has it.
 
-    ::
-
-        element   0 1 2 3 4 5 6 7 8 9      c  consumed by a committed step
-                  c c c o c o c o - -      o  outstanding
-                        |           |      -  never given to the body
-                    position      taken
-
-    Elements have numbers in the order of the source, over all passes. Those below ``taken`` were given
-    to the body, and are outstanding until a run commits a step that their task began after it had
-    received them. So an element that is fetched while a step runs belongs to the next one, and several
-    elements may be collected for one step. An element may also be used for several steps. It is
-    consumed with the first, and stays with the body until its task asks for another. Elements of a task
-    that has returned, or that makes no runs, belong to the next run of another task.
-
-    The state has the numbers of the outstanding elements, and the position before the first of them,
-    which is the mark of a batch or the position of the source. A source that returns to it gives the
-    outstanding elements again; the others are skipped.
-
-    A recovery that lost steps returns the source to the position of the restored state. Elements that
-    the body still holds, for the repeated run or a later one, are not given again. A recovery that lost
-    no step does not move the source. If the interrupted run is not repeated, its elements are given
-    again.
-
-    A pipeline reads elements before the body asks for them. Until then they are pending.
+    Elements have numbers in the order of the source, over all passes. One that was given to the body is
+    outstanding until a run commits a step that its task began after it had received the element. The
+    state has the outstanding numbers, and the position before the first of them.
 
     Args:
         source: has ``state_dict()`` and ``load_state_dict(state)``. The iterators keep it alive.
@@ -68,11 +47,16 @@ class Frontier:
         rewinds: whether the source follows its positions, so that its elements can be read again.
     """
 
-    #   source:    ... | being fetched | cursor ->          the source continues at the cursor
-    #   pending:   elements below the cursor that the body does not have, of a pipeline
-    #   _held:     batches of elements below the cursor, with tasks of the body
-    #   _again:    outstanding elements from the cursor on: the source was moved back
-    #   taken:     the end of all of these. Without a recovery it is the cursor, and _again is empty.
+    #   element   0 1 2 3 4 5 6 7 8 9      c  consumed by a committed step: skipped if it comes again
+    #             c c c h c h p p f -      h  in a batch of _held: with a task of the body
+    #                   |         |        p  pending: a pipeline has read it ahead of the body
+    #               position   _cursor     f  being fetched; _fetching is the position before it
+    #
+    #   A recovery that loses steps moves the source back. The body keeps its batches:
+    #
+    #             c c c a a h a a - -      a  in _again: outstanding, and read again from _cursor on
+    #                   |         |
+    #                _cursor    _taken     else both are equal, and _again is empty
 
     def __init__(
         self,
@@ -95,12 +79,12 @@ class Frontier:
         self._recoveries = recoveries
         self._recovery = recoveries.number  # the last recovery that restored a state
         self._moved_in_recovery = False
-        self._kept: list[Batch] = []  # what the body held when that recovery began
+        self._kept: list[Batch] = []  # of the body at the beginning of that recovery
         self._taken = 0
         self._cursor = 0
-        self._again: deque[Span] = deque()
+        self._again: deque[Interval] = deque()
         self._held: list[Batch] = []
-        self._fetching: Mark | None = None  # the position before the element that is being fetched
+        self._fetching: Mark | None = None
         self._asker: Task | None = None  # the task that asked last
         self._askers = weakref.WeakSet[Task]()
         self._runner: Task | None = None  # the task that began the last run with elements of its own
@@ -124,7 +108,7 @@ class Frontier:
     def _steps(self) -> int | None:
         now = self._recoveries
         if now.current is None and self._moved_in_recovery and now.number == self._recovery:
-            return self._restored  # a recovery may save what it has restored
+            return self._restored  # a recovery may save the state that it has restored
         return self._step_of_data()
 
     # -- the source
@@ -201,6 +185,8 @@ class Frontier:
             self._asker = task
             self._askers.add(task)
         held = self._held
+        # An element may be used for several steps. It is consumed with the first, and stays with the
+        # body until its task asks for another.
         if len(held) == 1 and held[0].task is task:  # the usual case
             held[0].ahead = None
             if held[0].at is not NOT_BEGUN and held[0].is_consumed(self._steps()):
@@ -268,7 +254,7 @@ class Frontier:
 
     def _hold(self, elements: dict[int, Mark], task: Task | None, ahead: Task | None) -> None:
         held = self._held
-        if held and held[-1].goes_on(task, ahead):
+        if held and held[-1].goes_on(task, ahead):  # several elements are collected for one step
             held[-1].elements |= elements
         else:
             held.append(Batch(elements, task, ahead))
@@ -330,6 +316,7 @@ class Frontier:
 
     def run_begins(self, task: Task) -> None:
         """Record which elements a run consumes if it commits a step. Called in each run."""
+        # It consumes the elements received before it: one that is fetched during a run is of the next.
         held = self._held
         if len(held) == 1 and (batch := held[0]).task is task:
             if batch.at is NOT_BEGUN:
@@ -343,6 +330,7 @@ class Frontier:
     def _assign(self, task: Task) -> None:
         """Find the batches of a run among those of several tasks."""
         waiting = [batch for batch in self._held if batch.at is NOT_BEGUN]
+        # A task that has returned has passed its elements on to the next run of another task.
         mine = [batch for batch in waiting if batch.task is task or batch.is_passed_on()]
         if task not in self._askers:
             # Others received the elements for it: a task that makes no runs, or one that awaits this
@@ -386,6 +374,7 @@ class Frontier:
         if recoveries.number != self._recovery:  # the first attempt of a recovery
             self._recovery, self._moved_in_recovery = recoveries.number, False
             repeated = recoveries.repeated
+            # The body uses these in the repeated run or a later one: they are not given again.
             self._kept = [
                 batch
                 for batch in self._held

@@ -43,13 +43,7 @@ class Piped(Protocol):
 
 
 class Frontiers:
-    """The frontiers of a session, over recoveries.
-
-    A source keeps its place by its identity: by the object while it exists; by its name; without one by
-    its description, for example ``from_iterable(range of 6 elements).shuffle(6)``. A new source of the
-    same description takes the place of one that does not exist any more, as in a body that makes a new
-    dataset for each pass.
-    """
+    """The frontiers of a session, over recoveries, and their names in checkpoints."""
 
     def __init__(self, stateful: StatefulObjects, parts: DataParts) -> None:
         self._stateful = stateful
@@ -203,6 +197,8 @@ class Frontiers:
         frontier = next((one for one in self.all if one.source is source), None)
         if frontier is not None and frontier.reads_ahead:
             raise ValueError(f"{source!r} is read by a pipeline of this session, which needs its own.")
+        # A source keeps its place by its identity: the object while it exists; its name; without one
+        # its description, such as "from_iterable(range of 6 elements).shuffle(6)".
         if frontier is None:
             frontier = self._unnamed_place(source) if name is None else self._place(source, name)
         frontier.counts_passes = frontier.counts_passes or counts_passes
@@ -217,6 +213,7 @@ class Frontiers:
 
     def _unnamed_place(self, source: Any) -> Frontier:
         new = Frontier(source, self.parts.recoveries.step_of_data, self.parts.recoveries)
+        # A body may make a new dataset for each pass. It takes the place of the one before.
         for name, frontier in self._unnamed.items():
             if frontier.description == new.description and frontier.is_free():
                 return _continued(frontier, source, name)

@@ -316,10 +316,8 @@ def _run_nowait_of(raw: Any) -> Callable[[Any, Any], tuple[Any] | None] | None:
 def _with_woken(
     calls: tuple[RunCalls, ...], places: list[int], present: tuple[RunCalls, ...]
 ) -> tuple[tuple[RunCalls, ...], list[int]]:
-    """Return the calls after a run that wakes the idle hooks, and the places of their fetches.
-
-    An idle hook with a ``before_run`` is left to the next run.
-    """
+    """Return the calls after a run that wakes the idle hooks, and the places of their fetches."""
+    # An idle hook with a before_run, which was not called, is left to the next run.
     place = {id(call): place for call, place in zip(calls, places, strict=True)}
     calls = tuple(call for call in present if call.before is None or id(call) in place)
     return calls, [place.get(id(call), 0) for call in calls]

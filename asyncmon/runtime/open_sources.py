@@ -24,12 +24,11 @@ _Task = asyncio.Task[Any]
 
 
 class OpenSources:
-    """Async iterators that can be closed, each with the task that reads it.
+    """Async iterators that can be closed, each with the task that reads it."""
 
-    A source is closed in that task, as the blocks that it is inside of, a ``TaskGroup`` for example,
-    can only be left there: when a stop ends the iteration, at the end of the session, and, after a
-    ``break`` that was the last use of a generator, when the task begins to read another source.
-    """
+    # A source is closed in that task, as the blocks that it is inside of, a TaskGroup for example, can
+    # only be left there. It is closed when a stop ends the iteration, and at the end of the session. A
+    # generator whose last use was a `break` is _left, until its task begins to read another source.
 
     def __init__(self, stops: StopControl) -> None:
         self._stops = stops

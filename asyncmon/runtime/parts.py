@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import Any, Literal, NamedTuple
 
 from asyncmon.checkpoint.stateful import StatefulObjects
+from asyncmon.runtime.call_description import describe_call
 from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.data_parts import DataParts
 from asyncmon.runtime.frontiers import Frontiers
@@ -23,7 +24,6 @@ from asyncmon.runtime.protocols import CreatorMembers, SessionMembers
 from asyncmon.runtime.record_keeper import RecordKeeper
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.recovery import Recovery
-from asyncmon.runtime.reports import describe_call
 from asyncmon.runtime.run_names import name_for
 from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_statistics import Statistics

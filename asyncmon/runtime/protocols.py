@@ -101,7 +101,7 @@ class Program(Protocol):
 
 
 class ClusterRun(Protocol):
-    """The run of a cluster as one of its sessions sees it: who trains together, until when.
+    """The run of a cluster as one of its sessions sees it: its members, and its end.
 
     A server has the record of it. Each method raises ``AbortedError`` or ``UnavailableError`` if the
     record is lost or cannot be reached.

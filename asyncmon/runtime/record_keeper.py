@@ -88,8 +88,7 @@ class RecordKeeper(DirectoryClaim):
     """The record of one session, from its opening on, and its file.
 
     The file is written at the opening, when the session is open, at each commit, pause and resume, at
-    the start of the close and at the end. A write is one task at a time, so that no earlier record
-    replaces a later one. Its failure is one warning.
+    the start of the close and at the end.
 
     Args:
         observers, gate, stops, saves: of the session.
@@ -186,7 +185,7 @@ class RecordKeeper(DirectoryClaim):
         """Write the record, in a task. Does not block."""
         if self.stores and self._final is None and running_loop() is self._gate.loop:
             self._is_due = True
-            if self._writing is None:
+            if self._writing is None:  # else an earlier record could replace a later one
                 self._writing = asyncio.ensure_future(self._write())
                 writing.get().add(self._writing)
                 self._writing.add_done_callback(writing.get().discard)

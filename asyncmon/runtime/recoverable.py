@@ -27,11 +27,15 @@ A = TypeVar("A")
 
 
 class Recoverable:
-    """Repeat a run that ended with a preemption error, in a new session.
+    """Repeat a run that ended with a preemption error, in a new session."""
 
-    A stop and the close of the session end pauses and creations. A recovery holds the lock, as it
-    replaces the session for all callers.
-    """
+    #                 failure: _recover()          open() is done    a step beyond _failed_at
+    #   current       None                         the new session
+    #   step_before   the step of the data         None
+    #   number        + 1
+    #   recoveries                                 + 1
+    #   _failures     + 1, also for each creation                    0
+    #                 that fails
 
     def __init__(
         self,
@@ -57,7 +61,7 @@ class Recoverable:
         self._create = create
         self._stops = stops
         self._lock = lock
-        self._failures = 0  # without progress
+        self._failures = 0
         self._why = ""  # what the session recovers from
         self._failed_at: int | None = None  # the highest step that a failed run began at
         self.number = 0
@@ -117,9 +121,7 @@ class Recoverable:
     ) -> Any:
         """Make a call of the layer below, and repeat it in a new session after each preemption.
 
-        A ``"run"`` holds the lock. A ``"bare run"`` does not, and is also repeated if another call
-        replaces its session; inside a run, the recovery is left to that run. The arguments are those of
-        :meth:`Coordinated.call`; ``nowait`` is tried first.
+        The arguments are those of :meth:`Coordinated.call`; ``nowait`` is tried first.
         """
         locked = kind == "run"
         while True:
@@ -141,7 +143,7 @@ class Recoverable:
                 if locked and self._failures:
                     self._count_progress(session)
                 return result
-            async with self._lock.held():
+            async with self._lock.held():  # a recovery replaces the session for all callers
                 if self.current is session:
                     self.repeated = self._lock.holder if locked and self.policy.repeat_runs else None
                     with self._observers.span("recovery", type(failure).__name__):
@@ -164,8 +166,10 @@ class Recoverable:
     def _repeats(self, error: Exception, session: Coordinated, locked: bool) -> bool:
         if locked:
             return is_only(error, self.policy.errors)
+        # A bare run does not hold the lock: another call may have replaced the session under it. Inside
+        # a run, the recovery is left to that run.
         if self.current is not session:
-            return True  # closed under this call
+            return True
         return is_only(error, self.policy.errors) and not self._lock.is_mine()
 
     async def _reopen(self) -> Coordinated:

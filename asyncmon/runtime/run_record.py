@@ -28,7 +28,7 @@ from asyncmon.runtime.stop.stop import RunState
 from asyncmon.system import clock
 from asyncmon.system.files import in_thread
 from asyncmon.system.folders import folders
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 from asyncmon.system.urls import is_url, require_local
 
 logger = logging.getLogger(__name__)

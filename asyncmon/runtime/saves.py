@@ -265,11 +265,15 @@ class Order:
 
 
 class SaveOrders:
-    """The saves that one hook or service has ordered, and their reports: log line, event, listeners.
+    """The saves that one hook or service has ordered, and their reports: log line, event, listeners."""
 
-    Reports come in the order of the saves. Those still missing when a recovery cancels the tasks of
-    the replaced session are made in the next one. No listener is called twice for one checkpoint.
-    """
+    #   order() ----------------> commit ------------> log line, event ----> listeners
+    #   in _pending, and last     step, _fingerprints  is_recorded           out of _pending
+    #                             if it is the newest
+    #
+    #   follow() makes the report in a task, which waits for the one before it, _last: reports come in
+    #   the order of the saves. A recovery cancels these tasks. Their orders stay in _pending, and the
+    #   next session's begin() has them reported.
 
     def __init__(
         self,

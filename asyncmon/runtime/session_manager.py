@@ -261,14 +261,11 @@ class SessionManager:
         max_wait_secs: float,
         live: int | None = None,
     ) -> str | None:
-        """Restore a checkpoint if there is one, and return its path.
-
-        Variables that are live at a step are kept if no checkpoint is newer.
-        """
+        """Restore a checkpoint if there is one, and return its path."""
         if saver is None or (not directory and not filename):
             return None
         if filename:
-            if await is_kept(live, filename):
+            if await is_kept(live, filename):  # the variables are live, at a step not before it
                 return None
             with restore(filename):
                 await saver.restore(session, filename)
@@ -325,16 +322,13 @@ class SessionManager:
 async def _not_ready_reason(
     ready_op: Any, session: Session, what: str = "Model not ready"
 ) -> str | None:
-    """Return why a session is not ready, or None if it is.
-
-    An error of the ``ready_op`` is logged, after ``what``, and raised, unless it reports an
-    uninitialised variable. A result that is no list of names is a ``TypeError``.
-    """
+    """Return why a session is not ready, or None if it is. ``what`` begins the log of an error."""
     if ready_op is None:
         return None
     try:
         value = await session.run(ready_op)
     except Exception as error:
+        # The op itself may read a variable without a value.
         if isinstance(error, FailedPreconditionError) and "uninitialized" in str(error):
             return str(error)
         logger.warning("%s: ready_op failed: %s", what, error)

@@ -13,12 +13,7 @@ T = TypeVar("T")
 
 
 class StepBoundary:
-    """The boundary between two steps of a session, including the calls of its hooks.
-
-    During a run, its step may be committed before ``after_run`` of all hooks was called. The hooks'
-    states then belong to no step, and a guard may still refuse the step by :meth:`veto`. Runs without
-    hooks are ignored, as guards do not see them.
-    """
+    """The boundary between two steps of a session, including the calls of its hooks."""
 
     __slots__ = ("_current", "_raw", "_waiting", "began_at", "failed_at", "vetoed")
 
@@ -55,6 +50,8 @@ class StepBoundary:
 
         False inside this run, which would wait for its own end.
         """
+        # Between the commit and the last after_run, the hooks' states belong to no step, and a guard
+        # may still veto the step. Runs without hooks are ignored, as guards do not see them.
         return (
             self.began_at is not None
             and self._raw is not None

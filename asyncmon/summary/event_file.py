@@ -33,10 +33,11 @@ _AT_ONCE = 100  # entries encoded between two writes; a write releases the GIL
 
 
 class EventFile:
-    """One event file, opened at the first write and truncated to whole records after a failed one.
+    """One event file, opened at the first write and truncated to whole records after a failed one."""
 
-    Events of a failed write are kept, and come first in the next write. A missing directory is made.
-    """
+    #   write() --> _entries --encode--> _encoded --> the file, whole records of _length bytes
+    #
+    #   A failed write truncates the file to _length, and keeps the other two for the next one.
 
     def __init__(self, directory: str, suffix: str, calls: FileCalls) -> None:
         self.directory = directory
@@ -45,7 +46,7 @@ class EventFile:
         self._suffix = suffix
         self._calls = calls
         self._descriptor: int | None = None
-        self._length = 0  # bytes of whole records
+        self._length = 0
         self._entries: deque[Entry] = deque()
         self._encoded: list[bytes] = []
         self._new = False  # whether the directory is not synced yet

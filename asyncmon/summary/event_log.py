@@ -18,7 +18,7 @@ from asyncmon.summary.event_file import EventFile, next_number, number_of
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.sink_thread import MOST_PENDING, SinkThread
 from asyncmon.system import clock, portable
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 logger = logging.getLogger(__name__)
 
@@ -114,9 +114,12 @@ class EventLog:
         self._taps = self._tapped.get().get(path, ())
         self._writers: WeakSet[Any] = WeakSet()
         self._starters: WeakSet[Any] = WeakSet()  # the writers that record a session
+        #   events:  points before it | START | points of the session | STOP | points after it
+        #   step:          _kept_step |                    _last_step |                 _kept_step
+        #                             |<--------- _started ---------->|        the largest so far
         self._started = False
-        self._last_step = -1  # the largest one since the last START
-        self._kept_step = self._kept.get().pop(path, -1)  # the largest one outside a session
+        self._last_step = -1
+        self._kept_step = self._kept.get().pop(path, -1)
 
     @classmethod
     def join(cls, writer: Any, directory: str, make: Callable[[str], EventLog]) -> EventLog:
@@ -225,7 +228,7 @@ class EventLog:
         return self.file.unwritten
 
     def write(self, records: list[Entry], sync: bool) -> None:
-        """Append entries to the file, and a count of those that were dropped. Blocking."""
+        """Append entries to the file, and the count of dropped ones. Blocking."""
         if self.sink.dropped != self._counted:
             if not self._counted:
                 logger.warning(

@@ -15,7 +15,7 @@ from asyncmon.summary.logged import logged_values
 from asyncmon.summary.sink_thread import CLOSE_SECS
 from asyncmon.summary.writer import FileWriter
 from asyncmon.system.diagnostics import Diagnostics
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 logger = logging.getLogger(__name__)
 

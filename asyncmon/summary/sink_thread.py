@@ -88,11 +88,18 @@ class SinkThread(Generic[R]):
         self.dropped = 0
         self._name, self._target = name, target
         self._secs, self._batch, self._most, self._may_drop = secs, batch, most, may_drop
+        #   put() --> _pending --_taken()--> _in_flight records --target.write()--> written
+        #   any thread, at most _most        |  the worker's thread
+        #                                    +--> _is_failing: kept by the target as its unwritten ones,
+        #                                         which come first in the next write
+        #   _worker   None before the first record, and after a close
+        #   _serves   it is going to run _serve: within _secs, or sooner for a _batch
+        #   _flushes  calls that have a write of their own, in place of that one
         self._pending: deque[R] = deque()
-        self._worker: Worker | None = None  # None before the first record, and after a close
-        self._serves = False  # whether the worker has _serve to run
-        self._flushes = 0  # that are not done
-        self._in_flight: int | None = None  # the number of records that are being written
+        self._worker: Worker | None = None
+        self._serves = False
+        self._flushes = 0
+        self._in_flight: int | None = None
         self._is_failing = False
         self._written_at = -math.inf
         # Of all of the above. A signal handler or a finalizer that logs may interrupt its owner.

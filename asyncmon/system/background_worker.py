@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from asyncmon.system.daemon_executor import DaemonExecutor
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 T = TypeVar("T")
 

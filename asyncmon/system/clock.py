@@ -12,7 +12,7 @@ import os
 import time
 from typing import Protocol
 
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 
 class Clock(Protocol):

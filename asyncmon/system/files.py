@@ -24,7 +24,7 @@ import anyio.to_thread
 
 from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import outlast
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

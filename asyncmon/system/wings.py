@@ -7,7 +7,7 @@ import of the wing::
     wire = ["asyncmon.NAME."]        # the modules whose ops and objects a message may name
 
     [commands]                       # of the command line: module, summary
-    do = ["asyncmon.NAME.command", "do what it does"]
+    convert = ["asyncmon.NAME.command", "convert old files"]
 """
 
 from __future__ import annotations

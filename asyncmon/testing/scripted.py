@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
-from asyncmon.programs.fetches import GLOBAL_STEP, map_leaves
+from asyncmon.programs.named_fetches import GLOBAL_STEP, map_leaves
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.state_tree import misfits
 from asyncmon.runtime import SessionCreator

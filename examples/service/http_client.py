@@ -24,7 +24,7 @@ class Client:
     async def load(
         self, path: str, bodies: list[bytes], per_second: float, secs: float
     ) -> list[bytes | None]:
-        """Send bodies in turns, so many a second; return the bodies of the answers, None for none."""
+        """Send bodies in turns at a rate; return the answers, None for a missing one."""
         requests = [
             f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body

@@ -49,7 +49,7 @@ class Service:
             training = sess.coord.create_task(
                 learn, sess, self.model, self.incoming, self.buffer, self.batch
             )
-            yield  # requests are served, and training goes on beside them
+            yield  # requests are served, beside the training
             sess.request_stop("the service stops")
             await training  # with the rows that were accepted; then the session saves
 

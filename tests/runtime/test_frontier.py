@@ -18,7 +18,7 @@ from asyncmon.checkpoint.stateful import has_changed
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.errors import AbortedError, RecoveredError
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime.spans import merged, without
+from asyncmon.runtime.intervals import merged, without
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -429,7 +429,7 @@ async def test_an_epoch_that_is_left_changes_what_a_save_has_without_a_step(benc
         assert has_changed(before, saver.fingerprints(sess))
 
 
-async def test_spans_are_merged_and_cut() -> None:
+async def test_intervals_are_merged_and_cut() -> None:
     assert merged([(4, 6), (0, 2), (2, 3), (5, 5), (5, 9)]) == [(0, 3), (4, 9)]
     assert without([(0, 3), (4, 9)], 2, 5) == [(0, 2), (5, 9)]
     assert without([(0, 3)], 5, 6) == [(0, 3)]

@@ -3,9 +3,10 @@
 :func:`simulate` runs programs unchanged: servers, sessions, checkpoints. A schedule of actions, such as
 ``at(2.0, kill("ps/0", restart_secs=1.0))``, does to them what machines and networks do.
 
-Each process has a context with its own :data:`~asyncmon.system.process.process_values`: a transport,
-file calls, a clock and calls in threads of the simulation. A function in a thread is one event. The
-target ``"local"``, gRPC itself, subprocesses, sockets and files that a program opens itself are real.
+Each process has a context with its own :data:`~asyncmon.system.process_local.process_values`: a
+transport, file calls, a clock and calls in threads of the simulation. A function in a thread is one
+event. The target ``"local"``, gRPC itself, subprocesses, sockets and files that a program opens itself
+are real.
 """
 
 # fmt: off

@@ -15,7 +15,7 @@ from asyncmon.session_config import default_inline_ms
 from asyncmon.system.background_worker import new_worker
 from asyncmon.system.clock import thread_clock
 from asyncmon.system.files import run_sync
-from asyncmon.system.process import process_values
+from asyncmon.system.process_local import process_values
 from asyncmon.system.signals import SignalHandlers
 from tests.simulation.loop import SimulationLoop, simulated
 
@@ -63,7 +63,7 @@ class Process:
     Attributes:
         name: the name of the process.
         loop: the loop of the simulation.
-        locals: the values of the process, see :mod:`asyncmon.system.process`.
+        locals: the values of the process, see :mod:`asyncmon.system.process_local`.
         clock_offset: seconds by which its wall clock is wrong.
         is_dead: whether it was killed. None of its code runs again.
         task: the task of its main function.

@@ -17,8 +17,9 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import num_elements
 from asyncmon.graph.nn.images import check_data_format, create_image_op
-from asyncmon.graph.numerics.arrays import Array, in_single, replaceable
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.numerics.blas import single_threaded_blas
+from asyncmon.graph.numerics.kernels import in_single, replaceable
 from asyncmon.graph.numerics.parallel import CORES, parallel_for
 from asyncmon.graph.numerics.windows import (
     Padding,

@@ -15,7 +15,8 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.nn.images import create_image_op
-from asyncmon.graph.numerics.arrays import Array, replaceable
+from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.numerics.kernels import replaceable
 from asyncmon.graph.numerics.parallel import parallel_for
 from asyncmon.graph.numerics.windows import (
     Padding,

@@ -1,12 +1,8 @@
-"""The arrays of kernels, and wrappers of kernels."""
+"""The arrays of kernels, and checks of their indices."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache, wraps
-from inspect import signature
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,8 +11,6 @@ from asyncmon.errors import InvalidArgumentError
 
 Array: TypeAlias = Any
 """A numpy array, or a numpy scalar in place of a 0-d one. numpy has no type for both."""
-
-Kernels: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
 def as_out(value: Array) -> Array:
@@ -51,56 +45,3 @@ def nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[A
     outer = indices.shape[:-1]
     batch = np.ogrid[tuple(slice(n) for n in outer)][:batch_dims] if batch_dims else ()
     return (*batch, *np.moveaxis(indices, -1, 0))
-
-
-def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a kernel, whose ``out`` follows its inputs, to compute float16 in float32."""
-    count = list(signature(kernel).parameters).index("out")
-
-    @wraps(kernel)
-    def compute(*inputs: Array, out: Array | None = None, **attrs: Any) -> Array:
-        if len(inputs) > count:
-            inputs, out = inputs[:count], inputs[count]
-        if all(x.dtype != np.float16 for x in inputs):
-            return kernel(*inputs, out, **attrs)
-        result = kernel(
-            *[x.astype(np.float32) if x.dtype == np.float16 else x for x in inputs], **attrs
-        )
-        if out is None:
-            return result.astype(np.float16)
-        out[...] = result
-        return out
-
-    return compute
-
-
-# --- kernels of another library ---------------------------------------------------------------------
-class _Local(threading.local):
-    kernels: Kernels | None = None
-
-
-_local = _Local()
-
-
-def replaceable(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a kernel to call its replacement first, which may decline with ``NotImplemented``."""
-    name = kernel.__name__
-
-    @wraps(kernel)
-    def compute(*inputs: Any, **attrs: Any) -> Any:
-        others = _local.kernels
-        if others is not None and (result := others[name](*inputs, **attrs)) is not NotImplemented:
-            return result
-        return kernel(*inputs, **attrs)
-
-    return compute
-
-
-@contextmanager
-def replacing(kernels: Kernels) -> Iterator[None]:
-    """Replace all replaceable kernels of this thread inside ``with``, by their names."""
-    before, _local.kernels = _local.kernels, kernels
-    try:
-        yield
-    finally:
-        _local.kernels = before

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from asyncmon.graph.numerics.arrays import Array, replacing
+from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.numerics.blas import single_threaded_blas
+from asyncmon.graph.numerics.kernels import replacing
 from asyncmon.graph.numerics.windows import Windows, check_gradient, check_rank, checked_windows
 
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))

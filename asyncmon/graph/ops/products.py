@@ -17,7 +17,8 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.rules import rank_of
 from asyncmon.graph.core.shape import Shape, merge_dim, num_elements
-from asyncmon.graph.numerics.arrays import Array, replaceable
+from asyncmon.graph.numerics.arrays import Array
+from asyncmon.graph.numerics.kernels import replaceable
 from asyncmon.graph.numerics.parallel import CORES, is_splitting, parallel_for
 from asyncmon.graph.ops.join import one_dtype
 from asyncmon.graph.ops.shape_ops import like

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from asyncmon.errors import AbortedError, InvalidArgumentError
-from asyncmon.programs.fetches import GLOBAL_STEP, leaves
 from asyncmon.programs.jax.state import copied, host_entries, is_deleted, to_host
+from asyncmon.programs.named_fetches import GLOBAL_STEP, leaves
 from asyncmon.programs.state_tree import misfits
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
-from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves
+from asyncmon.programs.named_fetches import GLOBAL_STEP, OptionalFetch, leaves
 from asyncmon.programs.stepped_session import SteppedSession
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states

@@ -24,7 +24,7 @@ from asyncmon.checkpoint.commit import write_part
 from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.errors import FailedPreconditionError, UnavailableError
-from asyncmon.programs.fetches import GLOBAL_STEP
+from asyncmon.programs.named_fetches import GLOBAL_STEP
 from asyncmon.programs.torch.copies import wait_for
 from asyncmon.programs.torch.state import (
     RANDOM,

@@ -74,7 +74,7 @@ class LeaseApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":  # a server goes on without a lifespan
+        if scope["type"] != "http":  # "lifespan" too: a server then serves without one
             raise ValueError(f"The leases of a pipeline are for HTTP, not for {scope['type']!r}.")
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("The application must run in the event loop of its session.")
@@ -255,7 +255,7 @@ def _json(value: Any, status: int = 200) -> Answer:
 
 
 def _file(weights: Any) -> bytes:
-    """Return weights as a safetensors file, with names as ``layer/0`` for what is nested."""
+    """Return weights as a safetensors file, and name nested arrays like ``layer/0``."""
     arrays = {name: np.asarray(one, order="C") for name, one in _named("", weights)}
     return safetensors.numpy.save(arrays)
 

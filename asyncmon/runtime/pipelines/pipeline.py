@@ -42,10 +42,13 @@ class Pipeline:
     request; the end of the data ends the iteration, and so does a stop, which cancels all calls.
     """
 
-    #   source --_read--> Work: queued -> in a call -> finished --_take--> _out: with the body
+    #   source --_read--> _work.entries --_take--> _out: with the body
+    #   frontier:         pending                  held                  then consumed
     #
-    #   The frontier has the same elements by number: pending up to _take, held in _out, and then
-    #   consumed. What a checkpoint has is decided there; results and elements are added here.
+    #   The frontier decides which elements a checkpoint has. Results and elements are added here:
+    #   _kept             saved results, from a move back until _read gives their elements again
+    #   _retained         the elements of a source that is read once, which cannot give them again,
+    #                     until a checkpoint without them is committed
 
     def __init__(
         self,
@@ -75,9 +78,9 @@ class Pipeline:
         """The name in checkpoints, after ``pipelines/``."""
         self._commits = Commits(parts.on_committed, parts.stops.event)
         self._total: int | None = None  # the number of elements, once the data has ended
-        self._out: dict[int, Item] = {}  # with the body
-        self._kept: dict[int, tuple[int, Any]] = {}  # saved results of elements that are read again
-        self._retained: dict[int, Any] = {}  # elements of a source that is read once
+        self._out: dict[int, Item] = {}
+        self._kept: dict[int, tuple[int, Any]] = {}
+        self._retained: dict[int, Any] = {}
         self._error: BaseException | None = None  # to be raised in the body
         self._begun_at: float | None = None
         self._reader: Task | None = None
@@ -135,7 +138,7 @@ class Pipeline:
                         self._parts.stops.raise_pending()
                         raise StopAsyncIteration
                     self._raise_error()
-                    # The run of this batch follows those that the body makes with earlier ones.
+                    # The body makes the runs of earlier batches before the run of this one.
                     runners = frontier.runs_before(task, ahead)
                     at = self._versions.now + work.stride * len(runners)
                     work.asked_at = at if is_own else max(at, work.next_at)
@@ -365,7 +368,7 @@ class Pipeline:
         """Wait for the commit of a checkpoint that has the present state of the pipeline.
 
         Then an element of a source that is read once, and with ``keep="results"`` a result, survives a
-        kill. A service that acknowledges what it accepts does it after this.
+        kill. A service acknowledges an element after this.
 
         Raises:
             CancelledError: the session was closed before (``am.errors.CancelledError``); or it stops,
@@ -393,7 +396,7 @@ class Pipeline:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to a saved position, unless a recovery has lost no step: then calls go on."""
+        """Move to a saved position, unless a recovery has lost no step: then calls continue."""
         frontier, moves = self.frontier, self.frontier.moves
         if self._reads_once and state["taken"] and "elements" not in state:
             raise ValueError(

@@ -23,25 +23,23 @@ logger = logging.getLogger(__name__)
 class Work:
     """The elements that the source has given and the learner does not have.
 
-    ::
-
-        queued --lease--> in a call --complete--> finished --take--> with the learner
-           ^                  |                       |
-           +--fail, release---+                       |
-           +--too old---------------------------------+
-
-    A lease needs a permit: a free worker, and room among the started elements. A finished element stays
-    in its place, so that no worker waits to hand over a result.
-
-    The age of an element is bounded by three rules together. No more elements are started than the
-    following batches consume in time; the oldest versions are taken first; and a batch waits for an
-    element in a call that would be too old for the next one.
-
     Args:
         options: of the pipeline.
         versions: of the learner.
         drop: is called with the number of an element that counts as consumed.
     """
+
+    #   entries:   queued --lease--> in calls --complete--> finished --take--> with the learner
+    #                ^                  |                       |
+    #                +--release, fail---+                       |
+    #                +--too old---------------------------------+
+    #
+    #   version    None             of its start            of the oldest call
+    #   counted                     _making[version]        finished, and in the heap _ready
+    #   _started                    <--------------------------------->
+    #
+    #   Each call to make is in queue, each open one in leases. A group has one for each member, and a
+    #   failed or released call of a started group is in the queue again. With order _ready is empty.
 
     def __init__(self, options: Options, versions: Versions, drop: Callable[[int], None]) -> None:
         self._options = options
@@ -58,16 +56,20 @@ class Work:
         self.again: deque[tuple[Item, int | None, asyncio.Future[Any]]] = deque()
         """The calls to make for items that the learner has, see ``Item.result``."""
         self.finished = 0
-        self._ready: list[tuple[int, int, Item]] = []  # a heap of finished ones, the oldest first
-        self._making: dict[int, int] = {}  # by version: started elements that are not finished
-        self._started = 0
-        # What the pace depends on: the size of a batch, the steps that the body makes with one, the
-        # version of the run that consumes the next one, and of that which a waiting body asks for.
+        # The oldest versions are taken first: the second of the three rules that bound the age.
+        self._ready: list[tuple[int, int, Item]] = []
+        self._making: dict[int, int] = {}
+        # For the pace: the size of a batch, the steps that the body makes with one, and the versions of
+        # the runs that consume the next batch and the batch that a waiting body asks for.
         self.size = 1
         self.stride = 1
         self.next_at = 0
         self.asked_at: int | None = None
         self._delivered_at: int | None = None
+
+    @property
+    def _started(self) -> int:
+        return self.finished + sum(self._making.values())
 
     # -- calls
 
@@ -94,6 +96,7 @@ class Work:
         item, member = queue[0]
         if item.version is None:
             most = self._most_started()
+            # Finished elements keep their room. So no worker waits to hand over a result.
             if self._started >= most and not (most and self._is_due(item)):
                 return None
             self._start(item)
@@ -109,6 +112,7 @@ class Work:
 
     def _most_started(self) -> int:
         """Return the most started elements of which none is too old when it is consumed."""
+        # The first rule for the age: no more than the following batches consume in time.
         options, now = self._options, self._versions.now
         if not options.paces:
             return options.depth
@@ -118,17 +122,15 @@ class Work:
         return min(options.depth, self.size * max(batches, 0))
 
     def _is_due(self, item: Item) -> bool:
-        """Return whether an ordered batch waits for an element: later ones may have all the room.
-
-        They have it after a resume with finished results, or after the release of a call.
-        """
+        """Return whether an ordered batch waits for an element."""
+        # Later ones may have all the room: after a resume with finished results, or the release of a
+        # call.
         due = islice(self.entries.values(), self.size)
         return self._options.ordered and any(one is item for one in due)
 
     def _start(self, item: Item) -> None:
         item.version = self._versions.now
         item.attempts += 1
-        self._started += 1
         self._making[item.version] = self._making.get(item.version, 0) + 1
 
     def _end_making(self, item: Item) -> None:
@@ -192,7 +194,7 @@ class Work:
         elif options.on_error == "item":
             self._set(lease, None, error)
         else:
-            item._failures.clear()  # the body may go on
+            item._failures.clear()  # the body may catch the error and continue
             self.queue.appendleft((item, lease.member))
             return error
         return None
@@ -209,7 +211,6 @@ class Work:
         is_idle = item._missing == self._options.members
         if is_idle and not any(one.item is item for one in self.leases):
             self._end_making(item)
-            self._started -= 1
             item.version = None
             self.queue = deque(call for call in self.queue if call[0] is not item)
             self._queue_again(self._calls(item))
@@ -230,15 +231,13 @@ class Work:
     def _remove(self, item: Item) -> None:
         """Leave an element out for ever."""
         self._revoke(item)
-        if item.version is not None:
-            self._started -= 1
-            if item._missing:
-                self._end_making(item)
+        if item.version is not None and item._missing:
+            self._end_making(item)
         del self.entries[item.ordinal]
         self._drop(item.ordinal)
 
     def _revoke(self, item: Item) -> None:
-        """End the calls of an element, and those that are queued."""
+        """End the calls of an element, and drop its queued ones."""
         for lease in [lease for lease in self.leases if lease.item is item]:
             self._close(lease)
             if lease.task is not None:
@@ -263,7 +262,7 @@ class Work:
         self.counts.again += self._started
         self.entries, self._ready, self._making = {}, [], {}
         self.queue.clear()
-        self.finished = self._started = self.next_at = 0
+        self.finished = self.next_at = 0
         self.asked_at = self._delivered_at = None
 
     # -- finished elements
@@ -271,7 +270,6 @@ class Work:
     def add_finished(self, item: Item) -> None:
         """Add an element with its results: a saved one, or one that the learner gives back."""
         self.entries[item.ordinal] = item
-        self._started += 1
         self._finish(item)
 
     def sort(self) -> None:
@@ -309,7 +307,6 @@ class Work:
             batch = [next(entries) for _ in range(count)]
         else:
             batch = [heapq.heappop(self._ready)[2] for _ in range(count)]
-        self._started -= count
         self.finished -= count
         self.counts.delivered += count
         self._delivered_at, self.next_at = self._versions.now, at + self.stride
@@ -329,10 +326,8 @@ class Work:
         return count
 
     def _must_wait(self, size: int, at: int) -> bool:
-        """Return whether an element in a call would be too old after this batch.
-
-        The first two rules leave a place for it in this one.
-        """
+        """Return whether an element in a call would be too old after this batch."""
+        # The third rule for the age. By the first two this batch has a place for the element.
         options = self._options
         if not options.paces or options.ordered or not self._making:
             return False
@@ -361,7 +356,6 @@ class Work:
                 self._remove(item)
                 continue
             self.counts.again += 1
-            self._started -= 1
             item._begin(self._options.group)
             self._queue_again(self._calls(item))
 

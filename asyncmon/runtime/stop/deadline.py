@@ -79,12 +79,17 @@ class Process(Protocol):
 class SessionShutdown:
     """The shutdown of one session: one deadline after a signal, divided between its stages.
 
-    Without a signal there is no deadline.
-
     Args:
         grace: the grace period of the session in seconds.
         process: the process, which may end earlier.
     """
+
+    #   signal                                                                _deadline
+    #   |---- RUNS ----|- ENDS -|--- SAVES ---|- TASKS -|- JOIN -|- CLEANUP -|- EXIT -|
+    #   |<---------------------------------- grace ---------------------------------->|
+    #                  ^ until(RUNS)          |<------------ _left[SAVES] ----------->|
+    #
+    #   Each stage has its share, RUNS the rest. Without a signal _deadline is inf.
 
     def __init__(self, grace: float, process: Process) -> None:
         self.grace = grace

@@ -24,7 +24,7 @@ from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system import clock, portable
 from asyncmon.system.cancellation import running_loop
-from asyncmon.system.process import ProcessLocal
+from asyncmon.system.process_local import ProcessLocal
 from asyncmon.system.signals import SIGNALS, SignalHandlers, is_default
 
 T = TypeVar("T")
@@ -44,11 +44,17 @@ OnSignal = Callable[[str, float | None], None]
 
 
 class ProcessShutdown:
-    """The shutdown of this process: the signal, the deadline, the sessions and the exit status.
+    """The shutdown of this process: the signal, the deadline, the sessions and the exit status."""
 
-    Handlers are installed while there are callbacks, or after :meth:`hold`. They schedule the callbacks
-    in their event loops; the second signal schedules them again, and then has its default action.
-    """
+    #   1st signal --> _handle --> received
+    #                          --> _schedules: each session, and the main function, in its event loop
+    #                          --> _host[0]:   am.run sets the end of the process, and starts its clock
+    #   2nd signal --> _handle --> _host[1]:   SIGINT exits at once
+    #                          --> _schedules: without am.run. Then the default action follows
+    #
+    #   sessions --left()--> lost, stop: the exit status, 1 or 75
+    #
+    #   Handlers are installed while there is a _host or one of _schedules.
 
     def __init__(self) -> None:
         self.handlers = SignalHandlers(self._handle)
@@ -191,11 +197,9 @@ process_shutdown: ProcessLocal[ProcessShutdown] = ProcessLocal(ProcessShutdown)
 
 
 def _leave_loops() -> None:
-    """Give the loops of open sessions a selector of their own in a forked child.
-
-    The child shares the epoll object of its parent. When it closes its copy of the loop, it would
-    remove the parent's wake-up pipe from there, and no thread could wake the parent any more.
-    """
+    """Give the loops of open sessions a selector of their own in a forked child."""
+    # The child shares the epoll object of its parent. When it closes its copy of the loop, it would
+    # remove the parent's wake-up pipe from there, and no thread could wake the parent any more.
     for one in process_shutdown.get().sessions:
         loop: Any = one.loop
         if hasattr(loop, "_selector"):
@@ -318,10 +322,7 @@ class _Host:
         self._end.put(None)
 
     async def call(self, main: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Return ``await main(*args)``. A signal cancels it if no session is open.
-
-        Sessions that ``main`` has left open are closed in order.
-        """
+        """Return ``await main(*args)``. A signal cancels it if no session is open."""
         task = asyncio.current_task()
         assert task is not None, "a runner makes one"
         self._main = task

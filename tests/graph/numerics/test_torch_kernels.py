@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from asyncmon import graph as g
 from asyncmon.graph.execution import threads
 from asyncmon.graph.nn import conv, pool
-from asyncmon.graph.numerics import arrays
+from asyncmon.graph.numerics import kernels as wrappers
 from asyncmon.graph.numerics.parallel import split_products
 from asyncmon.graph.numerics.torch_kernels import KERNELS, torch_kernels
 from asyncmon.graph.ops import products
@@ -163,7 +163,7 @@ def test_auto_takes_torch_for_large_runs_if_it_is_installed(
         light, heavy = threads.around_runs(SessionConfig(kernels="auto"))
         assert light is None
         with heavy():
-            assert arrays._local.kernels is KERNELS
+            assert wrappers._local.kernels is KERNELS
     assert len([one for one in caplog.messages if one.startswith("kernels='auto'")]) == 1
     monkeypatch.setitem(sys.modules, "torch", None)
     assert threads.around_runs(SessionConfig(kernels="auto")) == (None, split_products)

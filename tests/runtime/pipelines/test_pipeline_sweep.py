@@ -58,7 +58,7 @@ class Training:
         elif self.what == "stop":
             loop.call_soon(self.session.request_stop, "injected")
         else:
-            # Not files that a rename replaces meanwhile: no resume reads them.
+            # Not files that a rename may replace during the copy: no resume reads them.
             unfinished = shutil.ignore_patterns("*.new")
             shutil.copytree(self.directory, self.killed, ignore=unfinished, dirs_exist_ok=True)
         return None

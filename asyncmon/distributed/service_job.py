@@ -13,7 +13,7 @@ from asyncmon.distributed.wire import Message
 
 T = TypeVar("T")
 
-current_job: ContextVar[Job] = ContextVar("asyncmon_job")
+current_job: ContextVar[ServiceJob] = ContextVar("asyncmon_job")
 """The job of the current task."""
 
 
@@ -26,7 +26,7 @@ async def off_loop(count: int, fn: Callable[..., T], *args: Any) -> T:
     return fn(*args) if count < MANY else await asyncio.to_thread(fn, *args)
 
 
-class Job:
+class ServiceJob:
     """A task, and the pending calls of functions of its client.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon.graph.numerics.arrays import in_single
+from asyncmon.graph.numerics.kernels import in_single
 
 SEEN: list[Any] = []
 
