@@ -49,7 +49,10 @@ class Stateful(Protocol):
     """An object whose state is saved in each checkpoint and loaded by a restore."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Return the state. Called when a save is ordered, between two steps; must not block."""
+        """Return the state. Called when a save is ordered, between two steps; must not block.
+
+        Arrays are copied, in the event loop, unless they are read-only and have memory of their own.
+        """
 
     def load_state_dict(self, state: Any) -> None:
         """Set a state that :meth:`state_dict` returned."""
@@ -87,7 +90,7 @@ class SourceMembers(StatefulMembers):
 
 
 def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
-    """Return a state as JSON values, and copies of the arrays in it.
+    """Return a state as JSON values, and the arrays in it: copies, unless they are read-only.
 
     Raises:
         TypeError: the type of a value is not supported.
@@ -200,7 +203,7 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
         case np.ndarray() | np.generic():
             while where in arrays:  # {"a": {"b": x}, "a/b": y}
                 where += "'"
-            arrays[where] = np.array(value)
+            arrays[where] = cast("Array", value) if _is_constant(value) else np.array(value)
             return {"__array__" if isinstance(value, np.ndarray) else "__scalar__": where}
         case _ if _is_tensor(value):
             content = _pack(value.detach().cpu().numpy(), where, arrays)
@@ -230,6 +233,11 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
         f" {where.removeprefix(ARRAY_PREFIX)!r}: {value!r:.80}. A state consists of dicts, lists,"
         " tuples, strings, bytes, numbers, booleans, None, numpy arrays and tensors."
     )
+
+
+def _is_constant(value: Any) -> bool:
+    """Return whether this is a read-only array with memory of its own, which nothing writes to."""
+    return value.__class__ is np.ndarray and value.base is None and not value.flags.writeable
 
 
 def _is_tensor(value: Any) -> bool:

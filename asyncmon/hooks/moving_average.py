@@ -73,7 +73,8 @@ class MovingAverageHook(SessionRunHook):
         self._every_steps = whole_number("every_steps", every_steps, least=1)
         self._names = names
         self.averages: Mapping[str, Any] = {}
-        """The averages by name, a new mapping after each update; float16 and the like are float32."""
+        """The averages by name, read-only, a new mapping after each update; float16 and the like are
+        float32."""
         let_idle(self, MovingAverageHook)
 
     async def begin(self) -> None:
@@ -89,7 +90,7 @@ class MovingAverageHook(SessionRunHook):
         if not 0 <= self._step <= step:
             with await session.snapshot() as state:
                 chosen = {name: x for name, x in state.items() if self._has(name, x)}
-                self.averages = {name: np.array(_float(x)) for name, x in chosen.items()}
+                self.averages = {name: _constant(np.array(_float(x))) for name, x in chosen.items()}
             self._updates, self._step = 0, step
         idle_until(self, self._step + self._every_steps)
 
@@ -102,8 +103,10 @@ class MovingAverageHook(SessionRunHook):
         decay = min(self._decay, warm) ** (step - self._step)
 
         def updated() -> dict[str, Any]:
-            found = self.averages.items()
-            return {name: a + (1 - decay) * (_float(state[name]) - a) for name, a in found}
+            return {
+                name: _constant(a + (1 - decay) * (_float(state[name]) - a))
+                for name, a in self.averages.items()
+            }
 
         with await run_context.session.snapshot() as state:
             size = sum(average.nbytes for average in self.averages.values())
@@ -124,7 +127,8 @@ class MovingAverageHook(SessionRunHook):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load averages of an earlier session."""
-        self._step, self._updates, self.averages = state["step"], state["updates"], state["averages"]
+        self._step, self._updates = state["step"], state["updates"]
+        self.averages = {name: _constant(array) for name, array in state["averages"].items()}
 
     def _has(self, name: str, array: Any) -> bool:
         if self._names is None and self._trained:
@@ -132,6 +136,13 @@ class MovingAverageHook(SessionRunHook):
         floats = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
         is_chosen = self._names is None or self._names(name)
         return floats and is_chosen and not name.startswith(RESERVED)
+
+
+def _constant(array: Any) -> Any:
+    """Return an array as a read-only one, which a save writes without a copy on the loop."""
+    array = np.asarray(array)  # the average of a number is a scalar
+    array.flags.writeable = False
+    return array
 
 
 def _float(array: Any) -> Any:

@@ -86,6 +86,17 @@ def test_a_state_is_taken_by_value() -> None:
     assert found["array"].tolist() == [0, 0]
 
 
+def test_a_read_only_array_with_memory_of_its_own_is_not_copied() -> None:
+    own, seen = np.arange(3.0), np.arange(3.0)
+    view = seen.view()
+    for array in (own, view):
+        array.flags.writeable = False
+    _, arrays = pack("it", {"own": own, "view": view})
+    seen[0] = 9  # through the array that the view is of
+    assert arrays["__stateful__/it/own"] is own
+    assert arrays["__stateful__/it/view"].tolist() == [0, 1, 2]
+
+
 def test_what_cannot_travel_is_named() -> None:
     with pytest.raises(TypeError, match=r"a set at 'source/deep/1': \{1\}"):
         pack("source", {"deep": [0, {1}]})

@@ -116,6 +116,8 @@ async def test_averages_are_saved_restored_and_evaluated(
     np.testing.assert_allclose(again.averages[name].ravel(), expected(5), rtol=1e-6)
     assert raw.metrics == {"mean": 5.0}
     assert averaged.metrics["mean"] == pytest.approx(expected(5), rel=1e-2)
+    assert not average.averages[name].flags.writeable  # a save copies no such array on the loop
+    assert not again.averages[name].flags.writeable
 
 
 async def test_a_concurrent_evaluation_has_the_averages_of_its_step() -> None:
