@@ -64,7 +64,7 @@ class Campaign:
         with tempfile.NamedTemporaryFile(suffix=".xml") as file:
             seeds = f"{self.next_seed}:{self.count}"
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--seeds", seeds,
-                       "--junitxml", file.name, *tests]  # fmt: skip
+                       "--junitxml", file.name, "-o", "junit_family=xunit1", *tests]  # fmt: skip
             start = time.monotonic()
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
             took = time.monotonic() - start
