@@ -24,6 +24,7 @@ from asyncmon.checkpoint.stateful import (
     stateful_of,
 )
 from asyncmon.system import clock
+from asyncmon.system.files import in_thread
 from asyncmon.system.members import members_of
 
 _numbers = itertools.count(1)
@@ -134,9 +135,10 @@ class CapturedState:
             ordered, packed = asyncio.ensure_future(order_snapshot(self.session)), self._packed()
 
 
-def fingerprints(raw: Any, own_objects: StatefulObjects, session_states: bool) -> Fingerprints:
+async def fingerprints(raw: Any, own_objects: StatefulObjects, session_states: bool) -> Fingerprints:
     """Return those of states that would be captured now. Arguments as :class:`CapturedState`."""
-    return fingerprints_of(*_packed(raw, own_objects, session_states))
+    packed = _packed(raw, own_objects, session_states)
+    return await in_thread(fingerprints_of, *packed)
 
 
 def _packed(

@@ -151,6 +151,10 @@ class ManifestContents(Contents):
     async def states(self) -> dict[str, Any]:
         entries = [*self.manifest.tensors, *self.manifest.texts]
         arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
+        # The copies of a large state would hold the event loop.
+        return await in_thread(self._unpacked, arrays)
+
+    def _unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Any]:
         return {name: unpack(state, arrays) for name, state in self.manifest.stateful.items()}
 
     async def verify(self) -> None:

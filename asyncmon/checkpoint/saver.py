@@ -242,9 +242,9 @@ class Saver:
         """
         return CapturedState(raw_session(sess), self._own_objects, self._session_states)
 
-    def fingerprints(self, sess: Any) -> Mapping[str, bytes | int]:
+    async def fingerprints(self, sess: Any) -> Mapping[str, bytes | int]:
         """Return those of the states of hooks, data and other objects that a save would have now."""
-        return fingerprints(raw_session(sess), self._own_objects, self._session_states)
+        return await fingerprints(raw_session(sess), self._own_objects, self._session_states)
 
     @property
     def keep_best(self) -> KeepBest | None:

@@ -196,7 +196,7 @@ class CheckpointSaverHook(SessionRunHook):
             writer.add_graph(graph, step)
         if await self._just_restored(self._saves.restored, step):
             self._schedule.done(step)
-            self._orders.restored(step)
+            await self._orders.restored(step)
             self._current_metrics()  # evaluations before the first save are captured for it, too
         else:
             await self._orders.finish(await self._save_at(session, step))
@@ -225,7 +225,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._has_waited = True
         self._saver.unthrottle()
         await self._orders.wait()
-        is_due = not self._orders.is_saved(step) or self._has_metrics(step)
+        is_due = not await self._orders.is_saved(step) or self._has_metrics(step)
         if is_due and not self._is_vetoed():
             await self._save_last(session, step)
         for listener in self._listeners:

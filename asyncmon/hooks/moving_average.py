@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from asyncmon.runtime import (
     SessionRunValues,
 )
 from asyncmon.system.files import in_thread
+
+T = TypeVar("T")
 
 _INLINE_BYTES = 1 << 18
 
@@ -59,6 +61,7 @@ class MovingAverageHook(SessionRunHook):
     """
 
     priority = GUARD + 1  # before the hooks that evaluate
+    revision = 0  # only steps change the averages
 
     def __init__(
         self,
@@ -90,7 +93,11 @@ class MovingAverageHook(SessionRunHook):
         if not 0 <= self._step <= step:
             with await session.snapshot() as state:
                 chosen = {name: x for name, x in state.items() if self._has(name, x)}
-                self.averages = {name: _constant(np.array(_float(x))) for name, x in chosen.items()}
+
+                def copied() -> dict[str, Any]:
+                    return {name: _constant(np.array(_float(x))) for name, x in chosen.items()}
+
+                self.averages = await _beside_steps(copied, chosen)
             self._updates, self._step = 0, step
         idle_until(self, self._step + self._every_steps)
 
@@ -109,8 +116,7 @@ class MovingAverageHook(SessionRunHook):
             }
 
         with await run_context.session.snapshot() as state:
-            size = sum(average.nbytes for average in self.averages.values())
-            averages = updated() if size <= _INLINE_BYTES else await in_thread(updated)
+            averages = await _beside_steps(updated, self.averages)
         self.averages, self._step, self._updates = averages, step, self._updates + 1
         idle_until(self, step + self._every_steps)
 
@@ -136,6 +142,12 @@ class MovingAverageHook(SessionRunHook):
         floats = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
         is_chosen = self._names is None or self._names(name)
         return floats and is_chosen and not name.startswith(RESERVED)
+
+
+async def _beside_steps(work: Callable[[], T], arrays: Mapping[str, Any]) -> T:
+    """Return the result of work on arrays, in a thread unless they are small."""
+    is_small = sum(array.nbytes for array in arrays.values()) <= _INLINE_BYTES
+    return work() if is_small else await in_thread(work)
 
 
 def _constant(array: Any) -> Any:

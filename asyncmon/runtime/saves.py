@@ -341,17 +341,17 @@ class SaveOrders:
         for order in list(self._pending):
             self.follow(order)
 
-    def restored(self, step: int | None) -> None:
+    async def restored(self, step: int | None) -> None:
         """Note that the session has just loaded the newest checkpoint of these orders."""
         assert self.saver is not None, "set by begin"
-        self.step, self._fingerprints = step, self.saver.fingerprints(self._saves.raw)
+        self.step, self._fingerprints = step, await self.saver.fingerprints(self._saves.raw)
 
-    def is_saved(self, step: int | None) -> bool:
+    async def is_saved(self, step: int | None) -> bool:
         """Return whether the newest commit has a step, and all stateful objects as they are now."""
         if step != self.step or self.saver is None:
             return False
         # The end of an epoch, or a verdict of an evaluation, changes a state without a step.
-        return not has_changed(self._fingerprints, self.saver.fingerprints(self._saves.raw))
+        return not has_changed(self._fingerprints, await self.saver.fingerprints(self._saves.raw))
 
     async def finish(self, order: Order) -> None:
         """Wait for the commit of a save, and report it."""

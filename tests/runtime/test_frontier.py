@@ -424,9 +424,9 @@ async def test_an_epoch_that_is_left_changes_what_a_save_has_without_a_step(benc
             async for x in epoch:
                 await sess.run("use", {"x": x})
                 break
-            before = saver.fingerprints(sess)
-            assert not has_changed(before, saver.fingerprints(sess))
-        assert has_changed(before, saver.fingerprints(sess))
+            before = await saver.fingerprints(sess)
+            assert not has_changed(before, await saver.fingerprints(sess))
+        assert has_changed(before, await saver.fingerprints(sess))
 
 
 async def test_intervals_are_merged_and_cut() -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncmon as am
 from asyncmon.checkpoint import CheckpointReader
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import SAVER
+from asyncmon.system.snapshot import FixedArray
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
@@ -209,3 +213,30 @@ async def test_the_end_of_the_data_is_no_change_that_is_saved_again(
             await sess.run("train")
     said = [record.getMessage() for record in caplog.records]
     assert sum(line.startswith("Saving checkpoints for") for line in said) == 4
+
+
+async def test_large_states_are_read_and_hashed_in_threads_only(tmp_path: Path) -> None:
+    loop_thread, threads = threading.get_ident(), set[int]()
+
+    class Large(am.SessionRunHook):
+        array = np.zeros(1000)
+
+        def read(self) -> Any:
+            threads.add(threading.get_ident())
+            return self.array
+
+        def state_dict(self) -> dict[str, Any]:
+            part = uuid.uuid4().hex
+            return {"array": FixedArray(part, self.array.dtype, self.array.shape, self.read)}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.array = state["array"]
+
+    for _ in range(2):  # the second one restores, and compares the states at its end
+        creator = am.ChiefSessionCreator(program=program(), checkpoint_dir=tmp_path)
+        hooks = [Large(), am.CheckpointSaverHook(tmp_path, save_steps=5)]
+        async with am.MonitoredSession(creator, hooks) as sess:
+            for _ in range(5):
+                await sess.run("train")
+    assert threads
+    assert loop_thread not in threads
