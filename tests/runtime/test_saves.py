@@ -144,11 +144,15 @@ async def test_error_of_a_listener_is_raised_though_the_session_stops(
                     sess.request_stop()
                 raise LookupError("no such metric")
 
-    hook = am.CheckpointSaverHook(tmp_path, save_steps=1, listeners=[Fails()])
-    with pytest.raises(LookupError, match="no such metric"):
-        async with session(hook) as sess:
+    sess = session(am.CheckpointSaverHook(tmp_path, save_steps=1, listeners=[Fails()]))
+
+    async def train() -> None:
+        async with sess:
             await sess.run("train")
             await asyncio.sleep(1)
+
+    with pytest.raises(LookupError, match="no such metric"):
+        await train()
 
 
 class Events:
