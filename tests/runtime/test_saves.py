@@ -190,6 +190,20 @@ async def test_commit_of_a_replaced_session_is_no_saved_step_of_the_new_one(tmp_
     await saver.close()
 
 
+async def test_older_commit_that_is_reported_later_is_not_the_newest(tmp_path: Path) -> None:
+    saver, prefix = am.Saver(), str(tmp_path / "model.ckpt")
+    async with session() as sess:
+        assert sess.coord is not None
+        orders = sess.coord.saves.orders_of(sess, Events())
+        older = orders.order(saver, sess.raw_session(), prefix, 0)
+        await older.handle
+        await sess.run("train")
+        await orders.finish(orders.order(saver, sess.raw_session(), prefix, 1))
+        await orders.finish(older)
+        assert orders.is_saved(1)
+    await saver.close()
+
+
 class Counts(am.SessionRunHook):
     """Has a state that changes without a step."""
 
