@@ -267,9 +267,7 @@ def take_turn(
             adopt(db, now, row, record_of(row))
         finally:
             lease.release()
-    most = room()
-    if most and kinds:
-        _claim(db, now, owner, kinds, most, running, lease_of, claims)
+    _claim(db, now, owner, kinds, room(), running, lease_of, claims)
     return requests
 
 

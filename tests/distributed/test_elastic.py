@@ -14,7 +14,7 @@ from asyncmon import graph as g
 from asyncmon.distributed import ClusterSpec
 from tests import forked
 from tests.distributed.over_grpc import free_port
-from tests.simulation import at, kill, simulate, start
+from tests.simulation import at, kill, simulate, start, terminate
 
 SERVERS = ClusterSpec({"ps": ["ps0:1"], "worker": ["chief:1"]}, elastic=["worker"])
 
@@ -80,6 +80,15 @@ def test_workers_with_new_indices_join_and_leave_a_run(caplog: pytest.LogCapture
     assert report.ends["fourth"] < 30, "others have trained beside the chief"
     assert report.ends["chief"] - report.ends["fourth"] < 3, "lost and late workers are not waited for"
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+@pytest.mark.parametrize("elastic", [["worker"], []])
+def test_run_continues_if_a_worker_leaves_an_elastic_job_at_a_signal(elastic: list[str]) -> None:
+    cluster = ClusterSpec({"ps": ["ps0:1"], "worker": ["chief:1", "second:1"]}, elastic=elastic)
+    programs = {name: partial(train, i, name, 400) for i, name in enumerate(["chief", "second"])}
+    services = {"ps": partial(serve, cluster)}
+    report = simulate(programs, [at(5, terminate("second"))], services=services)
+    assert (report.results["chief"][0] >= 400) == bool(elastic)
 
 
 def test_a_new_index_is_rejected_by_a_run_that_is_not_elastic() -> None:

@@ -40,6 +40,20 @@ async def test_the_first_run_waits_for_the_step_hk_wait_1() -> None:
         await others
 
 
+async def test_run_begins_though_the_others_have_passed_the_step_between_two_reads() -> None:
+    session = ScriptedSession()
+
+    async def pass_by() -> None:
+        await asyncio.sleep(0.7)
+        session.state["global_step"] = np.asarray(7)
+
+    async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(5)]) as sess:
+        others = asyncio.create_task(pass_by())
+        await sess.run("train")
+        assert (session.global_step, clock.monotonic()) == (8, 1)
+        await others
+
+
 async def test_it_says_what_it_waits_for_hk_wait_1(lines: Callable[[str], list[str]]) -> None:
     session = ScriptedSession()
     async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(2500)]) as sess:

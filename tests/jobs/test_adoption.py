@@ -118,6 +118,25 @@ async def test_the_request_then_the_record_decide_about_a_dead_owner(
     assert await other.turn() == (["a"] if expected in ("preempted", "lost") else [])
 
 
+@pytest.mark.parametrize("waits", [State.QUEUED, State.PREEMPTED, State.LOST])
+@pytest.mark.parametrize(("what", "expected"), [("pause", "paused"), ("cancel", "cancelled")])
+async def test_request_is_done_at_once_in_each_waiting_state(
+    store: Store, waits: State, what: str, expected: str
+) -> None:
+    await submit(store, "a")
+    await store.write(lambda db: table.set_state(db, NOW, "a", End(waits, "")))
+    row = await store.write(lambda db: table.request(db, NOW, "a", what))
+    assert (row["state"], row["cause"]) == (expected, what)
+
+
+async def test_pause_of_a_paused_job_is_no_event(store: Store) -> None:
+    await submit(store, "a")
+    for _ in range(2):
+        await store.write(lambda db: table.request(db, NOW, "a", "pause"))
+    messages = await store.read(lambda db: db.execute("SELECT message FROM events").fetchall())
+    assert [one["message"] for one in messages] == ["queued", "paused: pause"]
+
+
 async def test_five_losses_at_one_step_are_a_failure(store: Store, start: Any) -> None:
     await submit(store, "a")
     for number in range(5):

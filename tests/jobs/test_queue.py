@@ -278,6 +278,27 @@ async def test_an_end_on_a_full_disk_is_recorded_when_there_is_room(
 
 
 @pytest.mark.virtual_time
+async def test_event_that_cannot_be_written_is_named_and_ends_no_job(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = am.jobs.JobQueue(root)
+
+    @queue.kind("reports")
+    async def reports(job: am.jobs.RunningJob) -> None:
+        job.report(1, loss=0.5)
+
+    async with queue:
+        await queue._store.write(
+            lambda db: db.execute("CREATE TEMP TRIGGER full BEFORE INSERT ON events"
+                                  " WHEN NEW.type = 'metrics'"
+                                  " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END")
+        )  # fmt: skip
+        job = await (await queue.submit("reports", name="x")).wait()
+    assert job.state == "completed"
+    assert "An event of a job is not recorded: IntegrityError: the disk is full." in caplog.text
+
+
+@pytest.mark.virtual_time
 async def test_claims_that_are_not_committed_hold_no_lease(root: Path, steered: Steered) -> None:
     async with queue_of(root, steered, max_running=2) as queue:
         await queue._store.write(

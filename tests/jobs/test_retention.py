@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import asyncmon as am
-from asyncmon.jobs.directories import MARK, QueueDirectory
+from asyncmon.jobs.directories import _TRASH, MARK, QueueDirectory
 from tests.jobs.kinds import counting
 
 if TYPE_CHECKING:
@@ -94,6 +94,22 @@ async def test_the_newest_finished_jobs_are_kept(root: Path) -> None:
         await asyncio.sleep(3)
         assert [one.name for one in await queue.list()] == ["c", "d"]
     assert names(root / "runs") == ["c", "d"]
+
+
+@pytest.mark.virtual_time
+async def test_old_job_that_cannot_be_deleted_is_named_once_and_holds_up_no_other(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with queue_of(root, keep=1) as queue:
+        first = await ended(queue, "a")
+        (root / f"{_TRASH}{first.id}").write_text("in the way of the directory")
+        for name in "bcd":
+            await ended(queue, name)
+        await asyncio.sleep(5)
+        assert [one.name for one in await queue.list()] == ["a", "d"]
+    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"The job {first.id} is not deleted: NotADirectoryError")
 
 
 @pytest.mark.virtual_time

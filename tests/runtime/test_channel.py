@@ -275,3 +275,25 @@ async def test_a_close_ends_all_receivers_that_wait() -> None:
     channel.close()
     ends = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(end) for end in ends] == [OutOfRangeError] * 3
+
+
+async def test_closed_session_refuses_a_pending_send_though_another_task_receives() -> None:
+    go_on = asyncio.Event()
+
+    async def receive(channel: Channel[int]) -> None:
+        await channel.receive()
+        await go_on.wait()
+
+    async with MonitoredSession(ScriptedCreator(ScriptedSession([1]))) as sess:
+        assert sess.coord is not None
+        channel: Channel[int] = sess.coord.channel(1)
+        receiving = asyncio.create_task(receive(channel))
+        await channel.send(1)
+        await wait_all_tasks_blocked()
+        await channel.send(2)
+        pending = asyncio.create_task(channel.send(3))
+        await wait_all_tasks_blocked()
+    with pytest.raises(CancelledError):
+        await pending
+    go_on.set()
+    await receiving

@@ -18,6 +18,7 @@ from asyncmon.testing import (
     ScriptedSession,
     assert_nothing_left_behind,
     fail_in,
+    wait_all_tasks_blocked,
 )
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
@@ -326,6 +327,32 @@ async def test_a_run_without_hooks_ends_when_the_session_closes(owner: str) -> N
 
 def create_task(fn: Any, *args: Any) -> asyncio.Task[None]:
     return asyncio.create_task(fn(*args))
+
+
+@pytest.mark.parametrize("owner", ["coordinator", "pipeline"])
+async def test_close_is_refused_in_a_task_that_the_close_waits_for(owner: str) -> None:
+    refused: list[str] = []
+
+    async def work(_: Any) -> None:
+        try:
+            await sess.coord.wait_for_stop()
+        finally:
+            try:
+                await sess.close()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    async with MonitoredSession(ScriptedCreator(ScriptedSession([1]))) as sess:
+        if owner == "coordinator":
+            sess.coord.create_task(work, None)
+        else:
+            waiting = asyncio.create_task(anext(sess.produce(range(1), work).batches(1)))
+            waiting.add_done_callback(lambda done: done.exception())
+        await wait_all_tasks_blocked()
+    assert [one.partition(",")[0] for one in refused] == [
+        "close() was called from inside the close of the session"
+    ]
+    assert asyncio.get_running_loop().time() == 0
 
 
 async def test_a_close_in_another_task_ends_a_body_that_runs_without_an_error() -> None:

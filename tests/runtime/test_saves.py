@@ -137,6 +137,28 @@ async def test_a_commit_of_a_replaced_session_saves_no_state_of_the_new_one(tmp_
     assert facts == [None, 1, None, 1]
 
 
+@pytest.mark.parametrize("stops", [True, False])
+async def test_error_of_a_listener_is_raised_though_the_session_stops(
+    stops: bool, tmp_path: Path
+) -> None:
+    class Fails(am.CheckpointSaverListener):
+        async def after_save(self, session: Any, global_step_value: int) -> None:
+            if global_step_value == 1:
+                if stops:
+                    sess.request_stop()
+                raise LookupError("no such metric")
+
+    sess = session(am.CheckpointSaverHook(tmp_path, save_steps=1, listeners=[Fails()]))
+
+    async def train() -> None:
+        async with sess:
+            await sess.run("train")
+            await asyncio.sleep(1)
+
+    with pytest.raises(LookupError, match="no such metric"):
+        await train()
+
+
 class Events:
     def add_session_log(self, session_log: Any, global_step: int | None) -> None:
         pass
@@ -154,6 +176,35 @@ async def test_expected_time_of_the_last_save_is_twice_the_longest(tmp_path: Pat
             await orders.finish(order)
             took.append(order.handle.seconds or 0)
         assert sess.coord.saves.secs() == 2 * max(took) > 0
+    await saver.close()
+
+
+async def test_commit_of_a_replaced_session_is_no_saved_step_of_the_new_one(tmp_path: Path) -> None:
+    saver = am.Saver()
+    async with session() as sess:
+        assert sess.coord is not None
+        saves, raw = sess.coord.saves, sess.raw_session()
+        orders = saves.orders_of(sess, Events())
+        for of_old_session in (True, False):
+            order = orders.order(saver, raw, str(tmp_path / "model.ckpt"), 0)
+            saves.raw = ScriptedSession() if of_old_session else raw
+            await orders.finish(order)
+            saves.raw = raw
+            assert orders.is_saved(0) == (not of_old_session)
+    await saver.close()
+
+
+async def test_older_commit_that_is_reported_later_is_not_the_newest(tmp_path: Path) -> None:
+    saver, prefix = am.Saver(), str(tmp_path / "model.ckpt")
+    async with session() as sess:
+        assert sess.coord is not None
+        orders = sess.coord.saves.orders_of(sess, Events())
+        older = orders.order(saver, sess.raw_session(), prefix, 0)
+        await older.handle
+        await sess.run("train")
+        await orders.finish(orders.order(saver, sess.raw_session(), prefix, 1))
+        await orders.finish(older)
+        assert orders.is_saved(1)
     await saver.close()
 
 

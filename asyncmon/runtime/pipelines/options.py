@@ -63,7 +63,6 @@ class Counts:
     delivered: int = 0
     kept: int = 0
     failures: int = 0
-    retried: int = 0
     dropped: int = 0
     stale: int = 0
     again: int = 0

@@ -294,7 +294,6 @@ class Pipeline:
             item._missing = 0
             self._work.counts.kept += 1
             self._work.add_finished(item)
-        if self._reads_no_more() or kept is not None:
             self._wake()
 
     # -- calls

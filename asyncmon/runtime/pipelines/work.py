@@ -184,7 +184,6 @@ class Work:
             return None
         failures = item._failures[lease.member] = item._failures.get(lease.member, 0) + 1
         if failures <= options.retries:
-            self.counts.retried += 1
             item.attempts += 1
             self.queue.appendleft((item, lease.member))
         elif options.on_error == "drop":

@@ -112,6 +112,20 @@ async def test_the_status_says_whether_an_open_or_a_stopped_session_lost_its_sta
     assert (process.status(), process.stop is not None) == (1, True)
 
 
+def test_session_of_a_loop_that_is_closed_does_not_change_the_status() -> None:
+    """It cannot save any more. The program may have made other sessions in later loops."""
+    process = ProcessShutdown()
+    session = SessionShutdown(1, process)
+    session.unsaved = lambda: "a step is not saved"
+
+    async def enter() -> int:
+        session.enter()
+        return process.status()
+
+    assert asyncio.run(enter()) == 1
+    assert (process.status(), process.losses()) == (75, [])
+
+
 @pytest.mark.asyncio
 async def test_a_session_that_nothing_refers_to_any_more_is_reported() -> None:
     sess = await MonitoredSession(ScriptedCreator(ScriptedSession([1]))).start()

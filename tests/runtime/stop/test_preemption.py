@@ -162,10 +162,11 @@ async def test_an_earlier_stop_gives_no_run_more_time_than_the_signal() -> None:
 
 
 async def test_a_cancelled_body_is_saved_after_a_signal() -> None:
-    saves = Saves()
+    saves, sessions = Saves(), list[MonitoredSession]()
 
     async def train() -> None:
         async with counting(saves) as sess:
+            sessions.append(sess)
             await sess.run("train")
             await forever()
 
@@ -175,6 +176,7 @@ async def test_a_cancelled_body_is_saved_after_a_signal() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert saves.saved == 1
+    assert [sess.stop_reason for sess in sessions] == ["signal SIGTERM"]
 
 
 async def test_a_hook_that_hangs_at_the_end_leaves_the_saver_its_time(

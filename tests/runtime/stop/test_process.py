@@ -246,6 +246,30 @@ def test_a_body_that_waits_outside_of_runs_is_cancelled_in_time_to_save(tmp_path
     )
 
 
+def test_body_that_waits_outside_of_runs_is_cancelled_before_the_hooks_end(tmp_path: Path) -> None:
+    """Of 25 s the runs have 19, and `end` of the hooks has one. The clock is virtual."""
+    code = """
+        import os, signal
+        from asyncmon.testing import VirtualTimeLoop
+
+        async def main():
+            clock = asyncio.get_running_loop().time
+            async with session():
+                print("ready", flush=True)
+                began = clock()
+                os.kill(os.getpid(), signal.SIGTERM)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    print(clock() - began)
+        am.run(main, stop_grace_period_secs=25, loop_factory=VirtualTimeLoop)
+    """
+    with running(code, tmp_path) as child:
+        status, out, err = child.end()
+    assert status == 1, err  # there is no checkpoint, whose time would count
+    assert float(out) == pytest.approx(19.5)
+
+
 def test_a_session_after_the_signal_is_not_opened(tmp_path: Path) -> None:
     code = """
         async def main():
