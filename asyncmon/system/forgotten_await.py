@@ -25,11 +25,10 @@ _ON_COROUTINE = re.compile(r"'coroutine'|(not|feed a) coroutine|coroutine\.__|<c
 
 
 class ForgottenAwait:
-    """Count the calls of ``should_stop`` while the event loop is blocked.
+    """Count the calls of ``should_stop`` while the event loop is blocked."""
 
-    An awaited step lets the event loop run each millisecond. A loop that calls often for a quarter of a
-    second therefore awaits nothing. Coroutines that it drops then are reported.
-    """
+    # An awaited step lets the event loop run each millisecond. A loop that calls often for a quarter of
+    # a second therefore awaits nothing. Coroutines that it drops then are reported.
 
     __slots__ = ("_asked", "_since", "_warned", "_watch", "_watched")
 
