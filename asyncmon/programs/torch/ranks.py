@@ -58,10 +58,6 @@ class RanksHook(ProcessGroupHook):
     A lost rank makes the exchange fail with a ``RuntimeError``, and the agent of ``torchrun`` restarts
     all ranks.
 
-    The chief may announce a snapshot instead: the other ranks, before their next run or at their end,
-    copy their pieces of a sharded state too, or send the states of their generators. They end when the
-    chief has saved.
-
     A :class:`TorchProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
 
@@ -190,10 +186,9 @@ class RanksHook(ProcessGroupHook):
         return Snapshot(values, snapshot.step, snapshot.release)
 
     async def _agree(self, own: _Numbers) -> list[int]:
-        """Return the maxima over all ranks. Before, take part in the snapshots of the chief.
-
-        Holds the lock of the exchanges.
-        """
+        """Return the maxima over all ranks. Needs the lock of the exchanges."""
+        # The chief may announce a snapshot instead. The other ranks, before their next run or at their
+        # end, then copy their pieces of a sharded state too, or send the states of their generators.
         while (found := await in_thread(_maxima, own, self._group))[1]:
             known = await in_thread(_broadcast_one, None, self._group)
             states = await own_states_of(self._session, known)
