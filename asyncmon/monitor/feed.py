@@ -235,17 +235,13 @@ MOST_VIEWERS = 50
 
 
 class EventStream:
-    """Streams the feed after a cursor.
-
-    Ends when the viewer disconnects or stalls, after a minute, or with the feed. Calling it raises
-    :class:`Failure` if there are too many viewers.
-    """
+    """Streams the feed after a cursor, until the viewer disconnects or stalls, or for a minute."""
 
     def __init__(self, feed: Feed, after: int | None) -> None:
         self._feed = feed
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._feed.place():
+        with self._feed.place():  # raises Failure if there are too many viewers
             await self._feed.read()
             await send_events(self._feed.stream(self._after), receive, send)
